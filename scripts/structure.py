@@ -9,7 +9,7 @@ import argparse
 import ast
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,19 +30,27 @@ class Module:
     passes_on: dict[str, str] = field(default_factory=dict)  # name -> module that it is imported from
 
 
-def read_modules() -> dict[str, Module]:
-    """Parse every module of the package; bundled skills are data."""
-    source = ROOT / "src" / PACKAGE
+def parse_sources() -> dict[Path, tuple[str, ast.Module]]:
+    """Text and syntax tree of every file of the package."""
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted((ROOT / "src" / PACKAGE).rglob("*.py"))}
+    return {path: (text, ast.parse(text)) for path, text in texts.items()}
+
+
+def read_modules(sources: Mapping[Path, tuple[str, ast.Module]] | None = None) -> dict[str, Module]:
+    """Collect every module of the package; bundled skills are data.
+
+    Args:
+        sources: Files that are parsed already. Default: parse them.
+    """
     found: dict[str, Module] = {}
-    for path in sorted(source.rglob("*.py")):
-        inner = path.relative_to(source)
+    for path, (text, tree) in (parse_sources() if sources is None else sources).items():
+        inner = path.relative_to(ROOT / "src" / PACKAGE)
         if inner.parts[:2] in {("skills", "samples"), ("skills", "bundled")} or "-" in path.stem:
             continue
-        text = path.read_text(encoding="utf-8")
         parts = [PACKAGE, *inner.with_suffix("").parts]
         is_package = parts[-1] == "__init__"
         module = Module(".".join(parts[:-1] if is_package else parts), text.count("\n"), is_package)
-        collect(ast.parse(text), module)
+        collect(tree, module)
         found[module.name] = module
     return found
 
@@ -85,12 +93,27 @@ def walk_imports(tree: ast.Module) -> Iterator[tuple[ast.Import | ast.ImportFrom
         under = is_typing or (
             isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
         )
-        for block in ("body", "orelse", "finalbody"):
-            stack += [(inner, under if block == "body" else is_typing) for inner in getattr(node, block, [])]
-        for handler in getattr(node, "handlers", []):
-            stack += [(inner, is_typing) for inner in handler.body]
-        for case in getattr(node, "cases", []):
-            stack += [(inner, is_typing) for inner in case.body]
+        for number, block in enumerate(inner_blocks(node)):
+            stack += [(inner, under if number == 0 else is_typing) for inner in block]
+
+
+def inner_blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """The blocks of statements inside a statement, its body first. Simple statements have none."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.With() | ast.AsyncWith():
+            yield node.body
+        case ast.If() | ast.For() | ast.AsyncFor() | ast.While():
+            yield node.body
+            yield node.orelse
+        case ast.Try() | ast.TryStar():
+            yield node.body
+            yield from (handler.body for handler in node.handlers)
+            yield node.orelse
+            yield node.finalbody
+        case ast.Match():
+            yield from (case.body for case in node.cases)
+        case _:
+            pass
 
 
 def resolve(modules: dict[str, Module], module: str, name: str) -> str:
@@ -174,9 +197,8 @@ def find_duplicates(modules: dict[str, Module]) -> dict[str, list[str]]:
     return {name: sorted(found) for name, found in sorted(homes.items()) if len(found) > 1}
 
 
-def count_shape() -> dict[str, int]:
+def count_shape(modules: dict[str, Module]) -> dict[str, int]:
     """Count what may only fall: fragments, duplicate names, and modules in cycles of type-checking imports."""
-    modules = read_modules()
     knots = find_knots(build_graph(modules, typing=True))
     return {
         "modules with one sibling importer": len(find_fragments(modules)),

@@ -154,6 +154,11 @@ if TYPE_CHECKING:
     from mainspring.loop.hooks import ToolGate as ToolGate
     from mainspring.loop.hooks import TurnAfter as TurnAfter
     from mainspring.loop.hooks import TurnBefore as TurnBefore
+    from mainspring.loop.option_types import Budget as Budget
+    from mainspring.loop.option_types import Compaction as Compaction
+    from mainspring.loop.option_types import Compactor as Compactor
+    from mainspring.loop.option_types import ThinkingDecay as ThinkingDecay
+    from mainspring.loop.option_types import ToolBudget as ToolBudget
     from mainspring.mcp import McpPlug as McpPlug
     from mainspring.mcp import McpServerConfig as McpServerConfig
     from mainspring.mcp import connect_mcp as connect_mcp
@@ -209,18 +214,9 @@ if TYPE_CHECKING:
     )
     from mainspring.permissions import Permissions as Permissions
     from mainspring.policies.budgets import (
-        Budget as Budget,
-    )
-    from mainspring.policies.budgets import (
         Ledger as Ledger,
     )
-    from mainspring.policies.budgets import (
-        ToolBudget as ToolBudget,
-    )
-    from mainspring.policies.compaction import Compaction as Compaction
-    from mainspring.policies.compaction import Compactor as Compactor
     from mainspring.policies.disclosure import Disclosure as Disclosure
-    from mainspring.policies.request_settings import ThinkingDecay as ThinkingDecay
     from mainspring.presets import Preset as Preset
     from mainspring.presets import merge_presets as merge_presets
     from mainspring.sessions import Session as Session
@@ -257,13 +253,12 @@ _HOMES = {
     "loop": "RunHandle AgentStats Approve RunOptions CoreAgent Deny HookBus LoopConfig LoopContext PendingCalls Plugin RunResult Steps agent_loop",
     "messages": "AgentMessage ContentBlock Cost CustomMessage ImageBlock Message TextBlock ThinkingBlock ToolResultBlock ToolUseBlock Usage",
     "models": "LLMClient ModelProvider ModelRequest RetryConfig create_model",
-    "policies.budgets": "Budget Ledger ToolBudget",
+    "loop.option_types": "Budget ToolBudget ThinkingDecay Compaction Compactor",
+    "policies.budgets": "Ledger",
     "mcp": "McpPlug McpServerConfig connect_mcp create_tool_search",
     "memory": "Memory",
-    "policies.compaction": "Compaction Compactor",
     "policies.disclosure": "Disclosure",
     "permissions": "Permissions",
-    "policies.request_settings": "ThinkingDecay",
     "presets": "Preset merge_presets",
     "agent.agent": "Agent create_agent",
     "callbacks": "AgentCallbacks",

@@ -33,13 +33,12 @@ What can go wrong with runs that an engine keeps.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mainspring.loop import RunResult
-    from mainspring.messages import Message
+    from mainspring.messages import AgentMessage, Cost, Message, StopReason, Usage
 
 
 ModelErrorCategory = Literal["auth", "rate_limit", "timeout", "api_error"]
@@ -216,10 +215,54 @@ def check_option_names(owner: str, given: Iterable[str], known: Iterable[str]) -
             raise TypeError(f"{owner} has no option {name!r}; {hint}")
 
 
-class AgentError(MainspringError):
-    """A run failed. ``outcome`` tells how far it got (a `mainspring.RunResult`), if it began at all."""
+class PartialRunResult(Protocol):
+    """The work of a failed run. The object is a `mainspring.RunResult`, which has more properties."""
 
-    outcome: RunResult | None = None
+    @property
+    def status(self) -> str:
+        """How the run ended."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """Text of the last response."""
+        ...
+
+    @property
+    def messages(self) -> tuple[AgentMessage, ...]:
+        """Messages that the run added to the history."""
+        ...
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why the model stopped last."""
+        ...
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of the run."""
+        ...
+
+    @property
+    def cost(self) -> Cost | None:
+        """US dollars; ``None`` if a price is unknown."""
+        ...
+
+    @property
+    def turns(self) -> int:
+        """Number of completed model calls."""
+        ...
+
+    @property
+    def run_id(self) -> str:
+        """ID of the run."""
+        ...
+
+
+class AgentError(MainspringError):
+    """A run failed. ``outcome`` is the `mainspring.RunResult` of the finished part, if the run started."""
+
+    outcome: PartialRunResult | None = None
 
 
 class AgentProviderError(AgentError):

@@ -94,7 +94,14 @@ def visible_json(text: str) -> str:
     """JSON text that means the same, with everything invisible in its strings written as an escape."""
     if text.isascii():
         return text
-    return "".join([_json_escape(c) if c > "\x7e" and _is_hidden(c) else c for c in text])
+    out: list[str] = []
+    marks = 0
+    for char in text:
+        kind = _kind(char)
+        marks = _marks_after(kind, char, marks)
+        is_shown = char <= "\x7e" or (kind != "hidden" and (kind != "mark" or marks <= MAX_MARKS))
+        out.append(char if is_shown else _json_escape(char))
+    return "".join(out)
 
 
 @cache

@@ -176,7 +176,7 @@ async def test_a_run_is_done_by_a_worker_and_found_by_its_name(reopen: Reopen) -
         assert (await agents.start("writer", "Something else.", run_id="one")).id == "one"
         result = await finish(agents.run("one"))
         info = await run.info()
-        with pytest.raises(DurableError, match="one of the agent 'writer', not 'other'"):
+        with pytest.raises(DurableError, match="belongs to the agent 'writer', not 'other'"):
             await super(DurableWorker, agents).start("other", "x", run_id="one")
         assert [i.id for i in await agents.list(state="done")] == ["one"]
         assert await agents.list(state="running") == []
@@ -271,7 +271,7 @@ async def test_an_approval_is_given_while_no_process_runs(reopen: Reopen) -> Non
         assert [w.call.input for w in waiting] == [{"key": "a"}, {"key": "b"}]
     first, second = waiting
     client = DurableRun(await reopen(), run.id)
-    with pytest.raises(DurableError, match="no call 'nobody' of the run"):
+    with pytest.raises(DurableError, match="No call 'nobody' of run"):
         await client.approve("nobody")
     assert await client.approve(first.call.id, input={"key": "A"})
     assert not await client.deny(first.call.id), "only the first answer counts, and the second one is told so"
@@ -380,7 +380,7 @@ async def test_sub_agents_ask_and_are_answered_while_no_process_runs(reopen: Reo
     assert [w.call.input for w in waiting] == [{"key": "k0"}, {"key": "k1"}]
     assert [w.call.id for w in waiting] == [f"{w.agent}/same" for w in waiting]
     client = DurableRun(await reopen(), run.id)
-    with pytest.raises(DurableError, match="no call 'same' of the run"):
+    with pytest.raises(DurableError, match="No call 'same' of run"):
         await client.approve("same")
     await client.approve(waiting[0].call.id, input={"key": "K0"})
     await client.deny(waiting[1].call.id, "not this one")
@@ -479,14 +479,14 @@ async def test_a_failure_is_a_result_and_a_broken_agent_is_told(reopen: Reopen) 
     ) as agents:
         failed = await finish(await agents.start("a", "Go."))
         assert (failed.status, str(failed.error)) == ("error", "no")
-        for name, why in (("broken", "its tools are gone"), ("other", "not made with the steps")):
+        for name, why in (("broken", "its tools are gone"), ("other", "does not use the given steps")):
             with pytest.raises(DurableError, match=why):
                 await finish(await agents.start(name, "Go."))
-        with pytest.raises(DurableError, match="there is no agent 'none'; there are a, broken, other"):
+        with pytest.raises(DurableError, match="Unknown agent: 'none'. Available: a, broken, other"):
             await agents.start("none", "Go.")
-        with pytest.raises(DurableError, match="there is no run nothing"):
+        with pytest.raises(DurableError, match="Unknown run: nothing"):
             await agents.run("nothing").result(timeout=1)
-        with pytest.raises(DurableError, match="there is no run nothing"):
+        with pytest.raises(DurableError, match="Unknown run: nothing"):
             await agents.run("nothing").steer("x")
 
 
@@ -498,11 +498,11 @@ async def test_what_other_code_sent_is_told_as_it_is(reopen: Reopen) -> None:
         run = await agents.start("a", "Go.")
         await until(run.pending)
         await engine.send(run.id, "answer", b'{"yes":1}')
-        with pytest.raises(DurableError, match="DurableError: what this run has kept cannot be read by this version"):
+        with pytest.raises(DurableError, match="DurableError: This version cannot read the stored steps"):
             await finish(run)
         last = [item.event async for item in run.follow()][-1]
     assert isinstance(last, RunEnded)
-    assert "cannot be read by this version" in last.error
+    assert "This version cannot read the stored steps" in last.error
 
 
 async def test_events_are_told_as_they_happen_and_not_twice(reopen: Reopen) -> None:
@@ -535,13 +535,13 @@ async def test_a_run_waits_for_a_worker_that_can_do_it_and_says_so(reopen: Reope
     agents = {"a": world.agent()}
     async with DurableWorker(await reopen(version="1"), agents) as old:
         elsewhere = await super(DurableWorker, old).start("b", "Go.")
-        assert (await elsewhere.info()).error == "no worker that knows the agent 'b' is alive; known: a"
+        assert (await elsewhere.info()).error == "no worker that knows the agent 'b' is alive (known agents: a)"
     run = await DurableClient(await reopen(version="1")).start("a", "Go.")
     async with DurableWorker(await reopen(version="2"), agents) as new:
         newer = await finish(await new.start("a", "Go."))
         info = await run.info()
         assert info.state == "waiting"
-        assert info.error == "it was started under version 1, and no worker of that version is alive; alive: 2"
+        assert info.error == "it was started under version 1, and no worker of that version is alive (alive: 2)"
     async with DurableWorker(await reopen(version="1"), agents):
         older = await finish(run)
         assert (await run.info()).error == ""
@@ -560,7 +560,7 @@ async def test_other_code_under_the_same_version_is_found_out(reopen: Reopen) ->
         return Agent(changed, tools=tools, execution=MemoryEnv({}), steps=steps)
 
     async with DurableWorker(await reopen(), {"a": other}) as agents:
-        with pytest.raises(DurableError, match=r"begun by other code: where it did 'model scripted:scripted-1' then"):
+        with pytest.raises(DurableError, match=r"started by other code: it did 'model scripted:scripted-1' where"):
             await finish(agents.run(run.id))
     assert changed.requests == []
 

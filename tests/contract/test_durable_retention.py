@@ -60,9 +60,9 @@ async def test_a_run_is_deleted_with_all_that_was_kept_of_it(reopen: Reopen) -> 
         near_ended = (await finish(near)).text
         assert isinstance(agents.engine, DbosEngine) is bool(traces(agents.engine, "parent"))
         await agents.delete(run.id)
-        with pytest.raises(DurableError, match="there is no run parent"):
+        with pytest.raises(DurableError, match="Unknown run: parent"):
             await agents.delete(run.id)
-        with pytest.raises(DurableError, match="there is no run parent"):
+        with pytest.raises(DurableError, match="Unknown run: parent"):
             await finish(run)
         assert [info.id for info in await agents.list()] == ["parent.near"]
         assert await agents.engine.feed.read("parent") == []
@@ -92,9 +92,9 @@ async def test_a_run_that_is_not_over_is_never_deleted(reopen: Reopen) -> None:
         waiting = await super(DurableWorker, agents).start("b", "Go.", run_id="w")
         await world.held("a")
         for going, state in ((run, "running"), (waiting, "waiting")):
-            with pytest.raises(DurableError, match=f"is {state}, and only runs that are over are deleted"):
+            with pytest.raises(DurableError, match=f"is {state}. Only finished runs can be deleted"):
                 await agents.delete(going.id)
-        with pytest.raises(DurableError, match="runs that are running are never deleted"):
+        with pytest.raises(DurableError, match="Runs that are running cannot be deleted"):
             await agents.prune(0, ["done", "running"])
         assert await agents.prune(0) == 0
         world.let_go("a")
@@ -153,7 +153,7 @@ async def test_who_waits_for_a_run_that_is_deleted_is_told(reopen: Reopen) -> No
     other = await reopen()
     await DurableRun(other, "r").cancel()
     await other.delete("r")
-    with pytest.raises(DurableError, match="there is no run r|cancelled"):
+    with pytest.raises(DurableError, match="Run r was deleted|cancelled"):
         await waiting
 
 
@@ -163,17 +163,17 @@ async def test_a_run_that_failed_is_tried_again_where_it_was(reopen: Reopen) -> 
     async with DurableWorker(await reopen(), {"a": world.agent(*tools)}) as agents:
         run = await agents.start("a", "Go.")
         await world.held("b")
-        with pytest.raises(DurableError, match="is running; only one that failed or was cancelled"):
+        with pytest.raises(DurableError, match="is running. Only failed and cancelled runs"):
             await run.retry()
 
     def other(steps: DurableSteps) -> CoreAgent:
         return Agent(ScriptedModel("never", model="another"), execution=MemoryEnv({}), steps=steps)
 
     async with DurableWorker(await reopen(), {"a": other}) as agents:
-        with pytest.raises(DurableError, match="begun by other code"):
+        with pytest.raises(DurableError, match="started by other code"):
             await finish(agents.run(run.id))
-        assert "begun by other code" in (await run.info()).error
-        assert "begun by other code" in (await agents.list(state="failed"))[0].error
+        assert "started by other code" in (await run.info()).error
+        assert "started by other code" in (await agents.list(state="failed"))[0].error
     world.let_go("b")
     async with DurableWorker(await reopen(), {"a": world.agent(*tools)}) as agents:
         await agents.run(run.id).retry()

@@ -54,7 +54,7 @@ async def test_a_session_from_elsewhere_changes_no_file_here(tmp_path: Path) -> 
     with Session.open(id, home=tmp_path / "home") as session:
         plan = await plan_rewind(session, LocalEnv(str(tmp_path)), None)
         assert (plan.restores, plan.conflicts) == ((), ())
-        with pytest.raises(SessionError, match="nothing to undo"):
+        with pytest.raises(SessionError, match="Nothing to undo"):
             await plan_undo(session, LocalEnv(str(tmp_path)))
         kept = Path(session.place).read_text("utf-8")
     assert all(f'"imported_{kind}"' in kept for kind in ("file_before", "file_after", "rewind"))

@@ -30,6 +30,7 @@ from mainspring.sessions.event_log import SessionEventLog
 from mainspring.telemetry import Tracing
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel, Tape
 from mainspring.tools import tool
+from tests.secret_forms import FORMS
 from tests.secret_samples import ORDINARY, SAMPLES, Sample
 from tests.unit.telemetry.recorder import Recorder
 
@@ -39,7 +40,7 @@ SOURCES = ("prompt", "tool argument", "tool result", "tool error", "model text",
 NAMED = "correct-horse-42"
 """The value of a variable of the environment, which is like no token."""
 
-EVERY = [*SAMPLES, Sample("environment", f"it is {NAMED} there", NAMED)]
+EVERY = [*SAMPLES, *FORMS[::16], Sample("environment", f"it is {NAMED} there", NAMED)]
 
 
 @tool

@@ -36,7 +36,7 @@ RULES = {
 }
 """What the reference validator's messages begin with or hold, and our names of the rules."""
 
-REFUSED = {"no_frontmatter": ("no head", "checked out as a file"), "missing_description": ("no description",)}
+REFUSED = {"no_frontmatter": ("no front matter", "checked out as a file"), "missing_description": ("no description",)}
 """The only odd things for which a skill is not loaded, and what is said then; broken YAML counts as missing here, and is mended."""
 
 
@@ -91,7 +91,7 @@ def test_what_the_reference_takes_without_a_word_loads_unchanged(
             continue
         skill = skills[str(skill_folder / row["dir"] / "SKILL.md")]
         assert skill.name == Path(row["dir"]).name
-        assert not [w for w in skill.warnings if "characters; every prompt" not in w], row["dir"]
+        assert not [w for w in skill.warnings if "characters; it is part of every prompt" not in w], row["dir"]
 
 
 @pytest.mark.covers("SKL-01", "SKL-03", "SKL-06", "SKL-07", "SKL-37")

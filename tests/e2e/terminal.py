@@ -104,7 +104,7 @@ class Terminal:
 
     def answer(self, key: str) -> None:
         """Press a key that answers a question, once keys do."""
-        self.wait_gone("keys go to the input")
+        self.wait_gone("Typing goes to the input")
         self.keys(key)
 
     def resize(self, columns: int, rows: int) -> None:

@@ -220,8 +220,8 @@ def test_a_piped_prompt(command: Command, arguments: list[str]) -> None:
     ("arguments", "piped", "text"),
     [
         ([], "", "there is no prompt"),
-        (["-p", "-"], "", "the prompt is empty"),
-        (["-p", ""], "", "the prompt is empty"),
+        (["-p", "-"], "", "The prompt is empty."),
+        (["-p", ""], "", "The prompt is empty."),
         (["-p", "x"], "a\0b", "binary"),
         (["-p", "x"], "y" * (4 << 20) + "z", "more than 4 MiB"),
     ],

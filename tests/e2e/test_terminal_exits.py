@@ -104,7 +104,7 @@ def test_a_terminal_that_only_writes_lines(dumb: Chatting) -> None:
     terminal.keys("C-u", f"clear; {dumb.command}", "Enter")
     terminal.wait(lambda screen: screen.split("\n")[-1] == ">")
     terminal.keys("Do it", "Enter")
-    terminal.wait("your choice")
+    terminal.wait("Your choice")
     terminal.keys("y", "Enter")
     screen = terminal.wait("It is done.")
     assert "done-2" in screen

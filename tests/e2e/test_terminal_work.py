@@ -70,7 +70,7 @@ def test_a_task_with_streaming_an_approval_and_an_edit(chat: Chatting) -> None:
     terminal.send("What is to be done?")
     screen = terminal.wait("That is all.")
     assert f"> What is to be done?\n\n{SHOWN}" in screen
-    terminal.wait_gone("Esc stops")
+    terminal.wait_gone("Esc to stop")
     assert terminal.everything().count("def main():") == 1
 
     terminal.send("Do it")
@@ -78,16 +78,16 @@ def test_a_task_with_streaming_an_approval_and_an_edit(chat: Chatting) -> None:
     assert "> y  Yes\n  s  Yes, and don't ask again this session\n" in screen
     terminal.answer("y")
     screen = terminal.wait("Edit code.txt?")
-    assert "... 4 more lines (Ctrl-O shows them)" in terminal.everything()
+    assert "... 4 more lines (Ctrl-O to show)" in terminal.everything()
     for row in ("  1   line 0", "  2 - twice 1", "  2 + once 1", "  40 - twice 39", "  40 + once 39"):
         assert row in terminal.everything(), terminal.everything()
     terminal.answer("h")
-    terminal.wait("change 1 of 2: >[x] [x]")
+    terminal.wait("Change 1 of 2: >[x] [x]")
     terminal.keys("n")
-    terminal.wait("change 2 of 2: [ ] >[x]")
+    terminal.wait("Change 2 of 2: [ ] >[x]")
     terminal.keys("Enter")
     terminal.wait("Both are made.")
-    terminal.wait_gone("Esc stops")
+    terminal.wait_gone("Esc to stop")
     assert file.read_text() == LINES.replace("twice 39", "once 39")
     assert "1 of 2 changes applied" in terminal.everything()
 
@@ -123,9 +123,9 @@ def test_steering_and_queueing(chat: Chatting) -> None:
     ]
     terminal = chat.begin("--allow", "'shell(*)'", script=script)
     terminal.send("Go")
-    terminal.wait("running Shell")
+    terminal.wait("Running Shell")
     terminal.send("to the left")
-    terminal.wait("steers: to the left")
+    terminal.wait("steering: to the left")
     terminal.type("what is the difference")
     terminal.keys("Tab")
     terminal.wait("queued: what is the difference")
@@ -136,8 +136,8 @@ def test_steering_and_queueing(chat: Chatting) -> None:
     terminal.wait("queued: what is the sum")
 
     terminal.keys("Escape")
-    terminal.wait("stopped")
-    terminal.wait("it waits: Enter sends the first")
+    terminal.wait("Stopped")
+    terminal.wait("Queue paused: Enter to send the first")
     terminal.keys("Enter")
     terminal.wait("I went to the left.")
     terminal.wait("And the sum is 3.")
@@ -150,14 +150,14 @@ def test_stopping_and_going_on_with_the_session(chat: Chatting) -> None:
     terminal = chat.begin(script=script)
     terminal.send("Go")
     terminal.wait("I go.")
-    terminal.wait_gone("Esc stops")
+    terminal.wait_gone("Esc to stop")
     terminal.send("never mind")
     terminal.wait("This never ends ...")
     terminal.keys("C-c")
-    terminal.wait("stopped")
-    terminal.wait_gone("Esc stops")
+    terminal.wait("Stopped")
+    terminal.wait_gone("Esc to stop")
     chat.end()
-    assert "go on with: mainspring -c, or --session " in terminal.screen()
+    assert "Resume this session with: mainspring -c, or mainspring --session " in terminal.screen()
 
     terminal = chat.begin("--continue", script=["Here we are again."])
     screen = terminal.screen()
@@ -168,7 +168,7 @@ def test_stopping_and_going_on_with_the_session(chat: Chatting) -> None:
     said = [m["content"] for m in chat.server.requests[-1]["messages"] if m["role"] == "user"]
     assert "never mind" in str(said)
     terminal.keys("C-c")
-    terminal.wait("Ctrl-C again leaves")
+    terminal.wait("Press Ctrl-C again to exit")
     terminal.keys("C-c")
     terminal.wait("ready$")
 
@@ -197,7 +197,7 @@ def test_a_large_paste_history_and_other_sizes(chat: Chatting) -> None:
     terminal.resize(24, 10)
     terminal.wait(lambda screen: "openai:test-model" in screen)
     terminal.resize(100, 30)
-    terminal.wait_gone("Esc stops")
+    terminal.wait_gone("Esc to stop")
     everything = terminal.everything()
     assert everything.count("That is all.") == 1, everything
     assert everything.count("openai:test-model") == 1, everything
@@ -222,8 +222,8 @@ def test_completion_of_commands_and_files(chat: Chatting) -> None:
     terminal.keys("Tab")
     terminal.wait("> /help")
     terminal.keys("Enter")
-    terminal.wait("attach a file")
-    assert "Ctrl-O                 show the last folded output" in terminal.everything()
+    terminal.wait("Attach a file")
+    assert "Ctrl-O                 Show the last collapsed output" in terminal.everything()
     assert "/model" in terminal.everything()
     terminal.type("what is in @need")
     screen = terminal.wait("needle.py")
@@ -281,13 +281,13 @@ def test_sub_agents_work_nested_under_their_names(chat: Chatting) -> None:
     steps: list[Step] = [step] * 6
     terminal = chat.begin("--allow", "'shell(*)'", script=steps)
     terminal.send("Split it")
-    screen = terminal.wait(lambda screen: screen.count("Shell echo") == 2 and "2 sub-agents" in screen)
-    assert "+ sub-agent 1: look to the left\n+ sub-agent 2: look to the right\n" in screen
+    screen = terminal.wait(lambda screen: screen.count("Shell echo") == 2 and "2 subagents" in screen)
+    assert "+ subagent 1: look to the left\n+ subagent 2: look to the right\n" in screen
     (terminal.folder / "go").touch()
     screen = terminal.wait("Both have looked.")
     for number, name in ((1, "left"), (2, "right")):
-        assert re.search(rf"^  \| (?:sub-agent {number} )?\* Shell \$ echo {name}", screen, re.M), screen
-        assert f"+ sub-agent {number} done  2 turns, 30 tokens" in screen
+        assert re.search(rf"^  \| (?:subagent {number} )?\* Shell \$ echo {name}", screen, re.M), screen
+        assert f"+ subagent {number} done  2 turns, 30 tokens" in screen
         assert f"* Sub-agent look to the {name}" in screen
         assert f"    It is {name}." in screen
     chat.end()

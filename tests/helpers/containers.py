@@ -29,6 +29,7 @@ case $1 in
         program=$2; shift 3; exec "$program" "$@" ;;
     exec)
         shift
+        [ -e "$0.path" ] && PATH=$(cat "$0.path")
         while :; do
             case $1 in
                 -i) shift ;;
@@ -37,7 +38,7 @@ case $1 in
                 *) break ;;
             esac
         done
-        shift; [ -e "$0.path" ] && PATH=$(cat "$0.path"); exec "$@" ;;
+        shift; exec "$@" ;;
 esac
 """
 

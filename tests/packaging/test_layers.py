@@ -32,7 +32,7 @@ def test_the_contracts_hold(repository: Path) -> None:
 
 
 FAULTS = {
-    "errors.py": "import mainspring.messages.planted",
+    "errors.py": "import mainspring.events.planted",
     "messages/planted.py": "import pydantic",
     "tools/planted.py": "import mainspring.models.planted",
     "tools/builtin/glob.py": "import mainspring.tools.builtin.grep",
@@ -44,8 +44,12 @@ FAULTS = {
     "policies/planted_b.py": "import rich",
     "sessions/planted.py": "import mainspring.models.planted",
     "app/cli/planted.py": "import mainspring.loop.planted",
+    "app/servers/http/planted.py": "import mainspring.loop.planted",
+    "app/chat/planted.py": "import mainspring.models.planted",
     "app/run/planted.py": "import mainspring.app.tui",
     "agent/planted.py": "import mainspring.app.run",
+    "events/planted.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import mainspring.events.planted_back",
+    "events/planted_back.py": "import mainspring.events.planted",
     "loop/planted.py": "def late():\n    import mainspring.loop.planted_back",
     "loop/planted_back.py": "import mainspring.loop.planted",
     "utils/__init__.py": "",

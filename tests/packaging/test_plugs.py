@@ -32,7 +32,6 @@ KEPT = {
     "globs.py",
     "locks.py",
     "prompt_tags.py",
-    "text_search.py",
 }
 
 

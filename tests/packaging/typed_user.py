@@ -8,6 +8,7 @@ from mainspring import (
     Agent,
     AgentError,
     AgentProviderError,
+    AgentStats,
     McpServerConfig,
     ModelError,
     Permissions,
@@ -81,5 +82,6 @@ async def main() -> None:
         except AgentProviderError as error:
             assert_type(error.cause, ModelError | None)
         except AgentError as error:
-            assert_type(error.outcome, RunResult | None)
+            if isinstance(error.outcome, RunResult):
+                assert_type(error.outcome.stats, AgentStats)
     assert_type(create_agent("openai:gpt-5-mini", mcp_servers=[McpServerConfig(name="x", command="y")]), Agent)

@@ -95,6 +95,10 @@ def test_prose_loses_nothing_that_is_seen(text: str) -> None:
     assert escape_invisible(shown, prose=True) == shown
 
 
+def test_json_shows_only_some_marks_on_a_letter() -> None:
+    assert visible_json('"e' + "\u0301" * 6 + 'o\u0301"') == '"e' + "\u0301" * 4 + '\\u0301\\u0301o\u0301"'
+
+
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_json_means_the_same(text: str) -> None:
     encoded = json.dumps(text, ensure_ascii=False)

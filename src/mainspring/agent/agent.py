@@ -23,7 +23,6 @@ from mainspring.agent.options import (
 )
 from mainspring.agent.plugs import (
     DisclosureOption,
-    SubagentFactory,
     SubagentsOption,
     TokenRefreshPlug,
     bind_sampling,
@@ -38,18 +37,20 @@ from mainspring.agent.plugs import (
 from mainspring.agent.policies import RunPolicies
 from mainspring.env import ExecutionEnv, LocalEnv
 from mainspring.errors import AgentAbortedError, AgentBusyError, AgentError, ConfigError
-from mainspring.extensions.extension import Extension
+from mainspring.events import RunStatus
+from mainspring.extensions.api import Extension
 from mainspring.extensions.plug import Extensions
 from mainspring.lazy import lazy_function
 from mainspring.loop import CoreAgent, Plugin, Prompt, RunHandle, RunResult, Steps
 from mainspring.loop import RunOptions as Behavior
 from mainspring.loop.hooks import ContextCompacted, Hooks
+from mainspring.loop.option_types import Compaction
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelProvider, ProviderConfig, ThinkingLevel, create_model, default_registry
 from mainspring.models.langchain.detect import adapt_model
 from mainspring.policies.budgets import Ledger
-from mainspring.policies.compaction import Compaction, CompactionResult, compact_history
-from mainspring.subagents import ParentContext, SubagentRun, Subagents
+from mainspring.policies.compaction import CompactionResult, compact_history
+from mainspring.subagents import NestedSteps, ParentContext, SubagentRequest, SubagentRun, Subagents
 from mainspring.tools import LazyTool, Tool
 
 if TYPE_CHECKING:  # whoever passes one has imported it
@@ -344,7 +345,7 @@ class Agent(CoreAgent):
             try:
                 result = await super()._run(prompt, model=asked, behavior=behavior, tools=given, **options)
             except AgentError as error:
-                if error.outcome is not None:
+                if isinstance(error.outcome, RunResult):
                     error.outcome = self._result = self._finalize_result(error.outcome, structured)
                 raise
             return self._finalize_result(result, structured)
@@ -414,3 +415,43 @@ def _resolve_model(model: ModelProvider | str | None, provider: ModelProvider | 
     if provider:
         raise ConfigError(f"the model is one of {model.provider}, so there is nothing for provider={provider!r} to say")
     return model
+
+
+class SubagentFactory:
+    """Makes sub-agents for an agent.
+
+    Args:
+        parent: The agent.
+        make: The class of sub-agents: the public Agent, also where the parent is of a class of its own.
+        inherited: Gives what its run has.
+        over_limit: Gives the limit that its run has reached, if it has.
+    """
+
+    def __init__(
+        self,
+        parent: Agent,
+        make: type[Agent],
+        inherited: Callable[[], ParentContext],
+        over_limit: Callable[[], RunStatus | None],
+    ) -> None:
+        self.parent = parent
+        self._make = make
+        self.inherited = inherited
+        self.over_limit = over_limit
+
+    def create_subagent(self, request: SubagentRequest) -> Agent:
+        """A sub-agent in the same environment, under the same names of tools, on the same bill."""
+        parent = self.parent
+        return self._make(
+            request.model,
+            name=request.name,
+            system=request.system,
+            tools=request.tools,
+            behavior=request.behavior,
+            execution=parent.env,
+            plugs=request.plugs,
+            ledger=parent.ledger,
+            extra={k: v for k, v in parent.extra.items() if k != "spawn"},
+            tool_aliases=parent.tool_aliases,
+            steps=parent.steps.for_child() if isinstance(parent.steps, NestedSteps) else None,
+        )

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast, get_args
 from mainspring.errors import ConfigError, check_option_names
 from mainspring.loop import ResolvedRunOptions
 from mainspring.loop import RunOptions as Behavior
+from mainspring.loop.option_types import Budget, Compaction, ToolBudget
 from mainspring.models import RetryConfig, ThinkingLevel
-from mainspring.policies.budgets import Budget, Ledger, ToolBudget
-from mainspring.policies.compaction import Compaction
+from mainspring.policies.budgets import Ledger
 from mainspring.tools import LazyTool, Tool, tool
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 import mainspring.skills as package
 from mainspring import mcp
 from mainspring.errors import AgentError, ConfigError
-from mainspring.events import RunStatus
 from mainspring.loop import CoreAgent, Plugin
 from mainspring.loop.hooks import OAuthRefresh, SessionEnd, SessionStart
 from mainspring.mcp.tool_search import ToolSearchPlug
@@ -27,11 +26,10 @@ from mainspring.messages import AgentMessage, Message, TextBlock, ToolDefinition
 from mainspring.models import ModelRequest
 from mainspring.models.auth.oauth import TokenRefreshed, on_token_refresh
 from mainspring.policies.disclosure import Disclosure, LoadMode
-from mainspring.subagents import AgentDefinition, NestedSteps, ParentContext, SubagentRequest, Subagents
+from mainspring.subagents import AgentDefinition, Subagents
 from mainspring.tools import Tool
 
 if TYPE_CHECKING:
-    from mainspring.agent.agent import Agent
     from mainspring.mcp import McpConnector, McpPlug, SamplingRequest, SamplingResult
     from mainspring.skills import Skill, SkillsConfig, SkillsPlug
 
@@ -129,46 +127,6 @@ def combine_preserve_checks(
 
 SubagentsOption = Subagents | Iterable[AgentDefinition] | bool
 """The plug itself; kinds of sub-agents for one with its defaults; or whether there are any."""
-
-
-class SubagentFactory:
-    """Makes sub-agents for an agent.
-
-    Args:
-        parent: The agent.
-        make: The class of sub-agents: the public Agent, also where the parent is of a class of its own.
-        inherited: Gives what its run has.
-        over_limit: Gives the limit that its run has reached, if it has.
-    """
-
-    def __init__(
-        self,
-        parent: Agent,
-        make: type[Agent],
-        inherited: Callable[[], ParentContext],
-        over_limit: Callable[[], RunStatus | None],
-    ) -> None:
-        self.parent = parent
-        self._make = make
-        self.inherited = inherited
-        self.over_limit = over_limit
-
-    def create_subagent(self, request: SubagentRequest) -> Agent:
-        """A sub-agent in the same environment, under the same names of tools, on the same bill."""
-        parent = self.parent
-        return self._make(
-            request.model,
-            name=request.name,
-            system=request.system,
-            tools=request.tools,
-            behavior=request.behavior,
-            execution=parent.env,
-            plugs=request.plugs,
-            ledger=parent.ledger,
-            extra={k: v for k, v in parent.extra.items() if k != "spawn"},
-            tool_aliases=parent.tool_aliases,
-            steps=parent.steps.for_child() if isinstance(parent.steps, NestedSteps) else None,
-        )
 
 
 def subagents_plug(option: SubagentsOption | None) -> Subagents | None:

@@ -38,14 +38,13 @@ from mainspring.loop.hooks import (
     TurnBefore,
     UsageUpdate,
 )
+from mainspring.loop.option_types import Budget, Compaction, Compactor
 from mainspring.messages import AgentMessage
 from mainspring.models import ModelProvider
 from mainspring.models.profile import ModelProfile
-from mainspring.policies.budgets import Budget, Ledger, SpendingLimits, ToolBudgets, ToolOutputBudget
+from mainspring.policies.budgets import Ledger, SpendingLimits, ToolBudgets, ToolOutputBudget
 from mainspring.policies.compaction import (
     AutoCompact,
-    Compaction,
-    Compactor,
     OverflowRecovery,
     SummaryCompactor,
     TailCompactor,

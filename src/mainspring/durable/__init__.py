@@ -1,4 +1,4 @@
-"""Runs that outlive their process: killed at any point and taken up again, on this machine or another."""
+"""Durable runs: they survive the end of their process and resume on this machine or another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that wait for a person: they ask, wherever the answer comes from, and go on. Sub-agents do too, in the name of the run."""
+"""Waits for approvals in durable runs: publishes the question, waits for the answer, and resumes. Subagents ask through their parent run."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from mainspring.loop import AgentStats, Approve, CoreAgent, Deny, RunResult
 from mainspring.messages import ToolUseBlock, Usage
 
 ANSWER = "answer"
-"""The topic of answers to the run's own calls; those to a sub-agent's have its name behind it."""
+"""Topic of answers to the run's own calls. Answers to a subagent's calls append the subagent's name."""
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """An answer to a call that waits; ``number`` tells which question it answers, since some models use the same ids again."""
+    """An answer to a waiting call. ``number`` identifies the question, since some models reuse call IDs."""
 
     number: int
     call_id: str
@@ -32,28 +32,28 @@ class Answer(Struct, frozen=True, kw_only=True):
     reason: str = ""
     stop: bool = False
     abort: bool = False
-    """Whether it is none, but the end of a run that waits for one."""
+    """True if the message is not an answer but aborts a waiting run."""
 
 
 def approval_topic(agent: str) -> str:
-    """Under which topic answers go to a sub-agent, or to the run itself."""
+    """Return the topic for answers to a subagent, or to the run itself."""
     return f"{ANSWER} {agent}" if agent else ANSWER
 
 
 class MailboxReader(Protocol):
-    """Where letters arrive: the steps of a run or of a sub-agent."""
+    """Receives messages: implemented by the steps of a run or of a subagent."""
 
     async def wait(self, topic: str) -> bytes:
-        """The next letter under a topic."""
+        """Wait for the next message under a topic."""
         ...
 
 
 class PendingApprovals:
-    """What a run and its sub-agents ask at a time: published for those who look, told to those who follow.
+    """The calls of a run and its subagents that wait for approval: published for readers and reported to followers.
 
     Args:
-        log: The run at the top; answers arrive there.
-        tell: Tells followers.
+        log: The log of the root run, which receives the answers.
+        tell: Notifies followers.
     """
 
     def __init__(self, log: RunLog, tell: Callable[[Asked], object] | None = None) -> None:
@@ -63,9 +63,9 @@ class PendingApprovals:
         self._publishing = asyncio.Lock()
 
     async def ask(self, asked: Asked) -> None:
-        """Say what a sub-agent, or the run itself, waits for now; with no calls it goes on."""
+        """Publish what a subagent, or the run itself, waits for now. No calls means that it has resumed."""
         self._open[asked.agent] = asked
-        async with self._publishing:  # what two publish at once would arrive in any order
+        async with self._publishing:  # Concurrent publishers could otherwise write in any order.
             calls = [call for each in self._open.values() for call in each.calls]
             own = self._open.get("")
             await self.log.publish("pending", encode(Asked(own.number if own else 0, tuple(calls))))
@@ -74,14 +74,14 @@ class PendingApprovals:
 
 
 class ApprovalLoop:
-    """Takes a run to its end: as often as it pauses, it asks, waits for the answers and goes on.
+    """Runs an agent to its end: publishes the questions at each pause, waits for the answers, and resumes.
 
     Args:
-        agent: Whose run it is.
-        questions: Where it asks.
+        agent: The agent that runs.
+        questions: Where pending questions are published.
         steps: Where answers arrive.
-        name: The sub-agent's name in the run's tree; empty for the run itself.
-        signal: Ends the waiting of a sub-agent that is stopped. That of the run itself is ended by a letter, which is kept.
+        name: The subagent's name in the run's tree. Empty for the run itself.
+        signal: Ends the wait of a subagent that is stopped. A message, which is stored, ends the wait of the run itself.
     """
 
     def __init__(
@@ -100,10 +100,10 @@ class ApprovalLoop:
         self._number = 0
 
     async def run_to_completion(self, run: Callable[[], Awaitable[RunResult]]) -> RunResult:
-        """The result of the whole run.
+        """Return the result of the whole run.
 
         Args:
-            run: Begins it, or takes it up again where it paused.
+            run: Starts the run, or resumes it after a pause.
         """
         result = await run()
         while result.status == "paused" and self._agent.pending is not None:
@@ -122,7 +122,7 @@ class ApprovalLoop:
         return result
 
     async def _next(self) -> Answer:
-        """The next answer; none but the end of the waiting where the sub-agent is stopped."""
+        """Return the next answer, or an abort if the subagent is stopped."""
         waiting = asyncio.ensure_future(self._steps.wait(approval_topic(self._name)))
         if self._signal is None:
             return decode(await waiting, Answer)
@@ -139,7 +139,7 @@ class ApprovalLoop:
             await asyncio.wait((waiting, stopped))
 
     async def _stopped(self, result: RunResult, reason: str) -> RunResult:
-        """End a run that waits for answers; its calls get results that say so."""
+        """End a run that waits for answers. Its calls get results that say so."""
         agent = self._agent
         agent.answer({call.id: Deny(reason, stop=True) for call in self._calls()})
         await self._ask()
@@ -159,12 +159,12 @@ class ApprovalLoop:
         return self._agent.pending.calls if self._agent.pending is not None else ()
 
     def _known(self, call_id: str) -> str:
-        """By which name a call is answered: two sub-agents may have calls of the same id."""
+        """Return the ID under which a call is answered: two subagents may have calls with the same ID."""
         return f"{self._name}/{call_id}" if self._name else call_id
 
 
 def _merge_results(first: RunResult, second: RunResult) -> RunResult:
-    """A run that was paused and went on is one run."""
+    """Combine the results before and after a pause into one."""
     one, two = first.stats, second.stats
     counts = Counter(one.tool_counts) + Counter(two.tool_counts)
     side = dict(one.side_usage)

@@ -1,4 +1,4 @@
-"""One attempt at a run, as long as it has the run: it ends where another one has it, and at a step's end where the process is to end."""
+"""One attempt at a run. The attempt ends if another attempt claims the run, or at the end of a step if the process exits."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ T = TypeVar("T")
 
 
 class LeaseLostError(Exception):
-    """The run is another attempt's by now: nothing was written."""
+    """Another attempt has claimed the run. Nothing was written."""
 
 
 class NonDeterminismError(DurableError):
-    """The code that plays a run again does something else than the code that began it."""
+    """The code that replays a run does something else than the code that started it."""
 
     def __init__(self, then: str, now: str) -> None:
         super().__init__(
-            f"the run was begun by other code: where it did {then!r} then, it would do {now!r} now. Give the changed code another "
-            "version and have the run finished by the old one"
+            f"The run was started by other code: it did {then!r} where this code would do {now!r}. Give the changed code a new "
+            "version, and finish the run with a worker of the old version."
         )
 
 
 class Attempt:
-    """One attempt at a run: it can be over before the run is.
+    """One attempt at a run. The attempt can end before the run does.
 
     Attributes:
-        broken: The database failed it: the run has to be given back.
-        failure: Why the run cannot go on at all.
-        idle: Set while no step is under way.
+        broken: The database failed during this attempt. The run must be released.
+        failure: The reason why the run cannot continue.
+        idle: Set while no step is running.
     """
 
     def __init__(self, run_id: str, task: asyncio.Task[object], number: int = 0) -> None:
@@ -48,16 +48,16 @@ class Attempt:
         self.idle.set()
 
     def stop(self) -> None:
-        """End it: another attempt has the run, or the process ends."""
+        """End the attempt: another attempt has the run, or the process exits."""
         self._over = True
         self._task.cancel()
 
     def park(self) -> None:
-        """Begin no step any more. `idle` is set once none is under way."""
+        """Start no further steps. `idle` is set once none is running."""
         self._parking = True
 
     async def gate(self) -> None:
-        """Pass unless nothing may begin any more."""
+        """Return if a step may start. Otherwise, wait until the attempt is cancelled."""
         if self._over:
             raise asyncio.CancelledError
         if self._parking:
@@ -73,7 +73,7 @@ class Attempt:
             self.idle.set()
 
     async def reach(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask the engine for something; where it cannot be reached, the attempt ends here and not the run."""
+        """Send a request to the engine. If the engine cannot be reached, this attempt ends and the run does not."""
         try:
             return await ask()
         except Exception:
@@ -82,7 +82,7 @@ class Attempt:
             raise asyncio.CancelledError from None
 
     async def keep(self, write: Callable[[], Awaitable[bytes]]) -> bytes:
-        """Do something that writes under this attempt; where it is not the run's latest any more, it ends here."""
+        """Perform a write of this attempt. The attempt ends if it is no longer the latest one of the run."""
         await self.gate()
         with self:
             try:
@@ -93,7 +93,7 @@ class Attempt:
                 self.failure = redact(str(error))
                 self.stop()
             except Exception:
-                # Not what the step did, which never raises: the engine cannot keep it.
+                # The step itself never raises: this is the engine, which failed to store the result.
                 self.broken = True
                 self.stop()
         raise asyncio.CancelledError

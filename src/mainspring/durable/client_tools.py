@@ -1,4 +1,4 @@
-"""What the client of a run brings to it beside the prompt: tools that it runs itself, and facts for the agent's own tools."""
+"""Tools and context that the client of a run provides with the prompt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mainspring.messages import AgentMessage, Message, ToolResultBlock
 from mainspring.tools import Tool, ToolContext, ToolResult
 
 SOURCE = "client"
-"""Where such tools come from; sub-agents do not get them, since nobody would answer."""
+"""Source of client tools. Subagents do not get them, since no client would answer their calls."""
 
 _HANDED_OVER_TEXT = "This call was handed to the application. Its answer comes with the next message."
 _MARK = "client"
@@ -25,9 +25,9 @@ class ClientTool(Struct, frozen=True, kw_only=True):
     """A tool that the client runs.
 
     Attributes:
-        name: Its name; one that the agent has itself is left out.
-        description: For the model.
-        parameters: JSON Schema of its arguments.
+        name: The name. Ignored if the agent has a tool with this name.
+        description: The description for the model.
+        parameters: JSON Schema of the arguments.
     """
 
     name: str
@@ -36,11 +36,11 @@ class ClientTool(Struct, frozen=True, kw_only=True):
 
 
 class ClientContext(Struct, frozen=True, kw_only=True):
-    """What a client brings.
+    """Tools and context of a client.
 
     Attributes:
-        tools: Tools that it runs itself. A run ends once it has called one; the answer comes with the next run's prompt.
-        extra: What tools of the agent find as ``ctx.extra["client"]``.
+        tools: Tools that the client runs. A run ends when it has called one. The result comes with the next run's prompt.
+        extra: Values that the agent's tools find as ``ctx.extra["client"]``.
     """
 
     tools: tuple[ClientTool, ...] = ()
@@ -48,18 +48,18 @@ class ClientContext(Struct, frozen=True, kw_only=True):
 
 
 def client_call_state(result: ToolResultBlock) -> Literal["waits", "answered"] | None:
-    """Whether a call was the client's to answer, and whether it has."""
+    """Return whether the client runs this call, and whether it has returned the result."""
     details = cast("object", result.details)
     return cast("dict[str, Any]", details).get(_MARK) if isinstance(details, dict) else None
 
 
 def answer_topic(call_id: str) -> str:
-    """Under which topic the client's answer to a call is sent to a run that is paused at another one."""
+    """Return the topic for the client's result of a call, for a run that is paused at another call."""
     return f"client {call_id}"
 
 
 def install_client_tools(agent: CoreAgent, brought: ClientContext, log: RunLog) -> None:
-    """Give an agent what the client brings."""
+    """Add the client's tools and context to an agent."""
     agent.extra = {**agent.extra, "client": brought.extra}
     taken = {tool.name for tool in agent.tools} | set(agent.tool_aliases.values())
     for tool in brought.tools:
@@ -69,7 +69,7 @@ def install_client_tools(agent: CoreAgent, brought: ClientContext, log: RunLog) 
 
 
 def _tool(tool: ClientTool, log: RunLog) -> Tool:
-    read: set[int] = set()  # some models use the ids of their calls again: an answer is to one call
+    read: set[int] = set()  # Some models reuse call IDs: a result belongs to one call.
 
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         wanted = answer_topic(ctx.call_id)
@@ -87,7 +87,7 @@ def _tool(tool: ClientTool, log: RunLog) -> Tool:
         execute=execute,
         source=SOURCE,
         idempotent=True,
-        access=lambda arguments: (),  # here it touches nothing
+        access=lambda arguments: (),  # Client tools change nothing on this machine.
     )
 
 
@@ -97,7 +97,7 @@ def _stop_where_handed_over(agent: CoreAgent, hook: TurnBefore) -> None:
 
 
 def _last_results(messages: Sequence[AgentMessage]) -> list[ToolResultBlock]:
-    """The results behind the model's last answer."""
+    """Return the results after the model's last response."""
     found: list[ToolResultBlock] = []
     for message in reversed(messages):
         if isinstance(message, Message):

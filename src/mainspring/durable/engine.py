@@ -1,12 +1,10 @@
-"""The seam to whatever keeps runs: a log of finished steps, an inbox, and somebody who takes a run up again.
+"""The interface of a durable engine: a log of finished steps, an inbox, and workers that resume runs.
 
-Above: `DurableSteps` and `DurableAgents`. Below: an engine. `MemoryEngine` is one that lives and dies with the process (it can be
-stopped in mid-run, for tests); `mainspring.durable.dbos.engine` has one on SQLite or PostgreSQL.
+Above: `DurableSteps` and `DurableAgents`. Below: an engine. `MemoryEngine` lives as long as the process (tests can stop it in the
+middle of a run); `mainspring.durable.dbos.engine` has one on SQLite or PostgreSQL.
 
-What an engine promises: a run that was started ends, as long as some worker lives; what a finished step gave is given again
-and the step not repeated; a step that was begun and not finished may be begun again.
-
-Deleting old runs now and then, beside other work.
+An engine guarantees: a started run ends as long as some worker lives; the result of a finished step is returned again and the
+step is not repeated; a step that was started and not finished may be started again.
 """
 
 from __future__ import annotations
@@ -22,19 +20,19 @@ from mainspring.durable.feed import Feed, FeedEvent, FeedItem
 from mainspring.errors import DurableError
 
 StepFunction = Callable[[], Awaitable[bytes]]
-"""What a step does; its bytes are kept."""
+"""The work of a step. Returns the bytes to store."""
 
 
 RunState = Literal["waiting", "running", "done", "failed", "cancelled"]
-"""``waiting`` is for a worker. A run that is paused for an answer is ``running``."""
+"""``waiting`` means waiting for a worker. A run that is paused for an approval is ``running``."""
 
 
 FINAL_STATES: tuple[RunState, ...] = ("done", "failed", "cancelled")
-"""The states of runs that are over."""
+"""The states of finished runs."""
 
 
 class RunMessage(Struct, frozen=True):
-    """Something sent to a run. ``number`` grows with each letter to that run."""
+    """A message to a run. ``number`` increases with each message to that run."""
 
     number: int
     topic: str
@@ -45,13 +43,13 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     """A run as its engine knows it.
 
     Attributes:
-        id: Its name.
-        agent: The definition it follows.
-        state: How far it is.
+        id: The ID.
+        agent: The name of its agent definition.
+        state: The state.
         version: The version of the code that it was started under.
-        created: When it was started, in seconds since 1970.
-        worker: Who has it, or had it last.
-        parent: The run whose sub-agent it is; empty for none.
+        created: Start time in seconds since 1970.
+        worker: The current or last worker.
+        parent: The run that started this subagent run. Empty for none.
         error: Why it failed.
     """
 
@@ -66,7 +64,7 @@ class RunInfo(Struct, frozen=True, kw_only=True):
 
 
 class Worker(Struct, frozen=True):
-    """A worker that is alive."""
+    """A live worker."""
 
     name: str
     version: str
@@ -74,220 +72,218 @@ class Worker(Struct, frozen=True):
 
 
 def waiting_reason(agent: str, version: str, alive: Sequence[Worker]) -> str:
-    """Why none of these workers can take up a run; empty if one can."""
+    """Return why none of these workers can execute a run. Empty if one can."""
     know = [w for w in alive if agent in w.agents]
     if any(w.version == version for w in know):
         return ""
     if know:
         versions = ", ".join(sorted({w.version for w in know}))
-        return f"it was started under version {version}, and no worker of that version is alive; alive: {versions}"
+        return f"it was started under version {version}, and no worker of that version is alive (alive: {versions})"
     agents = ", ".join(sorted({name for w in alive for name in w.agents})) or "none"
-    return f"no worker that knows the agent {agent!r} is alive; known: {agents}"
+    return f"no worker that knows the agent {agent!r} is alive (known agents: {agents})"
 
 
 def run_not_finished_error(run: RunInfo) -> DurableError:
-    """Why a run is not deleted."""
-    return DurableError(f"the run {run.id} is {run.state}, and only runs that are over are deleted; cancel it first")
+    """Return why a run is not deleted."""
+    return DurableError(f"Run {run.id} is {run.state}. Only finished runs can be deleted: cancel it first.")
 
 
 def require_final_states(states: Sequence[RunState]) -> None:
-    """Refuse to delete runs that are not over.
+    """Refuse to delete unfinished runs.
 
     Raises:
-        DurableError: If one of the states is none of `OVER`.
+        DurableError: If a state is not one of `FINAL_STATES`.
     """
     going = [state for state in states if state not in FINAL_STATES]
     if going:
-        raise DurableError(
-            f"runs that are {going[0]} are never deleted; of those that are over there are {', '.join(FINAL_STATES)}"
-        )
+        raise DurableError(f"Runs that are {going[0]} cannot be deleted. States that can: {', '.join(FINAL_STATES)}.")
 
 
 def require_retryable(run: RunInfo) -> None:
-    """Refuse to have a run go on that does or came to its end.
+    """Refuse to retry a run that is active or done.
 
     Raises:
         DurableError: If it is neither failed nor cancelled.
     """
     if run.state == "done":
-        raise DurableError(f"the run {run.id} is done, whatever its result says; start another one with its messages")
+        raise DurableError(f"Run {run.id} is done, regardless of its result. Start another run with its messages.")
     if run.state not in FINAL_STATES:
-        raise DurableError(f"the run {run.id} is {run.state}; only one that failed or was cancelled is tried again")
+        raise DurableError(f"Run {run.id} is {run.state}. Only failed and cancelled runs can be retried.")
 
 
 class StepSlot(Protocol):
-    """A place in the log of a run. Places are drawn in the same order whenever the run is played again."""
+    """A slot in the log of a run. Slots are reserved in the same order each time the run is replayed."""
 
     @property
     def recorded(self) -> bool:
-        """Whether what belongs here was finished by an earlier attempt."""
+        """Whether an earlier attempt finished the step of this slot."""
         ...
 
     @property
     def behind(self) -> bool:
-        """Whether a later place was finished by an earlier attempt: what is empty here stays empty."""
+        """Whether an earlier attempt finished a later slot: an empty slot before it stays empty."""
         ...
 
     async def run(self, name: str, work: StepFunction) -> bytes:
-        """What the step gave: from the log where it is recorded, else by doing the work and keeping its outcome.
+        """Return the result of the step: from the log if recorded; otherwise, do the work and store its result.
 
-        The work must not raise but to be cancelled; it is then not kept, and the step can be run again by a later attempt.
+        The work must not raise except when it is cancelled. Then nothing is stored, and a later attempt can run the step again.
         """
         ...
 
     async def wait(self, name: str, work: StepFunction) -> bytes:
-        """As `run`, for work that does nothing but wait: it is broken off where the process is to end."""
+        """Like `run`, for work that only waits: it is cancelled when the process exits."""
         ...
 
     async def child(self, run_id: str, agent: str, work: Callable[[RunLog], Awaitable[bytes]]) -> bytes:
-        """Run something with a log of its own, that of the run ``run_id``; what it gave is kept here too."""
+        """Run work with a log of its own, that of the run ``run_id``. The result is stored here too."""
         ...
 
 
 class RunLog(Protocol):
-    """One run on its engine, as the code of the run sees it."""
+    """One run on its engine, as seen by the code of the run."""
 
     @property
     def run_id(self) -> str:
-        """Its name."""
+        """The run's ID."""
         ...
 
     @property
     def attempt(self) -> int:
-        """1 for the first time, more where the run was taken up again."""
+        """1 for the first attempt, more after the run was resumed."""
         ...
 
     def place(self) -> StepSlot:
-        """Draw the next place."""
+        """Reserve the next slot."""
         ...
 
     async def letters(self, after: int) -> Sequence[RunMessage]:
-        """The letters to this run with a higher number, in their order."""
+        """Return the messages to this run with a higher number, in order."""
         ...
 
     async def new_letter(self, after: int) -> None:
-        """Wait until there is one with a higher number."""
+        """Wait until there is a message with a higher number."""
         ...
 
     async def publish(self, name: str, value: bytes) -> None:
-        """Let others read something of this run; a later value replaces the one before."""
+        """Publish a value of this run. A later value replaces it."""
         ...
 
     async def told(self, after: int) -> Sequence[FeedItem]:
-        """What followers were told after a number, a part of it at a time."""
+        """Iterate over the events that followers received after a number, in batches."""
         ...
 
     async def emit(self, events: Sequence[FeedEvent]) -> None:
-        """Tell followers. Not a part of the log; refused once another attempt has the run."""
+        """Send events to followers. Not part of the log. Refused once another attempt has the run."""
         ...
 
 
 RunFunction = Callable[[RunLog, str, bytes], Awaitable[bytes]]
-"""The code of all runs: log, name of the agent, input; gives the outcome."""
+"""Executes any run: takes its log, the name of the agent, and the input; returns the outcome."""
 
 
 class Engine(Protocol):
-    """Keeps runs."""
+    """Stores and schedules runs."""
 
     @property
     def feed(self) -> Feed:
-        """What runs tell their followers."""
+        """The events of runs for followers."""
         ...
 
     async def work(self, main: RunFunction, agents: Sequence[str], *, concurrency: int = 8) -> None:
-        """Be a worker from now on, until `aclose`: take up runs that wait, and those of workers that died.
+        """Be a worker until `aclose`: execute waiting runs, and resume those of crashed workers.
 
         Args:
-            main: The code of runs.
-            agents: Names of the agents that it knows; runs of others are left alone.
-            concurrency: How many runs of each agent at once.
+            main: The function that executes runs.
+            agents: Names of the agents that it knows. Runs of other agents are ignored.
+            concurrency: Maximum number of concurrent runs of each agent.
         """
         ...
 
     async def drain(self, seconds: float) -> None:
-        """Begin no step and no run any more, and let those steps that are under way come to their end, for so long at most."""
+        """Start no further step or run, and wait for running steps to finish, at most this long."""
         ...
 
     async def start(self, run_id: str, agent: str, input: bytes) -> bool:
-        """Have a run done by some worker; false if there is one of this name already, which is left as it is."""
+        """Queue a run for a worker. Returns False if a run with this ID exists, which is unchanged."""
         ...
 
     async def send(self, run_id: str, topic: str, body: bytes, *, key: str = "") -> bool:
-        """Send a letter to a run; a second one with the same key is dropped: false.
+        """Send a message to a run. A second message with the same key is dropped and returns False.
 
         Raises:
-            DurableError: If there is no such run.
+            DurableError: If the run is unknown.
         """
         ...
 
     async def info(self, run_id: str) -> RunInfo | None:
-        """What is known of a run."""
+        """Return what is known of a run."""
         ...
 
     async def runs(self, *, state: RunState | None = None, limit: int = 100, prefix: str = "") -> Sequence[RunInfo]:
-        """Runs whose name begins with ``prefix``, the newest first; sub-agents' runs are not among them."""
+        """List the runs whose ID starts with ``prefix``, newest first, without the runs of subagents."""
         ...
 
     async def read(self, run_id: str, name: str) -> bytes | None:
-        """What a run has published under a name."""
+        """Return the value that a run has published under a name."""
         ...
 
     async def result(self, run_id: str, *, timeout: float | None = None) -> bytes:
-        """What a run gave, once it is over.
+        """Return the result of a run, once it is finished.
 
         Raises:
-            DurableError: If it failed or was cancelled, or there is none.
-            TimeoutError: If it is not over in time.
+            DurableError: If the run failed, was cancelled, or is unknown.
+            TimeoutError: If it is not finished in time.
         """
         ...
 
     async def ended(self, run_id: str) -> None:
-        """Wait until a run is over, however it ended; returns at once for one that is unknown."""
+        """Wait until a run is finished, in any state. Returns immediately for an unknown run."""
         ...
 
     async def cancel(self, run_id: str) -> None:
-        """Have a run never taken up again. One that is at work ends at its next step."""
+        """Prevent a run from being resumed. An active run ends at its next step."""
         ...
 
     async def retry(self, run_id: str) -> None:
-        """Have a run that failed or was cancelled taken up again, where it was.
+        """Resume a failed or cancelled run where it stopped.
 
         Raises:
-            DurableError: If there is no such run, or it did neither.
+            DurableError: If the run is unknown or in another state.
         """
         ...
 
     async def delete(self, run_id: str) -> None:
-        """Forget a run that is over, with all that is kept of it: its log, letters, feed and result, and the runs of its sub-agents.
+        """Delete a finished run with its data: log, messages, feed, result, and the runs of its subagents.
 
         Raises:
-            DurableError: If there is no such run, or it is not over.
+            DurableError: If the run is unknown or not finished.
         """
         ...
 
     async def prune(
         self, older_than: float, states: Sequence[RunState] = FINAL_STATES, *, dry_run: bool = False
     ) -> int:
-        """Forget all runs that ended more than ``older_than`` seconds ago, as `delete` does; says how many.
+        """Delete all runs that ended more than ``older_than`` seconds ago, like `delete`. Returns their number.
 
-        Each goes as a whole. Where it is broken off, some are gone, and another call goes on.
+        Each run is deleted as a whole. If interrupted, some are deleted, and another call deletes the rest.
 
         Args:
             older_than: Seconds since the end; 0 for all.
-            states: Those of runs to forget.
-            dry_run: Only count them.
+            states: States of the runs to delete.
+            dry_run: Only count the runs.
 
         Raises:
-            DurableError: If one of the states is one of runs that are not over.
+            DurableError: If one of the states is not final.
         """
         ...
 
     async def workers(self) -> Sequence[Worker]:
-        """The workers that are alive."""
+        """List the live workers."""
         ...
 
     async def aclose(self) -> None:
-        """Stop working; runs that were under way are taken up by others, or when this one comes back."""
+        """Stop working. Other workers resume the active runs, or this one does when it returns."""
         ...
 
 
@@ -296,14 +292,14 @@ _HOUR = 3600.0
 
 
 async def prune_periodically(engine: Engine, keep: float, *, every: float = _HOUR) -> None:
-    """Delete runs that ended more than ``keep`` seconds ago: at once, and then every so many seconds until it is cancelled.
+    """Delete runs that ended more than ``keep`` seconds ago: immediately, and then at an interval until cancelled.
 
-    Any number of workers may do so on one database. Where the database fails, the next time comes.
+    Any number of workers can do this on one database. A database failure is retried at the next interval.
     """
     while True:
         try:
             count = await engine.prune(keep)
-            _log.info("%d old runs were deleted", count)
+            _log.info("deleted %d old runs", count)
         except Exception:
-            _log.warning("old runs could not be deleted; that is tried again in %.0f seconds", every, exc_info=True)
+            _log.warning("could not delete old runs; retrying in %.0f seconds", every, exc_info=True)
         await asyncio.sleep(every)

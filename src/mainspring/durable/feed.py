@@ -1,7 +1,7 @@
-"""What a run tells, for followers in any process: numbered, resumable, apart from the log that the run is played again from.
+"""The events of a run for followers in any process: numbered, resumable, and separate from the log that replays the run.
 
-Text comes in pieces that were gathered for a moment. A worker that dies may leave a piece of text unfinished: `Attempt` says that
-the run was taken up again, and what text came since the last `MessageDone` is void. The other events come once each, whatever dies.
+Text comes in chunks that are collected for a moment. A crashed worker may leave a text unfinished: `Attempt` says that the run
+was resumed, and the text since the last `MessageDone` is void. All other events come exactly once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mainspring.messages import AgentMessage, ToolResultBlock, ToolUseBlock
 
 
 class Attempt(Struct, frozen=True, tag="attempt"):
-    """A worker takes the run up: for the first time (1) or again. Text since the last `MessageDone` is void."""
+    """A worker starts (1) or resumes the run. Text since the last `MessageDone` is void."""
 
     number: int
     agent: str = ""
@@ -31,33 +31,33 @@ class TurnBegan(Struct, frozen=True, tag="turn"):
 
 
 class Text(Struct, frozen=True, tag="text"):
-    """A piece of the answer."""
+    """A chunk of the response's text."""
 
     text: str
 
 
 class Thinking(Struct, frozen=True, tag="thinking"):
-    """A piece of the model's reasoning."""
+    """A chunk of the model's reasoning."""
 
     text: str
 
 
 class MessageDone(Struct, frozen=True, tag="message"):
-    """A message is complete: a prompt, an answer, or tool results. ``number`` counts from 1 in each run."""
+    """A message is complete: a prompt, a response, or tool results. ``number`` counts from 1 in each run."""
 
     number: int
     message: AgentMessage
 
 
 class CallBegan(Struct, frozen=True, tag="tool_start"):
-    """A tool call is taken up."""
+    """A tool call starts."""
 
     call: ToolUseBlock
     label: str = ""
 
 
 class CallProgress(Struct, frozen=True, tag="tool_update"):
-    """Output of a tool that goes on."""
+    """Output of a running tool."""
 
     call_id: str
     name: str
@@ -66,7 +66,7 @@ class CallProgress(Struct, frozen=True, tag="tool_update"):
 
 
 class CallDone(Struct, frozen=True, tag="tool_end"):
-    """A call has its result; ``seconds`` is the time the tool itself took."""
+    """A call has its result. ``seconds`` is the run time of the tool itself."""
 
     call: ToolUseBlock
     result: ToolResultBlock
@@ -75,7 +75,7 @@ class CallDone(Struct, frozen=True, tag="tool_end"):
 
 
 class Retry(Struct, frozen=True, tag="retry"):
-    """A model call failed and will be made again in ``delay`` seconds."""
+    """A model call failed and will be retried in ``delay`` seconds."""
 
     attempt: int
     max_retries: int
@@ -84,13 +84,13 @@ class Retry(Struct, frozen=True, tag="retry"):
 
 
 class WaitingCall(Struct, frozen=True):
-    """A call that waits for an answer, and why.
+    """A call that waits for an approval, and the reason.
 
     Attributes:
-        call: The call, with the id under which it is answered: that of a sub-agent's call begins with the sub-agent's name.
+        call: The call, with the ID under which it is answered. The ID of a subagent's call starts with the subagent's name.
         reason: Why it waits.
-        agent: The sub-agent whose call it is, by its name in the run's tree; empty for the run's own.
-        number: Of the question; counts from 1 in the run and in each sub-agent.
+        agent: The subagent that made the call, by its name in the run's tree. Empty for the run itself.
+        number: Number of the question, counted from 1 in the run and in each subagent.
     """
 
     call: ToolUseBlock
@@ -100,10 +100,10 @@ class WaitingCall(Struct, frozen=True):
 
 
 class Asked(Struct, frozen=True, tag="asked"):
-    """The run waits for answers to these calls, or a sub-agent of it does; with none, that one goes on.
+    """The run or one of its subagents waits for answers to these calls. No calls means that it has resumed.
 
-    ``number`` counts from 1 in the run and in each sub-agent. ``agent`` is the sub-agent whose calls they are; what others wait for
-    is as it was.
+    ``number`` counts from 1 in the run and in each subagent. ``agent`` is the subagent that made the calls. The pending calls of other
+    subagents are unchanged.
     """
 
     number: int
@@ -112,7 +112,7 @@ class Asked(Struct, frozen=True, tag="asked"):
 
 
 class RunEnded(Struct, frozen=True, tag="end"):
-    """The run is over. The last event, unless the run was cancelled or could not be done at all: ask `Engine.info` then."""
+    """The run is finished. The last event, unless the run was cancelled or could not be executed: see `Engine.info` then."""
 
     status: RunStatus
     text: str = ""
@@ -122,11 +122,11 @@ class RunEnded(Struct, frozen=True, tag="end"):
 FeedEvent: TypeAlias = (
     Attempt | TurnBegan | Text | Thinking | MessageDone | CallBegan | CallProgress | CallDone | Retry | Asked | RunEnded
 )
-"""Everything that a feed can hold. As JSON, told apart by ``type``."""
+"""The union of all feed events. ``type`` distinguishes them in JSON."""
 
 
 class FeedItem(Struct, frozen=True):
-    """An event and its number, which grows by one from 1 in each run."""
+    """An event and its number, which increases by one from 1 in each run."""
 
     number: int
     event: FeedEvent
@@ -136,18 +136,18 @@ class Feed(Protocol):
     """The events of runs."""
 
     async def append(self, run_id: str, events: Sequence[FeedEvent]) -> int:
-        """Add events in this order, all or none of them; gives the number of the last one."""
+        """Add events in this order, all or none. Returns the number of the last one."""
         ...
 
     async def read(self, run_id: str, after: int = 0, limit: int = 1000) -> Sequence[FeedItem]:
-        """Events with a higher number, in their order, at most ``limit``; none for a run that is unknown.
+        """Return at most ``limit`` events with a higher number, in order. Empty for an unknown run.
 
-        A number that was read once is never followed by a lower one that appears later.
+        After a number was read, no lower number appears later.
         """
         ...
 
     async def wait(self, run_id: str, after: int = 0) -> None:
-        """Return once there is an event with a higher number. Waits for ever if need be: cancel it, or use a timeout."""
+        """Return once there is an event with a higher number. Waits forever: cancel it, or use a timeout."""
         ...
 
 
@@ -155,28 +155,28 @@ _KIND: Any = FeedEvent
 
 
 def encode_event(event: FeedEvent) -> bytes:
-    """An event as JSON, with its ``type``."""
+    """Encode an event as JSON, with its ``type``."""
     return encode(event)
 
 
 def decode_event(data: bytes) -> FeedEvent:
-    """What `encode_event` gave.
+    """Decode the output of `encode_event`.
 
     Raises:
-        DurableError: If it is something else.
+        DurableError: If the data is invalid.
     """
     return decode(data, _KIND)
 
 
 class MemoryFeed:
-    """A `Feed` that lives and dies with the process."""
+    """A `Feed` in the memory of the process."""
 
     def __init__(self) -> None:
         self._events: dict[str, list[FeedEvent]] = {}
         self._changed: dict[str, asyncio.Event] = {}
 
     async def append(self, run_id: str, events: Sequence[FeedEvent]) -> int:
-        """As `Feed.append`."""
+        """See `Feed.append`."""
         kept = self._events.setdefault(run_id, [])
         kept.extend(events)
         changed = self._changed.pop(run_id, None)
@@ -185,15 +185,15 @@ class MemoryFeed:
         return len(kept)
 
     async def read(self, run_id: str, after: int = 0, limit: int = 1000) -> Sequence[FeedItem]:
-        """As `Feed.read`."""
+        """See `Feed.read`."""
         kept = self._events.get(run_id, [])
         return [FeedItem(n, event) for n, event in enumerate(kept[after : after + limit], after + 1)]
 
     async def wait(self, run_id: str, after: int = 0) -> None:
-        """As `Feed.wait`."""
+        """See `Feed.wait`."""
         while len(self._events.get(run_id, ())) <= after:
             await self._changed.setdefault(run_id, asyncio.Event()).wait()
 
     def forget(self, run_id: str) -> None:
-        """Let go of what a run told."""
+        """Delete the events of a run."""
         self._events.pop(run_id, None)

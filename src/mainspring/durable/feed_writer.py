@@ -1,4 +1,4 @@
-"""From the events of a run to its feed: text gathered for a moment, each other event once, whatever attempt tells of it."""
+"""Writes the events of a run to its feed: text in batches, every other event once across all attempts."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from mainspring.events import (
 from mainspring.redaction import redact
 
 _FLUSH_SIZE = 200
-"""Events that are written before their moment is over."""
+"""Number of events that are written before the interval is over."""
 
 
 def _dedup_key(event: FeedEvent) -> str:
-    """What is told as often in each attempt; empty for what may be told again."""
+    """Return the key of an event that each attempt repeats. Empty for events that may repeat."""
     match event:
         case TurnBegan(turn=turn):
             return f"turn {turn}"
@@ -54,25 +54,25 @@ def _dedup_key(event: FeedEvent) -> str:
         case Asked(number=number):
             return f"asked {event.agent} {number} {len(event.calls)}"
         case RunEnded(status=status, error=error):
-            return f"over {status} {error}"  # a run that was tried again may have another end
+            return f"over {status} {error}"  # A run that was retried can end again.
         case _:
             return ""
 
 
 class FeedWriter:
-    """Writes what a run tells to its feed; `begin` first, `close` last, `write` beside it.
+    """Writes the events of a run to its feed. Call `begin` first and `close` last, and run `write` concurrently.
 
     Args:
-        log: The run.
-        every: Seconds for which text is gathered.
-        replaying: Whether what is told now was told by an earlier attempt, as far as that came.
+        log: The log of the run.
+        every: Seconds for which text is collected.
+        replaying: Returns True if an earlier attempt has already reported the current events.
     """
 
     def __init__(self, log: RunLog, every: float, replaying: Callable[[], bool]) -> None:
         self._log = log
         self._every = every
         self._replaying = replaying
-        # Counted, since some models use the ids of their calls again.
+        # Counted, since some models reuse call IDs.
         self._told: Counter[str] = Counter()
         self._seen: Counter[str] = Counter()
         self._events: list[FeedEvent] = []
@@ -83,7 +83,7 @@ class FeedWriter:
         self._closed = False
 
     async def begin(self, agent: str) -> None:
-        """Find out what earlier attempts told."""
+        """Load what earlier attempts reported."""
         after = 0
         while self._log.attempt > 1 and (items := await self._log.told(after)):
             after = items[-1].number
@@ -91,7 +91,7 @@ class FeedWriter:
         self.tell(Attempt(self._log.attempt, agent))
 
     def __call__(self, event: Event) -> None:
-        """Told by the agent."""
+        """Handle an event of the agent."""
         told = self._durable_event(event)
         if told is None and not self._replaying():
             told = _transient_event(event.event if isinstance(event, MessageUpdate) else event)
@@ -114,7 +114,7 @@ class FeedWriter:
                 return None
 
     def tell(self, event: FeedEvent) -> None:
-        """Write an event soon, unless it was told before."""
+        """Queue an event, unless it was reported before."""
         key = _dedup_key(event)
         self._seen[key] += 1
         if key and self._seen[key] <= self._told[key]:
@@ -132,7 +132,7 @@ class FeedWriter:
             self._full.set()
 
     async def write(self) -> None:
-        """Write until `close`: run it beside the run."""
+        """Write queued events until `close`. Run it concurrently with the run."""
         while self._events or not self._closed:
             await self._some.wait()
             with suppress(TimeoutError):
@@ -145,7 +145,7 @@ class FeedWriter:
                 await self._log.emit(events)
 
     def close(self) -> None:
-        """Let `write` end once all is written."""
+        """Make `write` return once everything is written."""
         self._closed = True
         self._some.set()
         self._full.set()

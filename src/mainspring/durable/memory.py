@@ -1,4 +1,4 @@
-"""An engine in memory: for tests, and for those who want the interface without a database."""
+"""An engine in memory: for tests, and for programs that want the interface without a database."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mainspring.redaction import redact
 
 
 class _RunRecord:
-    """What is known of one run, by all attempts."""
+    """The state of one run, shared by all attempts."""
 
     def __init__(self, run_id: str, agent: str, input: bytes, version: str, parent: str = "") -> None:
         self.id = run_id
@@ -50,7 +50,7 @@ class _RunRecord:
         self.changed = asyncio.Event()
 
     def tell(self) -> None:
-        """Wake whoever waits for something of this run."""
+        """Wake all waiters for this run."""
         self.changed.set()
         self.changed = asyncio.Event()
 
@@ -132,14 +132,14 @@ async def _give(value: bytes) -> bytes:
 
 
 class MemoryEngine:
-    """An `Engine` that keeps runs as long as it is there itself.
+    """An `Engine` that stores runs in memory.
 
     Args:
-        version: Of the code.
-        keep: How many runs that are over are kept; the oldest are forgotten first. None keeps all.
+        version: Version of the code.
+        keep: Number of finished runs to store; the oldest are deleted first. None stores all.
 
     Attributes:
-        version: Of the code; runs are marked with it.
+        version: Version of the code, recorded in each run.
     """
 
     def __init__(self, version: str = "1", *, keep: int | None = None) -> None:
@@ -151,7 +151,7 @@ class MemoryEngine:
         self._main: RunFunction | None = None
         self._agents: frozenset[str] = frozenset()
         self._places = asyncio.Semaphore(1)
-        self._tasks: dict[_RunRecord, asyncio.Task[None]] = {}  # not by name: one that was deleted is free
+        self._tasks: dict[_RunRecord, asyncio.Task[None]] = {}  # Not by ID: the ID of a deleted run can be used again.
         self._attempts: set[Attempt] = set()
 
     async def work(self, main: RunFunction, agents: Sequence[str], *, concurrency: int = 8) -> None:
@@ -184,7 +184,7 @@ class MemoryEngine:
                 if not attempt.failure:
                     raise
                 kept.state, kept.error = "failed", attempt.failure
-            except Exception as error:  # whatever ends a run, others go on
+            except Exception as error:  # One failed run must not stop the others.
                 kept.state, kept.error = "failed", redact(f"{type(error).__name__}: {error}")
             finally:
                 self._attempts.discard(attempt)
@@ -205,7 +205,7 @@ class MemoryEngine:
         self.feed.forget(run_id)
 
     def child(self, run_id: str, agent: str, parent: _RunRecord) -> _RunRecord:
-        """What is known of the run of a sub-agent."""
+        """Return the record of a subagent's run."""
         if run_id not in self._runs:
             self._runs[run_id] = _RunRecord(run_id, agent, b"", parent.version, parent.id)
         return self._runs[run_id]
@@ -268,7 +268,7 @@ class MemoryEngine:
         async with asyncio.timeout(timeout):
             await self.ended(run_id)
         if kept.state != "done":
-            raise DurableError(f"the run {run_id} {kept.state}{': ' + kept.error if kept.error else ''}")
+            raise DurableError(f"Run {run_id} {kept.state}{': ' + kept.error if kept.error else ''}")
         return kept.result
 
     async def ended(self, run_id: str) -> None:
@@ -315,7 +315,7 @@ class MemoryEngine:
         return self._alive()
 
     async def aclose(self) -> None:
-        """Stop, in mid-step where one is going on, as a process that is killed: `work` takes the runs up again."""
+        """Stop, even in the middle of a step, like a killed process. `work` resumes the runs."""
         self._main = None
         tasks = list(self._tasks.values())
         for task in tasks:
@@ -325,5 +325,5 @@ class MemoryEngine:
     def _known(self, run_id: str) -> _RunRecord:
         kept = self._runs.get(run_id)
         if kept is None:
-            raise DurableError(f"there is no run {run_id}")
+            raise DurableError(f"Unknown run: {run_id}.")
         return kept

@@ -1,4 +1,4 @@
-"""What steps gave, as it is kept: plain JSON."""
+"""Stored results of steps, as plain JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
 class Failure(Struct, frozen=True):
-    """An exception: the name of its class and what it says; of a `ModelError` the fields too."""
+    """An exception: the name of its class and its message. For a `ModelError`, its fields too."""
 
     type: str
     text: str
@@ -38,16 +38,16 @@ class Failure(Struct, frozen=True):
 
 
 class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a step gave.
+    """The stored result of a step.
 
     Attributes:
-        at: When it was done.
-        elapsed: Seconds that the run had been at work by then.
-        message: A model's answer, or as much of it as there was.
-        result: What a tool gave.
-        failure: Why there is none.
-        messages: What was waiting and joined.
-        taken: The number of the last letter among them.
+        at: When it finished.
+        elapsed: Seconds that the run had been active by then.
+        message: A model's response, or the part that was received.
+        result: A tool's result.
+        failure: Why there is no result.
+        messages: Queued messages that joined.
+        taken: The number of the last message among them.
     """
 
     at: datetime
@@ -60,7 +60,7 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StoredResult(Struct, frozen=True, kw_only=True):
-    """A `RunResult` that can be kept."""
+    """A `RunResult` that can be stored."""
 
     status: RunStatus
     text: str
@@ -74,19 +74,19 @@ class StoredResult(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, result: RunResult) -> StoredResult:
-        """The same, without its exception."""
+        """Convert a result, without its exception."""
         fields = {f: getattr(result, f) for f in cls.__struct_fields__ if f != "failure"}
         error = result.error
         return cls(**fields, failure=Failure(type(error).__name__, redact(str(error))) if error else None)
 
     def result(self) -> RunResult:
-        """The result again."""
+        """Convert back to a `RunResult`."""
         fields = {f: getattr(self, f) for f in self.__struct_fields__ if f != "failure"}
         return RunResult(**fields, error=_agent_error(self.failure) if self.failure else None)
 
 
 def encode(value: Any) -> bytes:
-    """Any of these as JSON; a lone surrogate becomes U+FFFD."""
+    """Encode a record as JSON. A lone surrogate becomes U+FFFD."""
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
@@ -94,16 +94,16 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes, kind: type[T]) -> T:
-    """What `encode` gave.
+    """Decode the output of `encode`.
 
     Raises:
-        DurableError: If it is something else: it was kept by other code.
+        DurableError: If the data is invalid, for example, because other code stored it.
     """
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DurableError(
-            f"what this run has kept cannot be read by this version ({error}); have the version that began it finish it"
+            f"This version cannot read the stored steps of the run ({error}). Finish the run with the version that started it."
         ) from None
 
 
@@ -111,7 +111,7 @@ _FIELDS = ("reason", "retryable", "retry_after", "status", "provider", "model", 
 
 
 def to_stored_error(error: BaseException) -> Failure:
-    """An exception as it is kept."""
+    """Convert an exception to its stored form."""
     if isinstance(error, ModelError):
         fields = {name: getattr(error, name) for name in _FIELDS}
         return Failure(type(error).__name__, redact(str(error)), {**fields, "code": error.code.value})
@@ -119,7 +119,7 @@ def to_stored_error(error: BaseException) -> Failure:
 
 
 def from_stored_error(failure: Failure, partial: AgentMessage | None = None) -> Exception:
-    """An exception that says and is called the same: the known class, or one that only looks like it."""
+    """Create an exception with the same message and class name: the known class, or one that looks like it."""
     if failure.fields is not None:
         fields = dict(failure.fields)
         code = ErrorCode(fields.pop("code"))

@@ -1,4 +1,4 @@
-"""The steps of a run that outlives its process."""
+"""The steps of a durable run."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _spawning: ContextVar[StepSlot | None] = ContextVar("spawning", default=None)
 
 
 class DurableSteps(LiveSteps):
-    """`Steps` that keep what they gave, and give it again when the run is taken up by another process.
+    """`Steps` that store their results, and return them again when another process resumes the run.
 
-    A finished model call is never made again. A tool call that was begun and not finished is made again only if its tool is
-    `idempotent`; else the model is told that its outcome is unknown. The places of a message's calls are drawn together,
-    when the message is there, so that calls may run side by side. Without a log these are the steps of the world itself.
+    A finished model call is never repeated. A tool call that was started and not finished is repeated only if its tool is
+    `idempotent`; otherwise, the model learns that the outcome is unknown. The slots of a message's calls are reserved together when
+    the message arrives, so that the calls can run concurrently. Without a log, the steps are executed directly.
 
     Args:
-        log: The run on its engine.
-        nested: Names of tools that do nothing but start an agent, which has a log of its own.
+        log: The log of the run on its engine.
+        nested: Names of tools that only start an agent, which has its own log.
     """
 
     __slots__ = (
@@ -74,22 +74,22 @@ class DurableSteps(LiveSteps):
         self._since = time.monotonic()
         self._at: datetime | None = None
         self.live = asyncio.Event()
-        """Set once this attempt does something that no earlier one finished."""
+        """Set once this attempt executes something that no earlier attempt finished."""
         self.questions: PendingApprovals | None = None
-        """Where the run and its sub-agents ask for answers."""
+        """The pending approvals of the run and its subagents."""
 
     def bind(self, agent: CoreAgent) -> None:
-        """Say whose steps they are: which of its tools may be run twice is asked there."""
+        """Set the agent, whose tools say which calls may be repeated."""
         self._agent = agent
 
     def attach(self, log: RunLog) -> None:
-        """Keep what comes from now on."""
+        """Set the log."""
         self._log = log
         self._since = time.monotonic()
 
     @property
     def replaying(self) -> bool:
-        """Whether the last step was one of an earlier attempt: what is told now was told before."""
+        """True if the last step was replayed from an earlier attempt: its events were already reported."""
         return self._at is not None
 
     # --- clock and ids ----------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class DurableSteps(LiveSteps):
     # --- steps ------------------------------------------------------------------------------------------------------
 
     async def _record(self, place: StepSlot, name: str, work: Callable[[], Awaitable[StepRecord]]) -> StepRecord:
-        """The outcome of a step, and the clock set to it."""
+        """Return the outcome of a step and set the clock to it."""
         recorded = place.recorded
         if not recorded:
             self.live.set()
@@ -214,7 +214,7 @@ class DurableSteps(LiveSteps):
         return cast("ToolResult", kept.result)
 
     async def _was_started(self, place: StepSlot, name: str) -> bool:
-        """Whether an earlier attempt began this call; if not, it is begun now."""
+        """Return True if an earlier attempt started this call. If not, record that it starts now."""
         fresh = False
 
         async def begin() -> StepRecord:
@@ -253,7 +253,7 @@ class DurableSteps(LiveSteps):
         return kept.messages
 
     async def wait(self, topic: str) -> bytes:
-        """The next letter to the run at the top, under a topic; waits for one, for ever if need be."""
+        """Return the next message to the root run under a topic. Waits until there is one."""
         assert self._log is not None
         place = self._log.place()
         log = self.questions.log if self.questions is not None else self._log
@@ -272,10 +272,10 @@ class DurableSteps(LiveSteps):
         self._read[topic] = letter.number
         return letter.body
 
-    # --- sub-agents -------------------------------------------------------------------------------------------------
+    # --- subagents --------------------------------------------------------------------------------------------------
 
     def for_child(self) -> DurableSteps:
-        """Steps for a sub-agent; they keep nothing before `child` has given them a log."""
+        """Return steps for a subagent. They store nothing until `child` provides a log."""
         steps = DurableSteps(nested=self._nested)
         steps.questions, steps.live = self.questions, self.live
         return steps
@@ -283,12 +283,12 @@ class DurableSteps(LiveSteps):
     async def child(
         self, agent: CoreAgent, name: str, run: Callable[[], Awaitable[RunResult]], signal: CancelToken
     ) -> RunResult:
-        """Run a sub-agent whose run is kept under a name of its own. Where it pauses, the answer is asked for as the run's own are.
+        """Run a subagent with a stored log of its own. Its approvals are requested like those of the run.
 
         Args:
-            agent: The sub-agent, made with steps of `for_child`.
+            agent: The subagent, created with the steps of `for_child`.
             name: Its name in this run's tree.
-            run: Runs it, or takes it up again where it paused.
+            run: Starts it, or resumes it after a pause.
             signal: Set when it is stopped.
         """
         place, steps = _spawning.get(), agent.steps
@@ -329,7 +329,7 @@ def _const(outcome: StepRecord) -> Callable[[], Awaitable[StepRecord]]:
 
 
 async def _finish_task(task: asyncio.Future[Any]) -> None:
-    """End a step that nobody waits for any more."""
+    """Cancel a step whose result is no longer needed."""
     if not task.done():
         task.cancel()
         await asyncio.wait([task])

@@ -1,4 +1,4 @@
-"""Agents whose runs outlive their process: started here, done by a worker, answered from anywhere."""
+"""Agents with durable runs: started here, executed by a worker, answered from anywhere."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from mainspring.loop import CoreAgent, RunResult
 from mainspring.messages import AgentMessage, Message, TextBlock, to_messages
 
 Factory: TypeAlias = Callable[[DurableSteps], CoreAgent | AbstractAsyncContextManager[CoreAgent]]
-"""Makes an agent with the given steps: ``lambda steps: Agent("openai:gpt-5-mini", tools=[...], steps=steps)``; or gives an async
-context manager that has the agent until the attempt is over.
+"""Creates an agent with the given steps: ``lambda steps: Agent("openai:gpt-5-mini", tools=[...], steps=steps)``. May also return an
+async context manager that provides the agent until the attempt ends.
 
-It is called anew for every attempt at a run, and must make the same agent each time.
+Called once for each attempt at a run. Must create the same agent each time.
 """
 
 OnEvent: TypeAlias = Callable[[str, Event], None]
-"""Told of the events of runs as they happen: run id, event. What an earlier attempt told is not told again."""
+"""Called with run ID and event as events happen. Events of an earlier attempt are not repeated."""
 
 
-_READ_BATCH = 64  # events that a follower holds: one that reads slowly holds them for long
+_READ_BATCH = 64  # Size of the buffer of a follower; a slow reader keeps these events in memory.
 
 
 class RunInput(Struct, frozen=True, kw_only=True):
-    """What a run is to do."""
+    """The input of a run."""
 
     prompt: tuple[AgentMessage, ...]
     history: tuple[AgentMessage, ...] = ()
@@ -48,10 +48,10 @@ class RunInput(Struct, frozen=True, kw_only=True):
 
 
 class DurableRun:
-    """A run, from anywhere that can reach its engine.
+    """A run, usable from any process that can reach its engine.
 
     Attributes:
-        id: Its name.
+        id: The ID.
     """
 
     def __init__(self, engine: Engine, run_id: str) -> None:
@@ -59,57 +59,57 @@ class DurableRun:
         self._engine = engine
 
     async def info(self) -> RunInfo:
-        """How far it is. ``error`` also says why a run that waits cannot be taken up by the workers that are there, and what
-        failed in one that is ``done`` without success (its `result` has the rest).
+        """Return the state of the run. ``error`` also says why the live workers cannot execute a waiting run, and why a ``done`` run
+        was not successful (`result` has the details).
 
         Raises:
-            DurableError: If there is no such run.
+            DurableError: If the run is unknown.
         """
         found = await self._engine.info(self.id)
         if found is None:
-            raise DurableError(f"there is no run {self.id}")
+            raise DurableError(f"Unknown run: {self.id}.")
         if found.state == "done":
-            with suppress(DurableError):  # deleted meanwhile, or of another version
+            with suppress(DurableError):  # Deleted in the meantime, or of another version.
                 failure = decode(await self._engine.result(self.id), StoredResult).failure
                 found = replace(found, error=f"{failure.type}: {failure.text}" if failure else "")
         return found
 
     async def steer(self, text: str) -> None:
-        """Let a message join at the next step."""
+        """Send a steering message, which joins at the next step."""
         await self._send_message("steer", text)
 
     async def follow_up(self, text: str) -> None:
-        """Let a message join where the run would end."""
+        """Send a follow-up message, which joins when the run would end."""
         await self._send_message("follow_up", text)
 
     async def _send_message(self, topic: Literal["steer", "follow_up"], text: str) -> None:
         await self._engine.send(self.id, topic, encode(Message.user(text)))
 
     async def pending(self) -> tuple[WaitingCall, ...]:
-        """The calls that wait for an answer, those of sub-agents included; none unless the run is paused."""
+        """Return the calls that wait for approval, including those of subagents. Empty unless the run is paused."""
         found = await self._engine.read(self.id, "pending")
         return decode(found, Asked).calls if found else ()
 
     async def approve(self, call_id: str, *, input: dict[str, object] | None = None) -> bool:
-        """Let a call be made, with other arguments if ``input`` is given. Only the first answer to a call counts: false for another."""
+        """Allow a call, with other arguments if ``input`` is given. Returns False if the call was already answered."""
         return await self._answer(call_id, allow=True, input=input)
 
     async def deny(self, call_id: str, reason: str = "the user said no", *, stop: bool = False) -> bool:
-        """Refuse a call; with ``stop`` the run ends then. Only the first answer to a call counts: false for another."""
+        """Deny a call; with ``stop``, also end the run. Returns False if the call was already answered."""
         return await self._answer(call_id, allow=False, reason=reason, stop=stop)
 
     async def _answer(self, call_id: str, **fields: Any) -> bool:
         waiting = {w.call.id: w for w in await self.pending()}
         if call_id not in waiting:
             names = ", ".join(sorted(waiting)) or "none"
-            raise DurableError(f"no call {call_id!r} of the run {self.id} waits for an answer; waiting: {names}")
+            raise DurableError(f"No call {call_id!r} of run {self.id} waits for an answer. Waiting calls: {names}.")
         call = waiting[call_id]
         answer = Answer(number=call.number, call_id=call_id, **fields)
         key = f"answer {call.number} {call_id}"
         return await self._engine.send(self.id, approval_topic(call.agent), encode(answer), key=key)
 
     async def follow(self, after: int = 0) -> AsyncGenerator[FeedItem, None]:
-        """What the run tells, from the beginning or after a number that was read before, until it is over.
+        """Iterate over the events of the run until it is finished, from the beginning or after a known event.
 
         Args:
             after: The number of the last event that is known.
@@ -127,7 +127,7 @@ class DurableRun:
             over = await self._wait_for_event_or_end(after)
 
     async def _wait_for_event_or_end(self, after: int) -> bool:
-        """Wait for an event; true if there may be none because the run is over."""
+        """Wait for an event. Returns True if there may be none because the run is finished."""
         waiting = asyncio.ensure_future(self._engine.feed.wait(self.id, after))
         ending = asyncio.ensure_future(self._engine.ended(self.id))
         try:
@@ -139,48 +139,48 @@ class DurableRun:
             await asyncio.wait([waiting, ending])
 
     async def abort(self, reason: str = "aborted") -> None:
-        """Stop the run, in mid-step if need be; its calls get results that say so."""
+        """Abort the run, even in the middle of a step. Its calls get results that say so."""
         await self._engine.send(self.id, "abort", reason.encode(), key="abort")
-        # Where it waits for an answer there is no step to break off: this is the answer then.
+        # A run that waits for an answer has no step to cancel: this message is the answer then.
         none = Answer(number=0, call_id="", allow=False, reason=reason, abort=True)
         await self._engine.send(self.id, ANSWER, encode(none), key="abort as an answer")
 
     async def cancel(self) -> None:
-        """Have the run never taken up again, though no worker is there to `abort` it. It has no result then."""
+        """Prevent the run from being resumed, even if no worker is there to `abort` it. It has no result then."""
         await self._engine.cancel(self.id)
 
     async def retry(self) -> None:
-        """Let a run that failed or was cancelled go on where it was.
+        """Resume a failed or cancelled run where it stopped.
 
         Raises:
-            DurableError: If there is no such run, or it did neither.
+            DurableError: If the run is unknown or in another state.
         """
         await self._engine.retry(self.id)
 
     async def result(self, *, timeout: float | None = None) -> RunResult:
-        """Wait for the end, wherever the run is done.
+        """Wait for the end of the run, in whichever process it is executed.
 
         Args:
-            timeout: Seconds to wait; for ever if left out.
+            timeout: Seconds to wait. None waits forever.
 
         Raises:
-            DurableError: If the run could not be done; a failure of the model is in the result's ``error``.
-            TimeoutError: If it is not over in time; the text says how far it is.
+            DurableError: If the run could not be executed. A failure of the model is in the result's ``error``.
+            TimeoutError: If the run is not finished in time. The message has its state.
         """
         try:
             kept = await self._engine.result(self.id, timeout=timeout)
         except TimeoutError:
             info = await self.info()
-            why = f": {info.error}. A DurableAgents does runs only inside `async with`" if info.error else ""
-            raise TimeoutError(f"the run {self.id} is not over after {timeout} s, it is {info.state}{why}") from None
+            why = f": {info.error}. DurableAgents executes runs only inside `async with`" if info.error else ""
+            raise TimeoutError(f"Run {self.id} is not finished after {timeout}s. It is {info.state}{why}") from None
         return decode(kept, StoredResult).result()
 
 
 class DurableClient:
-    """Starts runs and finds them again. Needs no agents: those are the workers'.
+    """Starts runs and finds them again. Needs no agents: workers have those.
 
     Args:
-        engine: Where runs are kept.
+        engine: Where runs are stored.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -195,69 +195,67 @@ class DurableClient:
         history: Sequence[AgentMessage] = (),
         brought: ClientContext | None = None,
     ) -> DurableRun:
-        """Have an agent run by some worker.
+        """Queue a run for a worker.
 
         Args:
-            agent: Name of its definition.
-            prompt: What it is to do.
-            run_id: Name of the run, by which a second `start` finds the first; made up if left out.
-            history: A conversation to go on from: that of another run, cut where it is to fork.
-            brought: What the client brings beside the prompt.
+            agent: Name of the agent definition.
+            prompt: The task.
+            run_id: ID of the run. A second `start` with the same ID returns the existing run. Generated if omitted.
+            history: A conversation to continue: that of another run, truncated to where it is forked.
+            brought: Tools and context of the client.
 
         Raises:
-            DurableError: If there is nothing to run, or a run of this name does something else.
+            DurableError: If prompt and history are empty, or a run with this ID has another agent.
         """
         messages = tuple(to_messages(prompt))
         if any(isinstance(m, Message) and not m.text.strip() and _is_text(m) for m in messages):
-            raise DurableError("the prompt is empty")
+            raise DurableError("The prompt is empty.")
         if not messages and not history and brought is None:
-            raise DurableError("there is nothing to run: give a prompt, or a history to go on from")
+            raise DurableError("Nothing to run. Pass a prompt, or a history to continue.")
         run_id = run_id or f"run-{time.time_ns() // 1_000_000:011x}{os.urandom(5).hex()}"
         order = encode(RunInput(prompt=messages, history=tuple(history), brought=brought))
         await self.engine.start(run_id, agent, order)
         known = await self.engine.info(run_id)
         if known is not None and known.agent != agent:
-            raise DurableError(
-                f"the run {run_id} is one of the agent {known.agent!r}, not {agent!r}; take another name"
-            )
+            raise DurableError(f"Run {run_id} belongs to the agent {known.agent!r}, not {agent!r}. Use another run ID.")
         return DurableRun(self.engine, run_id)
 
     def run(self, run_id: str) -> DurableRun:
-        """A run that was started before."""
+        """Return a run that was started before."""
         return DurableRun(self.engine, run_id)
 
     async def list(self, *, state: RunState | None = None, limit: int = 100) -> Sequence[RunInfo]:
-        """Runs, the newest first."""
+        """List runs, newest first."""
         return await self.engine.runs(state=state, limit=limit)
 
     async def delete(self, run_id: str) -> None:
-        """Forget a run that is over, with all that is kept of it.
+        """Delete a finished run with all its data.
 
         Raises:
-            DurableError: If there is no such run, or it is not over.
+            DurableError: If the run is unknown or not finished.
         """
         await self.engine.delete(run_id)
 
     async def prune(
         self, older_than: float, states: Sequence[RunState] = FINAL_STATES, *, dry_run: bool = False
     ) -> int:
-        """Forget all runs of these states that ended more than so many seconds ago, with all that is kept of them; says how many.
+        """Delete all runs in these states that ended more than ``older_than`` seconds ago. Returns their number.
 
         Raises:
-            DurableError: If one of the states is one of runs that are not over.
+            DurableError: If one of the states is not final.
         """
         return await self.engine.prune(older_than, states, dry_run=dry_run)
 
 
 class DurableWorker(DurableClient):
-    """Agents whose runs are done here: a worker. ``async with DurableAgents(engine, {"name": make}) as agents: ...``.
+    """A worker that executes the runs of its agents. ``async with DurableAgents(engine, {"name": make}) as agents: ...``.
 
     Args:
-        engine: Where runs are kept.
-        agents: How to make each agent.
-        concurrency: How many runs at once.
-        on_event: Told of events as they happen.
-        feed_every: Seconds for which text is gathered before followers get it; events are kept for good. None for no feed.
+        engine: Where runs are stored.
+        agents: A factory for each agent.
+        concurrency: Maximum number of concurrent runs.
+        on_event: Called with events as they happen.
+        feed_every: Seconds for which text is collected before followers get it; events are stored permanently. None for no feed.
     """
 
     def __init__(
@@ -280,9 +278,9 @@ class DurableWorker(DurableClient):
         return self
 
     async def drain(self, seconds: float = 30.0) -> None:
-        """Begin nothing any more, and let what a model or a tool is at come to its end, for so long at most; then leave.
+        """Start no further work, and wait for active model and tool calls to finish, at most this long. Then leave.
 
-        Runs that are not over are taken up where they are by another worker.
+        Another worker resumes unfinished runs where they are.
         """
         await self.engine.drain(seconds)
 
@@ -300,18 +298,18 @@ class DurableWorker(DurableClient):
         history: Sequence[AgentMessage] = (),
         brought: ClientContext | None = None,
     ) -> DurableRun:
-        """As `DurableRuns.start`; a name that nobody here knows is refused."""
+        """Like `DurableRuns.start`, but refuses an unknown agent."""
         self._factory(agent)
         return await super().start(agent, prompt, run_id=run_id, history=history, brought=brought)
 
     def _factory(self, name: str) -> Factory:
         factory = self._agents.get(name)
         if factory is None:
-            raise DurableError(f"there is no agent {name!r}; there are {', '.join(sorted(self._agents)) or 'none'}")
+            raise DurableError(f"Unknown agent: {name!r}. Available: {', '.join(sorted(self._agents)) or 'none'}.")
         return factory
 
     async def _main(self, log: RunLog, name: str, input: bytes) -> bytes:
-        """One attempt at a run, from its beginning; what was done before is not done again."""
+        """Execute one attempt at a run from its beginning. Finished steps are not repeated."""
         steps = DurableSteps(log)
         try:
             if self._feed_every is None:
@@ -329,7 +327,7 @@ class DurableWorker(DurableClient):
         return encode(StoredResult.of(result))
 
     async def _tell_end(self, running: Coroutine[Any, Any, RunResult], telling: FeedWriter) -> RunResult | Exception:
-        """The outcome, told; a failure is given rather than raised, so that it is written before all ends."""
+        """Report the outcome. A failure is returned, not raised, so that it is written before everything ends."""
         try:
             result = await running
         except Exception as error:
@@ -351,12 +349,12 @@ class DurableWorker(DurableClient):
 
     @asynccontextmanager
     async def _made(self, name: str, steps: DurableSteps) -> AsyncGenerator[CoreAgent]:
-        """The agent for one attempt."""
+        """Create the agent for one attempt."""
         made = self._factory(name)(steps)
         async with made if isinstance(made, AbstractAsyncContextManager) else nullcontext(made) as agent:
             if agent.steps is not steps:
                 raise DurableError(
-                    f"the agent {name!r} was not made with the steps that were given: Agent(..., steps=steps)"
+                    f"The agent {name!r} does not use the given steps. Create it with Agent(..., steps=steps)."
                 )
             yield agent
 
@@ -390,7 +388,7 @@ def _is_text(message: Message) -> bool:
 
 
 def _first_cause(error: Exception) -> Exception:
-    """What failed, where a group of tasks is told to have."""
+    """Return the original failure of a task group."""
     if isinstance(error, ExceptionGroup):
         group = cast("ExceptionGroup[Exception]", error)
         return _first_cause(group.exceptions[0])
@@ -398,7 +396,7 @@ def _first_cause(error: Exception) -> Exception:
 
 
 class _LiveEventListener:
-    """Tells of events, but not of those that an earlier attempt told."""
+    """Reports events, without those that an earlier attempt reported."""
 
     def __init__(self, on_event: OnEvent, run_id: str, steps: DurableSteps) -> None:
         self._on_event = on_event
@@ -411,7 +409,7 @@ class _LiveEventListener:
 
 
 async def _watch_for_abort(log: RunLog, steps: DurableSteps, agent: CoreAgent) -> None:
-    """Abort the agent once a letter says so; what an earlier attempt did before is played again first."""
+    """Abort the agent when a message requests it. Steps of earlier attempts are replayed first."""
     read = 0
     await steps.live.wait()
     while True:

@@ -8,15 +8,14 @@ from mainspring.env.jobs import Job, JobManager
 from mainspring.env.local import LocalEnv
 from mainspring.env.memory import MemoryEnv
 from mainspring.env.paths import explain
-from mainspring.env.protocol import (
+from mainspring.env.protocol import ExecutionEnv, ProcessConnection
+from mainspring.env.types import (
     CapturedOutput,
     DirEntry,
-    ExecutionEnv,
     FileKind,
     FileStat,
     HttpResponse,
     OutputLimits,
-    ProcessConnection,
     ProcessResult,
     StreamName,
     WalkedPath,

@@ -13,15 +13,13 @@ from mainspring.env.beneath import RealPath, resolve
 from mainspring.env.jobs import JobManager
 from mainspring.env.local_files import LocalFiles
 from mainspring.env.paths import is_inside
-from mainspring.env.protocol import (
+from mainspring.env.protocol import ExecutionEnv, OnFiles, ProcessConnection
+from mainspring.env.types import (
     DEFAULT_OUTPUT_LIMITS,
     DirEntry,
-    ExecutionEnv,
     FileStat,
     HttpResponse,
-    OnFiles,
     OutputLimits,
-    ProcessConnection,
     ProcessResult,
     StreamName,
     WalkResult,

@@ -17,14 +17,13 @@ from mainspring.env.jobs import JobManager
 from mainspring.env.local import LocalEnv, find_shell
 from mainspring.env.local_files import LocalFiles
 from mainspring.env.paths import is_inside
-from mainspring.env.protocol import (
+from mainspring.env.protocol import PathNaming, ProcessConnection
+from mainspring.env.types import (
     DEFAULT_OUTPUT_LIMITS,
     DirEntry,
     FileStat,
     HttpResponse,
     OutputLimits,
-    PathNaming,
-    ProcessConnection,
     ProcessResult,
     StreamName,
     WalkResult,

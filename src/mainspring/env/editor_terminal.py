@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
 from mainspring.cancellation import CancelToken
-from mainspring.env.protocol import CapturedOutput, ProcessResult
+from mainspring.env.types import CapturedOutput, ProcessResult
 
 EDITOR_TIMEOUT = 5.0
 """Seconds that an editor has to tell how something ended, and to let go of it."""

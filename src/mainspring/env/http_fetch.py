@@ -19,7 +19,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
-from mainspring.env.protocol import HttpResponse
+from mainspring.env.types import HttpResponse
 from mainspring.lazy import lazy_re
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any
 
-from mainspring.env.protocol import FileKind
+from mainspring.env.types import FileKind
 
 IGNORE_FILE_NAMES = (".rgignore", ".ignore", ".gitignore")
 VCS_DIRECTORIES = frozenset({".git", ".hg", ".svn", ".jj"})

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from mainspring.cancellation import CancelToken
-from mainspring.env.protocol import ProcessResult, StreamName
+from mainspring.env.types import ProcessResult, StreamName
 
 MAX_RUNNING = 32
 """Commands that may run at the same time in one environment."""

@@ -26,7 +26,7 @@ from mainspring.env.local_files import LocalFiles, WalkSource
 from mainspring.env.locks import PathLocks
 from mainspring.env.process import RunningProcess, start_process, wait_for_result
 from mainspring.env.process_tree import OrphanReaper
-from mainspring.env.protocol import (
+from mainspring.env.types import (
     DEFAULT_OUTPUT_LIMITS,
     DirEntry,
     FileStat,

@@ -17,7 +17,7 @@ from io import BufferedReader, FileIO
 from typing import BinaryIO
 
 from mainspring.env.beneath import Folder, PathChangedError, RealPath, open_beneath, stat_beneath
-from mainspring.env.protocol import DirEntry, FileKind, FileStat
+from mainspring.env.types import DirEntry, FileKind, FileStat
 from mainspring.lazy import lazy_re
 
 _KINDS: dict[int, FileKind] = {

@@ -20,7 +20,8 @@ from mainspring.env.beneath import PathChangedError, RealPath
 from mainspring.env.ignore import is_ignored
 from mainspring.env.jobs import JobManager
 from mainspring.env.locks import PathLocks
-from mainspring.env.protocol import (
+from mainspring.env.protocol import ProcessConnection
+from mainspring.env.types import (
     DEFAULT_OUTPUT_LIMITS,
     CapturedOutput,
     DirEntry,
@@ -29,7 +30,6 @@ from mainspring.env.protocol import (
     HttpResponse,
     OutputLimits,
     PathFilter,
-    ProcessConnection,
     ProcessResult,
     StreamName,
     WalkResult,

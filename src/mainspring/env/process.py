@@ -26,7 +26,7 @@ from mainspring.env.process_tree import (
     kill_tree,
     terminate_tree,
 )
-from mainspring.env.protocol import CapturedOutput, OutputLimits, ProcessResult, StreamName
+from mainspring.env.types import CapturedOutput, OutputLimits, ProcessResult, StreamName
 
 
 class Kept:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from mainspring.env.ignore import IgnoreRules, is_vcs_entry, load_parent_rules, load_rules
 from mainspring.env.paths import explain
-from mainspring.env.protocol import DirEntry, WalkedPath, WalkResult
+from mainspring.env.types import DirEntry, WalkedPath, WalkResult
 
 
 class WalkSource(Protocol):

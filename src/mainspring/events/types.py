@@ -13,15 +13,27 @@ last ``AgentEnd``, after which nothing follows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Protocol
 
 from msgspec import Struct
 
 from mainspring.errors import ModelError
 from mainspring.messages import AgentMessage, Message, StopReason, ToolResultBlock, ToolUseBlock, Usage
 
-if TYPE_CHECKING:
-    from mainspring.models.message_builder import MessageBuilder
+
+class MessageDraft(Protocol):
+    """An assistant message that is still being received.
+
+    Attributes:
+        tool_names: Replacements for tool names in partial messages; a wrapper that renames tools in events sets them.
+    """
+
+    tool_names: Mapping[str, str]
+
+    def snapshot(self, at: int) -> Message:
+        """The message as it was after its first ``at`` changes."""
+        ...
 
 
 class _PartialMessageEvent(Struct, frozen=True, gc=False, eq=False):
@@ -31,7 +43,7 @@ class _PartialMessageEvent(Struct, frozen=True, gc=False, eq=False):
     def partial(self) -> Message:
         """The assistant message as it was at this event."""
         # A struct without fields of its own: `draft` and `at` are those of each event, and stand last there.
-        draft: MessageBuilder | None = self.draft  # type: ignore[attr-defined]
+        draft: MessageDraft | None = self.draft  # type: ignore[attr-defined]
         return draft.snapshot(self.at) if draft else Message("assistant")  # type: ignore[attr-defined]
 
 
@@ -39,7 +51,7 @@ class StreamStart(_PartialMessageEvent, frozen=True, gc=False, eq=False):
     """The answer begins."""
 
     type: ClassVar[str] = "start"
-    draft: MessageBuilder | None = None
+    draft: MessageDraft | None = None
     at: int = 0
 
 
@@ -48,7 +60,7 @@ class TextStart(_PartialMessageEvent, frozen=True, gc=False, eq=False):
 
     type: ClassVar[str] = "text_start"
     index: int
-    draft: MessageBuilder | None = None
+    draft: MessageDraft | None = None
     at: int = 0
 
 
@@ -58,7 +70,7 @@ class TextDelta(_PartialMessageEvent, frozen=True, gc=False, eq=False):
     type: ClassVar[str] = "text_delta"
     index: int
     text: str
-    draft: MessageBuilder | None = None
+    draft: MessageDraft | None = None
     at: int = 0
 
 
@@ -68,7 +80,7 @@ class TextEnd(_PartialMessageEvent, frozen=True, gc=False, eq=False):
     type: ClassVar[str] = "text_end"
     index: int
     text: str
-    draft: MessageBuilder | None = None
+    draft: MessageDraft | None = None
     at: int = 0
 
 
@@ -77,7 +89,7 @@ class ThinkingStart(_PartialMessageEvent, frozen=True, gc=False, eq=False):
 
     type: ClassVar[str] = "thinking_start"
     index: int
-    draft: MessageBuilder | None = None
+    draft: MessageDraft | None = None
     at: int = 0
 
 
@@ -87,7 +99,7 @@ class ThinkingDelta(_PartialMessageEvent, frozen=True, gc=False, eq=False):
     type: ClassVar[str] = "thinking_delta"
     index: int
     thinking: str
-    draft: MessageBuilder | None = None
+    draft: MessageDraft | None = None
     at: int = 0
 
 
@@ -97,7 +109,7 @@ class ThinkingEnd(_PartialMessageEvent, frozen=True, gc=False, eq=False):
     type: ClassVar[str] = "thinking_end"
     index: int
     thinking: str
-    draft: MessageBuilder | None = None
+    draft: MessageDraft | None = None
     at: int = 0
 
 
@@ -108,7 +120,7 @@ class ToolCallStart(_PartialMessageEvent, frozen=True, gc=False, eq=False):
     index: int
     id: str
     name: str
-    draft: MessageBuilder | None = None
+    draft: MessageDraft | None = None
     at: int = 0
 
 
@@ -118,7 +130,7 @@ class ToolCallDelta(_PartialMessageEvent, frozen=True, gc=False, eq=False):
     type: ClassVar[str] = "toolcall_delta"
     index: int
     text: str
-    draft: MessageBuilder | None = None
+    draft: MessageDraft | None = None
     at: int = 0
 
 
@@ -128,7 +140,7 @@ class ToolCallEnd(_PartialMessageEvent, frozen=True, gc=False, eq=False):
     type: ClassVar[str] = "toolcall_end"
     index: int
     call: ToolUseBlock
-    draft: MessageBuilder | None = None
+    draft: MessageDraft | None = None
     at: int = 0
 
 

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from mainspring.extensions.api import Extension as Extension
     from mainspring.extensions.api import ExtensionAPI as ExtensionAPI
+    from mainspring.extensions.api import ExtensionError as ExtensionError
+    from mainspring.extensions.api import ExtensionSource as ExtensionSource
+    from mainspring.extensions.api import FoundExtensions as FoundExtensions
     from mainspring.extensions.builtin import aliases as aliases
     from mainspring.extensions.builtin import guardrails as guardrails
     from mainspring.extensions.builtin import help_command as help_command
@@ -27,10 +31,6 @@ if TYPE_CHECKING:
     from mainspring.extensions.events import ToolResultEvent as ToolResultEvent
     from mainspring.extensions.events import TurnEndEvent as TurnEndEvent
     from mainspring.extensions.events import TurnStartEvent as TurnStartEvent
-    from mainspring.extensions.extension import Extension as Extension
-    from mainspring.extensions.extension import ExtensionError as ExtensionError
-    from mainspring.extensions.extension import ExtensionSource as ExtensionSource
-    from mainspring.extensions.extension import FoundExtensions as FoundExtensions
     from mainspring.extensions.plug import Extensions as Extensions
     from mainspring.extensions.registry import Command as Command
     from mainspring.extensions.registry import Shortcut as Shortcut
@@ -41,12 +41,11 @@ if TYPE_CHECKING:
 __all__, __getattr__ = lazy_exports(
     __name__,
     {
-        "api": "ExtensionAPI",
+        "api": "ExtensionAPI Extension ExtensionError ExtensionSource FoundExtensions",
         "builtin": "aliases guardrails help_command",
         "context": "ContextUsage ExtensionContext",
         "events": "EVENTS AgentEndEvent AgentStartEvent BeforeRunEvent ContextEvent ExtensionEvent InputEvent SessionShutdownEvent SessionOpenEvent ToolCallEvent ToolResultEvent TurnEndEvent TurnStartEvent",
         "discovery": "find_extensions",
-        "extension": "Extension ExtensionError ExtensionSource FoundExtensions",
         "plug": "Extensions",
         "registry": "Command Shortcut",
         "runner": "ExtensionRunner",

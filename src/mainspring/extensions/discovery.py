@@ -11,7 +11,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from mainspring.extensions.extension import ExtensionError, ExtensionSource, FoundExtensions, to_extension_error
+from mainspring.extensions.api import ExtensionError, ExtensionSource, FoundExtensions, to_extension_error
 
 ENTRY_POINTS = "mainspring.extensions"
 """The group under which packages name their extensions."""
@@ -19,7 +19,7 @@ ENTRY_POINTS = "mainspring.extensions"
 FUNCTION = "extension"
 """The function that a module must have."""
 
-_UNTRUSTED = "the project is not trusted, so it was not read; `mainspring trust` trusts it"
+_UNTRUSTED = "the project is not trusted, so it was not read; trust it with `mainspring trust`"
 
 
 def find_extensions(

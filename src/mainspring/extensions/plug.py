@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from mainspring.errors import ConfigError
-from mainspring.extensions.api import handler_label
+from mainspring.extensions.api import Extension, ExtensionError, ExtensionSource, FoundExtensions, handler_label
 from mainspring.extensions.context import ExtensionContext
 from mainspring.extensions.events import bind_handler
-from mainspring.extensions.extension import Extension, ExtensionError, ExtensionSource, FoundExtensions
 from mainspring.extensions.runner import ExtensionRunner
 from mainspring.extensions.ui import NonInteractiveUI, UserInterface
 from mainspring.loop import Plugin

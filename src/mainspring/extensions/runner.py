@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from mainspring.errors import ConfigError
-from mainspring.extensions.api import ExtensionAPI
-from mainspring.extensions.context import ExtensionContext
-from mainspring.extensions.events import EXTENSION_HANDLER_ATTR, takes_context
-from mainspring.extensions.extension import (
+from mainspring.extensions.api import (
+    ExtensionAPI,
     ExtensionError,
     ExtensionSource,
     HandlerRegistration,
     LoadedExtension,
     to_extension_error,
 )
+from mainspring.extensions.context import ExtensionContext
+from mainspring.extensions.events import EXTENSION_HANDLER_ATTR, takes_context
 from mainspring.extensions.registry import Command, Registry, Shortcut, normalize_key
 from mainspring.extensions.ui import UserInterface
 from mainspring.lazy import lazy_re

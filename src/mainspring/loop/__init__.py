@@ -1,10 +1,9 @@
 """The agent loop, and the core agent around it."""
 
-from mainspring.loop.agent import CoreAgent, MessageQueue, Prompt
+from mainspring.loop.agent import CoreAgent, MessageQueue, Plugin, PreparablePlug, Prompt, ResettablePlug, RunGuard
 from mainspring.loop.hooks import EventListener, Handler, HookBus, Hooks
 from mainspring.loop.loop import agent_loop
 from mainspring.loop.options import ResolvedRunOptions, RunOptions
-from mainspring.loop.plug import Plugin, PreparablePlug, ResettablePlug, RunGuard
 from mainspring.loop.result import AgentStats, RunHandle, RunResult
 from mainspring.loop.state import Approve, Deny, LoopConfig, LoopContext, PendingCalls
 from mainspring.loop.steps import LiveSteps, Steps

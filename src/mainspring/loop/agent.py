@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, Protocol, TypeVar, overload, runtime_checkable
 
 from msgspec.structs import replace
 
@@ -17,7 +17,6 @@ from mainspring.events import MessageUpdate, StreamEvent
 from mainspring.loop.hooks import EventListener, Handler, Hook, HookBus, HookRegistry, Hooks, reject_async
 from mainspring.loop.loop import agent_loop
 from mainspring.loop.options import RunOptions
-from mainspring.loop.plug import Plugin, PreparablePlug, ResettablePlug, RunGuard
 from mainspring.loop.result import RunHandle, RunResult
 from mainspring.loop.state import (
     Approve,
@@ -32,6 +31,46 @@ from mainspring.loop.steps import LiveSteps, Steps
 from mainspring.messages import AgentMessage, ContentBlock, Message, TextBlock, Usage, convert_to_llm, to_messages
 from mainspring.models import ModelProvider, ModelRequest, ThinkingLevel, ToolAliasModel
 from mainspring.tools import LazyTool, Tool, ToolRegistry, provider_tool_names
+
+
+@runtime_checkable
+class Plugin(Protocol):
+    """An extension of an agent: a session, permissions, skills, telemetry, or something of the application."""
+
+    def install(self, agent: CoreAgent) -> None:
+        """Register hooks and tools. Called once, when the agent is created."""
+        ...
+
+    def for_child(self) -> Plugin | None:
+        """Return the plugin that a subagent gets, if any."""
+        ...
+
+
+@runtime_checkable
+class PreparablePlug(Protocol):
+    """A plugin (or an environment) with work to do before the first run: connect, read, start."""
+
+    async def prepare(self) -> None:
+        """Prepare for runs. Called by `CoreAgent.warmup`, together with others; called again only if it raised."""
+        ...
+
+
+@runtime_checkable
+class RunGuard(Protocol):
+    """A plugin that can reject a run before anything of it happens, for example when its session is closed."""
+
+    def check_run(self) -> None:
+        """Raise an exception to reject the run."""
+        ...
+
+
+@runtime_checkable
+class ResettablePlug(Protocol):
+    """A plugin with a state that belongs to the conversation."""
+
+    def reset(self) -> None:
+        """Forget that state: the conversation was reset."""
+        ...
 
 
 class MessageQueue:
@@ -255,7 +294,7 @@ class CoreAgent:
             self._result = await agent_loop(prompts, context, self._config, signal)
             return self._result
         except AgentError as error:
-            self._result = error.outcome
+            self._result = error.outcome if isinstance(error.outcome, RunResult) else None
             raise
         finally:
             self.context.pending = context.pending

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from mainspring.loop.option_types import Budget, CallKey, Compaction, Compactor, ThinkingDecay, ToolBudget
 from mainspring.models import RetryConfig, ThinkingLevel
-
-if TYPE_CHECKING:  # the types of policies belong to the policies; the loop only passes them on
-    from mainspring.policies.budgets import Budget, ToolBudget
-    from mainspring.policies.compaction import Compaction, Compactor
-    from mainspring.policies.repeated_calls import CallKey
-    from mainspring.policies.request_settings import ThinkingDecay
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from mcp import Client, types
     from mcp.client._transport import TransportStreams
     from mcp.client.session import ClientRequestContext
-    from pydantic import BaseModel
 
 
 _LIST_CHANGED: dict[str, ListKind] = {
@@ -398,7 +397,8 @@ class SdkConnection:
             raise failure from error
 
 
-def _model_to_dict(model: BaseModel) -> dict[str, Any]:
+def _model_to_dict(model: Any) -> dict[str, Any]:
+    """The fields of a model of the SDK, by their names on the wire."""
     return model.model_dump(by_alias=True, exclude_none=True, mode="json")
 
 

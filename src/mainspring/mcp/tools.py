@@ -10,15 +10,42 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from mainspring.lazy import lazy_re
+from mainspring.mcp.config import McpServerConfig
 from mainspring.mcp.content import tool_result
-from mainspring.mcp.types import McpError, ToolInfo
+from mainspring.mcp.types import Answer, McpError, ProgressCallback, ToolInfo
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
-if TYPE_CHECKING:
-    from mainspring.mcp.server import McpServer
+
+class ToolServer(Protocol):
+    """A server whose tools an agent can call."""
+
+    @property
+    def config(self) -> McpServerConfig:
+        """Its configuration."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """The part of tool names that identifies the server."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any], on_progress: ProgressCallback | None = None
+    ) -> Answer:
+        """Call a tool by the name that the server knows.
+
+        Raises:
+            McpError: If the server returns no result.
+        """
+        ...
 
 
 PREFIX = "mcp__"
@@ -80,7 +107,7 @@ SOURCE_PREFIX = "mcp:"
 _CODES = {"timeout": ToolErrorCode.TIMEOUT, "login": ToolErrorCode.CONFIG_ERROR, "disabled": ToolErrorCode.CONFIG_ERROR}
 
 
-def create_tools(server: McpServer, infos: Sequence[ToolInfo]) -> tuple[Tool, ...]:
+def create_tools(server: ToolServer, infos: Sequence[ToolInfo]) -> tuple[Tool, ...]:
     """The tools of a server, in the order of their own names."""
     names = tool_names(server.key, [i.name for i in infos])
     return tuple([_tool(server, info, names[info.name]) for info in infos])
@@ -91,7 +118,7 @@ def server_of_tool(tool: Tool) -> str | None:
     return tool.source.removeprefix(SOURCE_PREFIX) if tool.source.startswith(SOURCE_PREFIX) else None
 
 
-def _tool(server: McpServer, info: ToolInfo, name: str) -> Tool:
+def _tool(server: ToolServer, info: ToolInfo, name: str) -> Tool:
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         def told(progress: float, total: float | None, message: str | None) -> None:
             ctx.update(_format_progress(progress, total, message))

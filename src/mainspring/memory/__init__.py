@@ -1,4 +1,4 @@
-"""Memory: what is worth knowing in the next conversation, as plain text that people can read, edit and delete."""
+"""Memory: notes for later conversations, as plain text that users can read, edit, and delete."""
 
 from mainspring.memory.notes import (
     MEMORY_FILE_NAME,

@@ -1,6 +1,6 @@
-"""The text of a memory file: a Markdown list for each of three sections. Pure functions; no file is touched here.
+"""The text of a memory file: a Markdown list for each of three sections.
 
-Where memory is: ``MEMORY.md`` in the user's folder, and one in the project's ``.agent`` folder.
+Memory is in ``MEMORY.md`` in the user's folder, and in the project's ``.agent`` folder.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from mainspring.state_files import resolve_project_file, write_text_atomically
 from mainspring.text import code_point, find_invisible
 
 NoteSection = Literal["Preferences", "Context", "Learned Patterns"]
-"""What a note is about: what the user likes, how things are, or what was found to work."""
+"""The section of a note: preferences of the user, context, or patterns that worked."""
 
 
 SECTIONS: tuple[NoteSection, ...] = get_args(NoteSection)
 
 
 MAX_NOTE_CHARS = 500
-"""Most characters of one note: it is read in every conversation from then on."""
+"""Maximum number of characters of a note: every later conversation reads it."""
 
 
 MAX_PROMPT_BYTES = 16 * 1024
-"""Most bytes of one file that reach the model, about 4,000 tokens; what is cut is told."""
+"""Maximum number of bytes of one file that the model gets, about 4,000 tokens. Truncation is reported."""
 
 
 _HEADING = lazy_re(r"^#{1,6}\s+(.*?)\s*#*\s*$")
@@ -47,10 +47,10 @@ _INTRODUCTION = (
 
 
 def validate_note(text: str) -> str:
-    """A note as it may be stored: one line, without anything hidden or secret in it.
+    """Return a note in its stored form: one line, without hidden characters or secrets.
 
     Raises:
-        ValueError: If it cannot be kept; the text says why and what to do.
+        ValueError: If it cannot be stored. The message has the reason and the fix.
     """
     note = " ".join(text.split())
     note = re.sub(r"^(?:[-*+>]|#{1,6})\s+", "", note)
@@ -69,15 +69,15 @@ def validate_note(text: str) -> str:
 
 
 def add_note(text: str, note: str, section: NoteSection = "Context") -> str:
-    """The file's text with a bullet more, at the end of its section; everything else stays as it is.
+    """Return the file's text with another item at the end of its section. All other text is unchanged.
 
     Args:
-        text: What the file holds; empty for a new one.
-        note: A note of `checked_note`.
-        section: Where it belongs; the section is added where it is missing.
+        text: The content of the file. Empty for a new one.
+        note: A note of `validate_note`.
+        section: The section, which is added if missing.
 
     Returns:
-        The new text; the same one if the note is there already.
+        The new text, or the same text if it already contains the note.
     """
     end_of_line = "\r\n" if 0 < text.count("\n") == text.count("\r\n") else "\n"
     lines = text.removesuffix(end_of_line).split(end_of_line) if text else []
@@ -99,9 +99,9 @@ def add_note(text: str, note: str, section: NoteSection = "Context") -> str:
 
 
 def render_prompt(sources: Sequence[tuple[str, str]]) -> str:
-    """What the system prompt says of memory; empty where nothing is remembered.
+    """Return the part of the system prompt with the memory. Empty if there are no notes.
 
-    The files stand in an envelope that their text cannot leave, each cut to `MAX_SHOWN`, with a line that tells of it.
+    Each file is in an envelope that its text cannot close, truncated to `MAX_PROMPT_BYTES`, with a line that reports the truncation.
 
     Args:
         sources: Name and text of each file, the global one first.
@@ -139,15 +139,15 @@ def _strip_trailing_blanks(lines: Sequence[str]) -> list[str]:
 
 
 MEMORY_FILE_NAME = "MEMORY.md"
-_MAX_BYTES = 1024 * 1024  # bytes; a memory file beyond it is a mistake, and reading on would not help
+_MAX_BYTES = 1024 * 1024  # Bytes. A larger memory file is a mistake, and reading it would not help.
 
 
 class MemoryFile:
-    """One file of notes. It need not exist; it is made with the first note.
+    """One file of notes. It is created with the first note.
 
     Args:
-        path: The file; a link is followed, for a project's file inside the project.
-        private: Whether only its owner may read it: the user's file, not a project's.
+        path: The file. A link is followed; for a project's file only inside the project.
+        private: Whether only its owner may read it: True for the user's file, False for a project's.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, private: bool = True) -> None:
@@ -155,10 +155,10 @@ class MemoryFile:
         self.private = private
 
     def read(self) -> str:
-        """Its text; empty where there is none.
+        """Return the text. Empty if the file does not exist.
 
         Raises:
-            MainspringError: If it is there and cannot be read.
+            MainspringError: If it exists and cannot be read.
         """
         return self._bytes().decode("utf-8-sig", "replace")
 
@@ -169,16 +169,16 @@ class MemoryFile:
         except (FileNotFoundError, NotADirectoryError):
             return b""
         except OSError as error:
-            raise MainspringError(f"memory: {self.path} cannot be read: {error.strerror or error}") from error
+            raise MainspringError(f"Cannot read the memory file {self.path}: {error.strerror or error}.") from error
 
     def change(self, edit: Callable[[str], str]) -> bool:
-        """Replace its text by what ``edit`` makes of it, whole or not at all, while nobody else may change it.
+        """Replace the text with the result of ``edit``, all or nothing, under a lock.
 
         Returns:
-            Whether anything changed.
+            Whether the text changed.
 
         Raises:
-            MainspringError: If it cannot be written; then it is as it was.
+            MainspringError: If it cannot be written. It is unchanged then.
         """
         try:
             folder = self.path.parent.parent
@@ -190,32 +190,34 @@ class MemoryFile:
                 if new == old:
                     return False
                 if target.exists() and target.stat().st_size > _MAX_BYTES:
-                    raise MainspringError(f"memory: {self.path} is larger than {_MAX_BYTES} bytes; tidy it first")
+                    raise MainspringError(
+                        f"The memory file {self.path} is larger than {_MAX_BYTES} bytes. Shorten it first."
+                    )
                 write_text_atomically(target, new, private=self.private)
         except LockTimeoutError as error:
             raise MainspringError(f"memory: {error}") from None
         except UnicodeDecodeError:
             raise MainspringError(
-                f"memory: {self.path} is not UTF-8, so nothing was added to it; save it as UTF-8 first"
+                f"The memory file {self.path} is not UTF-8, so nothing was added. Save it as UTF-8 first."
             ) from None
         except OSError as error:
-            raise MainspringError(f"memory: {self.path} cannot be written: {error.strerror or error}") from error
+            raise MainspringError(f"Cannot write the memory file {self.path}: {error.strerror or error}.") from error
         return True
 
 
 class MemoryFiles(Struct, frozen=True):
-    """The files of memory; ``None`` where there is no such place."""
+    """The memory files. ``None`` if there is no such place."""
 
     user: MemoryFile | None
     project: MemoryFile | None
 
 
 def find_memory_files(cwd: str | os.PathLike[str], home: str | os.PathLike[str] | None) -> MemoryFiles:
-    """The files for a folder.
+    """Return the memory files for a folder.
 
     Args:
         cwd: The project's folder.
-        home: The user's folder, as ``~/.agent``.
+        home: The user's folder, for example, ``~/.agent``.
     """
     user = None if home is None else MemoryFile(Path(home) / MEMORY_FILE_NAME)
     path = Path(cwd) / ".agent" / MEMORY_FILE_NAME

@@ -1,4 +1,4 @@
-"""The plug: puts what is remembered into the system prompt, and gives the model the tool `remember`."""
+"""The memory plugin: adds notes to the system prompt, and gives the model the tool `remember`."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
 
 Where = Literal["user", "project"]
-"""Whose memory: the user's own in every folder, or that of this project."""
+"""Scope of a note: the user in every folder, or this project."""
 
 
 class Note(Struct, frozen=True):
-    """Something that is to be remembered.
+    """A note to store.
 
     Attributes:
         text: The note, one line.
         section: Its section.
-        where: Whose memory.
-        path: The file it would go to.
+        where: Its scope.
+        path: The file that stores it.
     """
 
     text: str
@@ -50,7 +50,7 @@ class Note(Struct, frozen=True):
 
 
 ConfirmNote = Callable[[Note], "bool | Awaitable[bool]"]
-"""Asks a person whether to keep a note. Sync or async; a sync one runs in a thread, so that it may wait."""
+"""Asks the user whether to store a note. Sync or async; a sync function runs in a thread, so it may block."""
 
 _DESCRIPTION = (
     "Keep a note for later conversations. Use it when the user asks to remember something, or says how they want things done "
@@ -77,15 +77,14 @@ _SCHEMA: dict[str, Any] = {
 
 
 class Memory:
-    """Remembers across conversations. The files are read once, when a conversation begins, so that the prompt stays the same.
+    """Remembers notes across conversations. The files are read once, when a conversation starts, so that the prompt stays the same.
 
-    A note is only kept when a person has confirmed it: text that a file or page slipped to the model must not become part of
-    every later conversation.
+    A note is stored only after the user confirms it: text from a file or page must not become part of every later conversation.
 
     Args:
-        user: The user's own file; ``None`` is none.
-        project: The project's file; ``None`` is none, as in a folder that the user does not trust.
-        confirm: Asks a person about each note. Without it nothing can be kept, and the model gets no tool for it.
+        user: The user's own file. ``None`` for none.
+        project: The project's file. ``None`` for none, for example, in a folder that the user does not trust.
+        confirm: Asks the user about each note. Without it, nothing can be stored, and the model does not get the tool.
     """
 
     def __init__(
@@ -110,23 +109,23 @@ class Memory:
         trusted: bool = True,
         confirm: ConfirmNote | None = None,
     ) -> Memory:
-        """The memory of a folder: ``MEMORY.md`` in ``home``, and ``.agent/MEMORY.md`` in ``cwd`` if that is trusted."""
+        """Return the memory of a folder: ``MEMORY.md`` in ``home``, and ``.agent/MEMORY.md`` in ``cwd`` if that is trusted."""
         found = find_memory_files(cwd, home)
         return cls(found.user, found.project if trusted else None, confirm=confirm)
 
     def install(self, agent: CoreAgent) -> None:
-        """See `Plug`."""
+        """See `Plugin`."""
         agent.bus.on(SessionStart, self._on_session_start)
         agent.bus.on(SystemTransform, self._system)
         if self.confirm is not None and (self.files.user or self.files.project):
             agent.tools.add(self.tool())
 
     def for_child(self) -> Memory:
-        """A sub-agent knows what is remembered, and cannot add to it."""
+        """Return the memory for a subagent, which can read notes but not add any."""
         return Memory(self.files.user, self.files.project)
 
     def read(self) -> str:
-        """What the system prompt says of memory, read now. What cannot be read is told in `problems` and left out."""
+        """Return the part of the system prompt with the memory, read now. Read errors are added to `problems`."""
         sources: list[tuple[str, str]] = []
         for name, file in (("user", self.files.user), ("project", self.files.project)):
             try:
@@ -136,20 +135,22 @@ class Memory:
         return render_prompt(sources)
 
     async def remember(self, text: str, *, section: NoteSection = "Context", where: Where = "project") -> str:
-        """Keep a note, once it is confirmed.
+        """Store a note, once it is confirmed.
 
         Returns:
-            What was done, for the model and for people.
+            What was done, for the model and the user.
 
         Raises:
-            ValueError: If the note cannot be kept as it is.
-            PermissionError: If nobody confirmed it.
+            ValueError: If the note is invalid.
+            PermissionError: If the user did not confirm it.
             MainspringError: If the file cannot be written.
         """
         file = self.files.project if where == "project" else self.files.user
         file = file or self.files.user or self.files.project
         if file is None:
-            raise MainspringError("memory: there is no place for it: no home folder, and no project that is trusted")
+            raise MainspringError(
+                "There is no place for memory: no home directory, and no trusted project. Set MAINSPRING_HOME."
+            )
         note = validate_note(text)
         if not await self._confirm(
             Note(note, section, "user" if file is self.files.user else "project", str(file.path))

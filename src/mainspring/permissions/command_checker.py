@@ -7,20 +7,20 @@ from collections.abc import Collection
 from mainspring.lazy import lazy_re
 from mainspring.permissions import suggestions as suggest
 from mainspring.permissions.command_patterns import compile_command_pattern
-from mainspring.permissions.decisions import Outcome, Verdict
+from mainspring.permissions.decisions import FREE_REASON, READONLY_REASON, Outcome, Verdict
 from mainspring.permissions.git_repository import neutral_environment
 from mainspring.permissions.path_checker import NO_GRANT, FileGrant, GrantKey, PathChecker, PermissionMode
 from mainspring.permissions.paths import ResolvedPath, ResolvesPaths, expand_wildcards, find_escapes, resolve_word
-from mainspring.permissions.programs import find_project_program
+from mainspring.permissions.programs import find_project_program, search_path_outside
 from mainspring.permissions.recursive_reads import RecursiveReadChecker
 from mainspring.permissions.rule_matcher import RuleMatch, RuleMatcher
 from mainspring.permissions.rules import Rule
 from mainspring.shell_analysis import wildcards
-from mainspring.shell_analysis.commands import AnalyzedCommand, AnalyzedLine
+from mainspring.shell_analysis.commands import AnalyzedLine
 from mainspring.shell_analysis.file_reads import FileReads, copying, find_readonly_reads, find_xargs_reads
 from mainspring.shell_analysis.programs import words_like_options
 from mainspring.shell_analysis.references import hosts_in_command, paths_in_command, plain_words_in_command
-from mainspring.shell_analysis.syntax import Redirect, Word, program_name
+from mainspring.shell_analysis.syntax import AnalyzedCommand, Redirect, Word, program_name
 from mainspring.text import escape_invisible
 
 MAX_RESOLVED_PATHS = 300
@@ -30,8 +30,6 @@ MAX_TRACKED_CWDS = 4
 
 MAX_RAW_WORDS = 3_000
 """How many words of a line that is not understood are compared with rules; such a line asks in any case."""
-
-READONLY_REASON = "it only reads"
 
 _QUOTES = lazy_re(r"['\"\\]")
 _RAW_WORD = lazy_re(r"[^\s'\"`()\[\]{};|&<>,=!$]+")
@@ -74,12 +72,15 @@ class CommandChecker:
         self._source = ""
         self._whole: Rule | None = None  # the rule that names the whole line
         self._reads_by_git = False
+        self._search_path: dict[str, str] = {}
         self._only_reading = True
 
     @property
     def environment(self) -> dict[str, str]:
         """The variables for a line that was allowed because all of it only reads; they keep git from running what a repository names."""
-        return neutral_environment(self.env) if self._reads_by_git and self._only_reading else {}
+        if not self._reads_by_git or not self._only_reading:
+            return {}
+        return neutral_environment(self.env) | self._search_path
 
     async def check_line(self, line: AnalyzedLine, source: str) -> list[Verdict]:
         """All verdicts on a line; none only if it holds nothing."""
@@ -210,7 +211,7 @@ class CommandChecker:
             if found is not None and not (effect == "ask" and found.certain and self._is_granted(unit)):
                 return self._restrict(effect, unit, found), NO_GRANT
         if id(unit) in self.free:
-            return self._say(unit, "allow", "it does nothing that needs permission"), NO_GRANT
+            return self._say(unit, "allow", FREE_REASON), NO_GRANT
         if self._is_granted(unit):
             return self._say(unit, "allow", "it was granted for this session"), FileGrant(
                 None, "anywhere", "inside", "inside"
@@ -245,7 +246,9 @@ class CommandChecker:
         if problem:
             return Verdict(asked.scope, asked.resource, "ask", problem, None, asked.allow, asked.remember)
         for one in found:
-            self._reads_by_git = self._reads_by_git or one.git is not None
+            if one.git is not None and not self._reads_by_git:
+                self._reads_by_git = True
+                self._search_path = await search_path_outside(self.env, self.judge.place.root)
             drops_variables = one.git and any(u.words and program_name(u.words[0].text) == "env" for u in unit.walk())
             self._only_reading = self._only_reading and not drops_variables
             problem = await self._recursive_reads.problem(one, self.folders, self._look, self._expand_wildcards)

@@ -157,9 +157,19 @@ def fixed_part(token: str) -> str:
 
 
 def _covers(token: str, text: str) -> bool:
+    if "://" in fixed_part(token) and not _has_same_origin(token, text):
+        return False
     if not _is_path(token, text):
         return wildcards.fullmatch(token, text)
     return wildcards.fullmatch(posixpath.normpath(token), posixpath.normpath(text))
+
+
+def _has_same_origin(token: str, text: str) -> bool:
+    """Return True if an address names the host that a pattern names; a wildcard at the end of the host stands for a path."""
+    wanted, found = _ORIGIN.match(token), _ORIGIN.match(text)
+    if wanted is None or found is None:
+        return False
+    return wildcards.fullmatch(wanted[0].rstrip(wildcards.ANY_TEXT), found[0])
 
 
 def _is_path(token: str, text: str) -> bool:
@@ -167,6 +177,9 @@ def _is_path(token: str, text: str) -> bool:
     fixed = fixed_part(token)
     return "/" in token or ("/" in text and bool(fixed) and not _VALUE_FOLLOWS.search(fixed))
 
+
+_ORIGIN = lazy_re(r"[^/]*://[^/?#\\]*")
+"""The part of an address that says which host is meant."""
 
 _VALUE_FOLLOWS = lazy_re(r"[=:,@]$|^-\w$")
 """The end of a name of which any value may follow."""

@@ -12,6 +12,15 @@ from mainspring.tools.support.editing.preview import Preview
 Outcome = Literal["allow", "ask", "deny"]
 """What becomes of a call: ``ask`` means that a person decides."""
 
+READONLY_REASON = "it only reads"
+"""Why a command is allowed that no rule is about, if all it does is read in the project."""
+
+FREE_REASON = "it does nothing that needs permission"
+"""Why a builtin such as ``cd`` is allowed."""
+
+UNTOUCHED_REASON = "it touches nothing"
+"""Why a call is allowed whose tool says that it touches nothing."""
+
 _ORDER: dict[Outcome, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
@@ -67,6 +76,12 @@ class PermissionDecision(Struct, frozen=True):
     def asked(self) -> tuple[Verdict, ...]:
         """The verdicts that need an answer."""
         return tuple(v for v in self.verdicts if v.outcome == "ask")
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether nothing that the call touches is changed by it."""
+        harmless = (READONLY_REASON, FREE_REASON, UNTOUCHED_REASON)
+        return all(v.scope in ("fs-read", "network") or v.reason in harmless for v in self.verdicts)
 
 
 def combine(

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from mainspring.env import explain
 from mainspring.lazy import lazy_function
 from mainspring.permissions import suggestions as suggest
-from mainspring.permissions.decisions import PermissionDecision, Verdict, combine, strictest
+from mainspring.permissions.decisions import UNTOUCHED_REASON, PermissionDecision, Verdict, combine, strictest
 from mainspring.permissions.path_checker import GrantKey, PathChecker, PermissionMode
 from mainspring.permissions.path_patterns import split_path
 from mainspring.permissions.paths import ProjectPaths, ResolvedPath, ResolvesPaths, resolve_path
@@ -24,7 +24,7 @@ from mainspring.text import escape_invisible
 from mainspring.tools import Access, Tool
 
 if TYPE_CHECKING:
-    from mainspring.env.protocol import FileStat
+    from mainspring.env.types import FileStat
     from mainspring.permissions.command_checker import CommandChecker, check_host
     from mainspring.shell_analysis.commands import analyze
 else:  # all that is known of commands takes as long to load as the rest
@@ -231,6 +231,8 @@ class _CallCheck:
         touched = declared_access(self.call)
         if touched is None:
             await self._check_undeclared(argument, remember)
+        elif not touched:
+            await self._check_harmless(argument, remember)
         for access in touched or ():
             await self._access(access)
         if not self.verdicts:
@@ -294,24 +296,10 @@ class _CallCheck:
 
     async def _check_undeclared(self, argument: str, remember: GrantKey) -> None:
         """A call of a tool that does not say what it touches: its name, its argument, and paths seen in it."""
+        await self._check_seen(argument)
+        if self._is_restricted(argument, remember):
+            return
         text = rule_argument(self.call.arguments)
-        paths, names = (
-            dict.fromkeys(paths_in_arguments(self.call.arguments)),
-            dict.fromkeys(names_in_arguments(self.call.arguments)),
-        )
-        for seen in islice(paths, MAX_MENTIONS):
-            await self._seen(seen)
-        for seen in islice(names, MAX_MENTIONS):
-            await self._seen(seen, plain=True)
-        if len(paths) > MAX_MENTIONS or (len(names) > MAX_MENTIONS and self.judge.has_read_restrictions()):
-            self.verdicts.append(Verdict("tool", argument, "ask", "it names too many paths to look at each"))
-        for effect in ("deny", "ask"):
-            found = self.judge.restrict_argument(effect, text)
-            if found is not None and not (effect == "ask" and remember in self.grants):
-                verb = "denies it" if effect == "deny" else "asks about it"
-                reason = f"the rule {found.rule.text!r} {verb}"
-                self.verdicts.append(Verdict("tool", argument, effect, reason, found.rule, remember=remember))
-                return
         rule = self.judge.allow_argument_rule(text) or self.judge.allow_call_rule()
         if rule is not None:
             self.verdicts.append(Verdict("tool", argument, "allow", f"the rule {rule.text!r} allows it", rule))
@@ -321,6 +309,36 @@ class _CallCheck:
             rules = suggest.suggest_argument_rules(self.call.tool, text)
             reason = "the tool does not say what it touches"
             self.verdicts.append(Verdict("tool", argument, "ask", reason, None, rules, remember))
+
+    async def _check_harmless(self, argument: str, remember: GrantKey) -> None:
+        """A call that touches nothing, as its tool says. A server says that of its own tool, so the paths in its arguments count."""
+        definition = self.call.definition
+        if definition is not None and definition.source not in ("builtin", "user"):
+            await self._check_seen(argument)
+        self._is_restricted(argument, remember)
+
+    async def _check_seen(self, argument: str) -> None:
+        """What ignore files, rules, and sensitive paths say about the paths that a call seems to name."""
+        paths = dict.fromkeys(paths_in_arguments(self.call.arguments))
+        names = dict.fromkeys(names_in_arguments(self.call.arguments))
+        for seen in islice(paths, MAX_MENTIONS):
+            await self._seen(seen)
+        for seen in islice(names, MAX_MENTIONS):
+            await self._seen(seen, plain=True)
+        if len(paths) > MAX_MENTIONS or (len(names) > MAX_MENTIONS and self.judge.has_read_restrictions()):
+            self.verdicts.append(Verdict("tool", argument, "ask", "it names too many paths to look at each"))
+
+    def _is_restricted(self, argument: str, remember: GrantKey) -> bool:
+        """Returns True if a rule denies or asks about the argument of a call, and notes its verdict."""
+        text = rule_argument(self.call.arguments)
+        for effect in ("deny", "ask"):
+            found = self.judge.restrict_argument(effect, text)
+            if found is not None and not (effect == "ask" and remember in self.grants):
+                verb = "denies it" if effect == "deny" else "asks about it"
+                reason = f"the rule {found.rule.text!r} {verb}"
+                self.verdicts.append(Verdict("tool", argument, effect, reason, found.rule, remember=remember))
+                return True
+        return False
 
     async def _seen(self, text: str, *, plain: bool = False) -> None:
         try:
@@ -338,7 +356,7 @@ class _CallCheck:
             rules = (self.call.tool,)
             self.verdicts.append(Verdict("tool", argument, "ask", "every call asks", None, rules, remember))
         else:
-            self.verdicts.append(Verdict("tool", argument, "allow", "it touches nothing", rule))
+            self.verdicts.append(Verdict("tool", argument, "allow", UNTOUCHED_REASON, rule))
 
 
 async def _acts_elsewhere(env: ResolvesPaths, target: ResolvedPath, place: ProjectPaths) -> bool:

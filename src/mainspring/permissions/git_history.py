@@ -13,6 +13,7 @@ from mainspring.env.protocol import PathNaming
 from mainspring.lazy import lazy_re
 from mainspring.permissions.git_repository import neutral_environment
 from mainspring.permissions.path_patterns import split_path
+from mainspring.permissions.programs import search_path_outside
 from mainspring.shell_analysis.git_commands import GitCommand
 from mainspring.shell_analysis.syntax import Word
 
@@ -79,10 +80,12 @@ class GitHistory:
         program: The path of git.
         folder: Where the command will run.
         top: The working folder of the repository.
+        variables: The variables with which git runs nothing that the project names.
     """
 
-    def __init__(self, env: Runs, program: str, folder: str, top: str) -> None:
+    def __init__(self, env: Runs, program: str, folder: str, top: str, variables: Mapping[str, str]) -> None:
         self._env = env
+        self._variables = variables
         self._program = program
         self._folder = folder
         self._top = top
@@ -208,7 +211,6 @@ class GitHistory:
         return names
 
     async def _run(self, *arguments: str, stdin: bytes | None = None) -> bytes:
-        variables = {**neutral_environment(self._env), "LC_ALL": "C"}
         slow: set[object] = self._env.scratch.setdefault(_SLOW, set())
         if (self._folder, arguments, stdin) in slow:  # a decision is made several times
             raise UnknownFilesError(_TOO_LONG)
@@ -216,7 +218,7 @@ class GitHistory:
             result = await self._env.run(
                 [self._program, "--no-pager", *arguments],
                 cwd=self._folder,
-                env=variables,
+                env=self._variables,
                 timeout=MAX_SECONDS,
                 stdin=stdin,
                 limits=_LIMITS,
@@ -249,7 +251,8 @@ async def history_of(env: object, root: tuple[str, ...], folder: str, top: str) 
         return None
     if split_path(posixpath.join(folder, program))[: len(root)] == root:
         raise UnknownFilesError("the project has a git of its own")
-    return GitHistory(env, program, folder, top)
+    variables = neutral_environment(env) | await search_path_outside(env, root) | {"LC_ALL": "C"}
+    return GitHistory(env, program, folder, top, variables)
 
 
 def path_in_revision(text: str) -> str:

@@ -24,6 +24,9 @@ MAX_ALTERNATES = 8
 MAX_WALKED = 50_000
 """Names below a repository that are listed to find repositories inside it, if its index cannot tell."""
 
+MAX_GIT_FILES = 200_000
+"""Names below a git folder that are checked for links."""
+
 _HOOK = "post-index-change"
 """The hook that reading commands run: ``git status`` updates the index."""
 
@@ -33,8 +36,10 @@ _LINKS_ALLOWED = frozenset(("config", "hooks", "description", "COMMIT_EDITMSG", 
 _HEAD = lazy_re(r"ref: refs/\S|[0-9a-f]{40}")
 """The beginning of the file ``HEAD``; with another one git looks for a repository further up."""
 
-_SHOWN_FOLDERS = frozenset(("info", "rebase-merge", "rebase-apply", "sequencer"))
-"""Folders of which git shows the files; ``git status`` prints the steps of a rebase."""
+_FOLDERS_WITHOUT_LINKS = (
+    "objects", "refs", "logs", "worktrees", "info", "rebase-merge", "rebase-apply", "sequencer",
+)  # fmt: skip
+"""Folders of which git shows what the files hold: a reference, a message, a step of a rebase. A link would show another file."""
 
 _REDIRECTIONS = frozenset(
     "GIT_DIR GIT_WORK_TREE GIT_COMMON_DIR GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_NAMESPACE "
@@ -223,13 +228,10 @@ class _Search:
         common_names = checkout.names if checkout.common == checkout.own else await self._listed(checkout.common)
         self._check_links(checkout.own, checkout.names)
         self._check_links(checkout.common, common_names)
-        for name in _SHOWN_FOLDERS & {*checkout.names, *common_names}:
-            for folder in dict.fromkeys((checkout.own, checkout.common)):
-                place = posixpath.join(folder, name)
-                self._check_links(place, await self._listed(place))
-        for name in await self._listed(posixpath.join(checkout.common, "worktrees")):
-            place = posixpath.join(checkout.common, "worktrees", name)
-            self._check_links(place, await self._listed(place))
+        for folder, held in {checkout.own: checkout.names, checkout.common: common_names}.items():
+            for name in _FOLDERS_WITHOUT_LINKS:
+                if name in held:
+                    await self._check_links_below(posixpath.join(folder, name))
         await self._judge_settings(checkout)
         await self._judge_objects(posixpath.join(checkout.common, "objects"), 0)
         await self._judge_submodules(checkout)
@@ -276,6 +278,19 @@ class _Search:
             if kind == "symlink" and name not in _LINKS_ALLOWED:
                 raise _ProblemError(f"{folder}/{name} is a link, which may lead to another repository")
 
+    async def _check_links_below(self, folder: str) -> None:
+        try:
+            walk = await self._env.walk(folder, include_ignored=True, limit=MAX_GIT_FILES)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except (OSError, ValueError):
+            raise _ProblemError(f"{folder} cannot be read") from None
+        if walk.truncated or walk.unreadable or walk.ignored:
+            raise _ProblemError(f"{folder} holds files that cannot be checked")
+        link = next((entry.path for entry in walk.entries if entry.kind == "symlink"), None)
+        if link is not None:
+            raise _ProblemError(f"{folder}/{link} is a link, which may lead to another repository")
+
     async def _judge_settings(self, checkout: _Checkout) -> None:
         is_linked = checkout.own != checkout.common
         shared = await self._settings(posixpath.join(checkout.common, "config"))
@@ -300,8 +315,8 @@ class _Search:
 
     async def _judge_objects(self, folder: str, depth: int) -> None:
         """Check that the objects of a repository lie in it, or at least in the project."""
-        for inner in (folder, posixpath.join(folder, "pack"), posixpath.join(folder, "info")):
-            self._check_links(inner, await self._listed(inner))
+        if depth:
+            await self._check_links_below(folder)
         alternates = await self._text(posixpath.join(folder, "info/alternates"))
         for line in (alternates or "").split("\n"):
             if not line or line.startswith("#"):

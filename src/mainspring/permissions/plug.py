@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 
-from msgspec import structs
+from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from mainspring.errors import ConfigError, ConfigWarning, check_option_names
@@ -30,7 +30,7 @@ from mainspring.tools.support.editing.preview import Preview, preview_changes
 
 if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv
-    from mainspring.env.protocol import PathFilter
+    from mainspring.env.types import PathFilter
     from mainspring.loop import CoreAgent
 
 Answer = bool | Literal["session"] | Reply
@@ -145,6 +145,7 @@ class Permissions:
         if any(rule.tool for rule in self._own_rules):
             agent.on(SessionStart, lambda _: self._warn(agent))
         agent.on(PermissionCheck, self.permit)
+        agent.on(BeforeToolRun, self.judge_again, order=_PREVIEW_CHECK_ORDER - 1)
         agent.on(BeforeToolRun, self.still_as_shown, order=_PREVIEW_CHECK_ORDER)
 
     @property
@@ -279,9 +280,11 @@ class Permissions:
             self.on_decision(context.call_id, replace(decision, outcome="deny" if context.denied else "allow"))
 
     async def _permit(self, context: PermissionCheck) -> PermissionDecision:
+        changes = self._session.changes
         decision = await self._decide(context)
         if decision.outcome == "ask":
             async with self._session.queue():  # one question after the other; a grant serves the call behind it
+                changes = self._session.changes
                 decision = await self._decide(context, advise=True)
                 if decision.outcome == "ask" and (
                     await context.will_be_skipped() or not await self._ask_user(decision, context)
@@ -290,6 +293,9 @@ class Permissions:
         if decision.outcome == "deny":
             context.deny(denial_message(decision), stop=self.on_deny == "stop")
             return decision
+        self._session.judged[self._agent, context.call_id] = _JudgedCall(
+            context.tool, context.original, context.env, decision, changes
+        )
         self._filter_searches(context.env, await self._project_paths(context.env))
         for spelled, real in decision.paths.items():
             context.bind_path(spelled, real)
@@ -362,6 +368,29 @@ class Permissions:
         except (OSError, ValueError) as error:  # then it fails when it runs, too, and says so to the model
             return Preview(problem=f"{type(error).__name__}: {error}")
 
+    async def judge_again(self, hook: BeforeToolRun) -> None:
+        """The handler of `tool:start`: a call is decided about again if another call may have changed files since its decision.
+
+        The calls of a turn are judged before the first of them runs. One may make a link, or a repository, that another one reads.
+        """
+        judged = self._session.judged.pop((self._agent, hook.call_id), None)
+        if judged is None:
+            return
+        first = judged.decision
+        if judged.changes != self._session.changes:
+            now = await self.decide(
+                hook.name, hook.input, env=judged.env, definition=judged.tool, original=judged.original
+            )
+            is_same = all(v in first.asked for v in now.asked) and now.environment == first.environment
+            if now.outcome == "deny" or not is_same:
+                hook.block = (
+                    "another call changed files since this one was approved, and this one may now do something else. Make the call "
+                    f"again: {now.reason}"
+                )
+                return
+        if not first.only_reads:
+            self._session.changes += 1
+
     async def still_as_shown(self, hook: BeforeToolRun) -> None:
         """The handler of `tool:start`: what was agreed to is what is written, or nothing is."""
         shown = self._session.shown.pop((self._agent, hook.call_id), None)
@@ -387,6 +416,16 @@ class Permissions:
         return self._place[1]
 
 
+class _JudgedCall(Struct, frozen=True):
+    """A call that may run, and the number of calls that may have changed files before."""
+
+    tool: Tool
+    original: Mapping[str, Any]
+    env: ExecutionEnv
+    decision: PermissionDecision
+    changes: int
+
+
 class _SessionGrants:
     """What was granted, and the queue of questions; shared with sub-agents."""
 
@@ -394,6 +433,8 @@ class _SessionGrants:
         self.engine = engine
         self.grants: dict[GrantKey, SessionGrant] = {}
         self.shown: dict[tuple[str, str], tuple[Tool, Preview, ExecutionEnv, Mapping[str, str]]] = {}
+        self.judged: dict[tuple[str, str], _JudgedCall] = {}
+        self.changes = 0
         self._queue: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     def queue(self) -> asyncio.Lock:

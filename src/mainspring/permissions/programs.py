@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from mainspring.env.protocol import FileStat
+from mainspring.env.types import FileStat
+from mainspring.lazy import lazy_re
 from mainspring.permissions.path_patterns import split_path
 from mainspring.permissions.paths import ProjectPaths, ResolvesPaths
 from mainspring.programs import search_folders
@@ -22,8 +24,17 @@ BUILTINS = frozenset(
 _ABSOLUTE = ("/", "~/")
 """How an entry of the search path begins that means the same folder everywhere."""
 
-_STARTS: Mapping[str, tuple[str, ...]] = {"egrep": ("grep",), "fgrep": ("grep",), "npm": ("node",)}
-"""Programs that are scripts and start another program by its name."""
+_STARTS: Mapping[str, tuple[str, ...]] = {
+    "egrep": ("grep",), "fgrep": ("grep",), "git": ("git-lfs",),
+    "tar": ("gzip", "bzip2", "xz", "lzma", "zstd", "lzip", "lzop", "compress"),
+}  # fmt: skip
+"""Programs that start another program by its name."""
+
+_PLAIN_SCRIPTS = frozenset(("which", "egrep", "fgrep"))
+"""Scripts that start no other program than those of `_STARTS`."""
+
+_SCRIPT = lazy_re(rb"#![ \t]*\S*/(?:env[ \t]+(?:-S[ \t]+)?([^\s/]+)|\w*sh\b)")
+"""The first line of a script that a shell runs, or a program that is looked up on the search path."""
 
 
 @runtime_checkable
@@ -43,6 +54,33 @@ class SearchesPrograms(Protocol):
         """The absolute path with every link resolved."""
         ...
 
+    async def read_bytes(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
+        """The bytes of a regular file."""
+        ...
+
+
+@runtime_checkable
+class LocatesPrograms(Protocol):
+    """An environment with a file system of its own, where its shell looks for programs."""
+
+    async def find_search_path(self) -> str:
+        """Return the search path that the programs of the environment get.
+
+        Raises:
+            OSError: If the environment cannot be started.
+        """
+        ...
+
+    async def locate_program(self, name: str, entries: Sequence[str], folder: str) -> tuple[str, str, str] | None:
+        """Return the entry of a search path at which the shell finds a program, and the real paths of folder and program.
+
+        Args:
+            name: The name of the program.
+            entries: The entries of the search path.
+            folder: The folder that relative entries start at.
+        """
+        ...
+
 
 async def find_project_program(
     env: ResolvesPaths, place: ProjectPaths, units: Iterable[AnalyzedCommand], folders: Sequence[str | None]
@@ -55,40 +93,142 @@ async def find_project_program(
         units: The commands, those that they run among them.
         folders: The folders in which they may run; ``None`` for one that is not known.
     """
-    if not isinstance(env, SearchesPrograms) or not env.search_path:
+    if not isinstance(env, SearchesPrograms):
         return ""
-    entries = search_folders(env.search_path)
+    search = _ProgramSearch(env, place.root, await _find_search_path(env))
+    if not search.entries:
+        return ""
     names = [unit.words[0].text for unit in units if unit.words]
     for position, name in enumerate(names):
         is_builtin = name in BUILTINS and position == 0  # a wrapper such as xargs runs the program of that name
         if "/" in name or is_builtin or "=" in name:
             continue
-        for each in (name, *_STARTS.get(name, ())):
-            for folder in folders:
-                entry = await _entry_of_project(env, place, each, entries, folder)
-                if entry is not None:
-                    shown = escape_invisible(entry, limit=200)
-                    return f"the PATH entry {shown!r} lies in the project, and its {each!r} would run"
+        for folder in folders:
+            found = await search.find_entry(name, folder)
+            if found is not None:
+                entry, program = found
+                shown = escape_invisible(entry, limit=200)
+                return f"the PATH entry {shown!r} lies in the project, and its {program!r} would run"
     return ""
 
 
-async def _entry_of_project(
-    env: SearchesPrograms, place: ProjectPaths, name: str, entries: Sequence[str], folder: str | None
-) -> str | None:
-    """The entry of the search path at which the shell finds a program, if the program belongs to the project."""
-    for entry in entries:
-        if folder is None and not entry.startswith(_ABSOLUTE):
-            return entry
-        path = posixpath.join(folder or "/", entry, name)
-        if entry.startswith("~/"):  # bash reads that as the home folder
-            path = posixpath.join(entry, name)
+async def search_path_outside(env: object, root: tuple[str, ...]) -> dict[str, str]:
+    """The variable with the search path of an environment without the folders of the project; empty if it has none of them.
+
+    Args:
+        env: Where a command will run.
+        root: Components of the project's folder.
+    """
+    if not isinstance(env, SearchesPrograms):
+        return {}
+    search = _ProgramSearch(env, root, await _find_search_path(env))
+    kept = [entry for entry in search.entries if not await search.is_of_project(entry, None)]
+    return {} if len(kept) == len(search.entries) else {"PATH": os.pathsep.join(kept) or os.defpath}
+
+
+async def _find_search_path(env: SearchesPrograms) -> str:
+    return await env.find_search_path() if isinstance(env, LocatesPrograms) else env.search_path
+
+
+class _ProgramSearch:
+    """Looks for programs as a shell does."""
+
+    def __init__(self, env: SearchesPrograms, root: tuple[str, ...], search_path: str) -> None:
+        self.entries: Sequence[str] = search_folders(search_path) if search_path else ()
+        self._env = env
+        self._root = root
+
+    async def is_of_project(self, entry: str, folder: str | None) -> bool:
+        """Return True if an entry of the search path is a folder of the project, or may be one."""
+        if not entry.startswith(_ABSOLUTE):
+            return folder is None or await self._kind(posixpath.join(folder, entry)) == "directory"
+        if not self._root:
+            return False
         try:
-            found = await env.stat(path)
+            return self._is_below(await self._env.realpath(entry)) or self._is_below(entry)
         except (OSError, ValueError):
-            continue
-        if found.kind != "file" or not found.mode & 0o111:
-            continue
-        real = await env.realpath(posixpath.dirname(path))
-        within = any(split_path(each)[: len(place.root)] == place.root for each in (real, found.path, path))
-        return entry if not entry.startswith(_ABSOLUTE) or (within and place.root) else None
-    return None
+            return self._is_below(entry)
+
+    async def find_entry(self, name: str, folder: str | None) -> tuple[str, str] | None:
+        """Find the entry of the project from which a command may run a program, and the name of the program.
+
+        Args:
+            name: The name of the command.
+            folder: Where it runs; ``None`` if that is not known.
+        """
+        for each in (name, *_STARTS.get(name, ())):
+            found = await self._find(each, folder)
+            if found is None:
+                continue
+            entry, path, is_of_project = found
+            if is_of_project:
+                return entry, each
+            if name in _PLAIN_SCRIPTS or not path:
+                continue
+            script = _SCRIPT.match(await self._start_of(path))
+            if script is not None:
+                interpreter = (script[1] or b"sh").decode("latin-1")
+                entry = await self._entry_for_script(interpreter, folder)
+                if entry is not None:
+                    return entry, interpreter
+        return None
+
+    async def _entry_for_script(self, interpreter: str, folder: str | None) -> str | None:
+        """The entry of the project from which a script may run a program: a script of a shell may run any."""
+        if not interpreter.endswith("sh"):
+            found = await self._find(interpreter, folder)
+            return found[0] if found is not None and found[2] else None
+        for entry in self.entries:
+            if await self.is_of_project(entry, folder):
+                return entry
+        return None
+
+    async def _find(self, name: str, folder: str | None) -> tuple[str, str, bool] | None:
+        """The entry at which the shell finds a program, the program, and whether it belongs to the project.
+
+        The program is empty if its content cannot be read from here.
+        """
+        if isinstance(self._env, LocatesPrograms):
+            return await self._locate(self._env, name, folder)
+        for entry in self.entries:
+            if folder is None and not entry.startswith(_ABSOLUTE):
+                return entry, "", True
+            path = posixpath.join(folder or "/", entry, name)
+            if entry.startswith("~/"):  # bash reads that as the home folder
+                path = posixpath.join(entry, name)
+            try:
+                found = await self._env.stat(path)
+            except (OSError, ValueError):
+                continue
+            if found.kind != "file" or not found.mode & 0o111:
+                continue
+            real = await self._env.realpath(posixpath.dirname(path))
+            is_within = bool(self._root) and any(map(self._is_below, (real, found.path, path)))
+            return entry, path, is_within or not entry.startswith(_ABSOLUTE)
+        return None
+
+    async def _locate(self, env: LocatesPrograms, name: str, folder: str | None) -> tuple[str, str, bool] | None:
+        """As `_find`, for an environment with a file system of its own."""
+        relative = [entry for entry in self.entries if folder is None and not entry.startswith(_ABSOLUTE)]
+        known = self.entries[: self.entries.index(relative[0])] if relative else self.entries
+        located = await env.locate_program(name, known, folder or "/")
+        if located is None:
+            return (relative[0], "", True) if relative else None
+        entry, *real = located
+        is_within = bool(self._root) and any(map(self._is_below, real))
+        return entry, "", is_within or not entry.startswith(_ABSOLUTE)
+
+    def _is_below(self, path: str) -> bool:
+        return split_path(path)[: len(self._root)] == self._root
+
+    async def _kind(self, path: str) -> str:
+        try:
+            return (await self._env.stat(path)).kind
+        except (OSError, ValueError):
+            return ""
+
+    async def _start_of(self, path: str) -> bytes:
+        try:
+            return await self._env.read_bytes(path, limit=128)
+        except (OSError, ValueError):
+            return b""

@@ -29,8 +29,8 @@ MAX_WALKED = 20_000
 
 _PLAIN_PATTERN = lazy_re(r"[\w.*?-]+")
 
-_PLAIN_PATH = lazy_re(r"[A-Za-z0-9_./@%+=,:~#-]+")
-"""Paths that xargs reads as one in every locale."""
+_PLAIN_PATH = lazy_re(r"(?!-)[A-Za-z0-9_./@%+=,:~#-]+")
+"""Paths that xargs reads as one in every locale, and no program as an option."""
 
 _COMPARES_FILES = lazy_re(
     r"-[A-Za-z]*[pucmULWSGsBMC].*|--(?:patch|.*stat|summary|name-|raw|unified|word-diff|color-words|find-|pickaxe|follow|check|binary|text).*"

@@ -27,7 +27,7 @@ from mainspring.shell_analysis.syntax import Word, program_name
 from mainspring.text import fold
 
 if TYPE_CHECKING:
-    from mainspring.shell_analysis.commands import AnalyzedCommand
+    from mainspring.shell_analysis.syntax import AnalyzedCommand
 
 EDIT_TOOLS = frozenset(("edit", "multi_edit", "apply_patch"))
 """Tools that show what a file holds while they change it."""

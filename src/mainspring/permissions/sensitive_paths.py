@@ -40,6 +40,8 @@ SECRET_SYSTEM_PATHS = (
 
 PROTECTED_NAMES = (
     ".git/**", ".agent/**", ".agents/**", ".claude/**", ".cursor/**", ".vscode/**", ".idea/**", ".mcp.json", ".agentignore",
+    ".zed/**", ".fleet/**", ".devcontainer/**", "*.code-workspace", ".exrc", ".vimrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".dir-locals.el",
+    ".gdbinit", ".lldbinit", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs",
     ".husky/**", ".envrc", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile",
     ".zshrc", ".zprofile", ".zshenv", ".zlogin", ".gitconfig", ".config/git/**", ".config/fish/**", ".config/autostart/**",
 )  # fmt: skip

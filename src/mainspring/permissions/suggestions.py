@@ -15,7 +15,7 @@ from mainspring.shell_analysis.programs import uncovered
 from mainspring.text import find_invisible
 
 if TYPE_CHECKING:
-    from mainspring.shell_analysis.commands import AnalyzedCommand
+    from mainspring.shell_analysis.syntax import AnalyzedCommand
 
 MAX_RULE_CHARS = 300
 """A longer rule is not offered: nobody would read it."""

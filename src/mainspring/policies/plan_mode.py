@@ -13,8 +13,9 @@ from mainspring.env import RealPath
 from mainspring.env.paths import is_inside
 from mainspring.errors import AgentError
 from mainspring.loop.hooks import PermissionCheck, SystemTransform, ToolFinished
+from mainspring.permissions.decisions import PermissionDecision
 from mainspring.permissions.engine import PermissionEngine, ToolCall, declared_access
-from mainspring.permissions.paths import ProjectPaths
+from mainspring.permissions.paths import ProjectPaths, ResolvesPaths
 from mainspring.shell_analysis import wildcards
 from mainspring.text import escape_invisible
 from mainspring.tools.builtin import present_plan
@@ -128,14 +129,22 @@ class PlanMode:
         if changing is not None:
             return f"{hook.name} would change {escape_invisible(changing.resource, limit=200)}"
         if any(a.scope == "shell-run" for a in touched):
-            place = await ProjectPaths.find(hook.env, root=None, home=None)
-            decision = await self._engine.decide(call, hook.env, place)
+            decision = await self.judge_command(call, hook.env)
             if decision.outcome != "allow":
                 return f"only commands that read in the project run ({decision.reason})"
             hook.set_environment(decision.environment)
         elif hook.name == "jobs" and hook.input.get("action") == "kill":
             return "jobs would end a program"
         return ""
+
+    async def judge_command(self, call: ToolCall, env: ResolvesPaths) -> PermissionDecision:
+        """The decision about a call that runs a command: anything but ``allow`` means that it may do more than read.
+
+        Args:
+            call: The call.
+            env: Where it would run.
+        """
+        return await self._engine.decide(call, env, await ProjectPaths.find(env, root=None, home=None))
 
     async def on_tool_after(self, hook: ToolFinished) -> None:
         """The handler of `tool:after`: a plan that was presented is kept, and an approved one ends plan mode."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -16,14 +16,11 @@ from msgspec.structs import replace
 
 from mainspring.lazy import lazy_re
 from mainspring.loop.hooks import ToolCallsReceived, ToolGate, ToolResultsAfter, ToolTransform
+from mainspring.loop.option_types import CallKey
 from mainspring.messages import ImageBlock, Message, ToolResultBlock
 from mainspring.tools import ToolResult
 
 logger = logging.getLogger("mainspring")
-
-
-CallKey = Callable[[Mapping[str, Any]], Hashable]
-"""Gives, for the arguments of a call, what makes it the same as another: the same value, the same result."""
 
 
 class CachedToolCalls:

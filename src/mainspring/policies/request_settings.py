@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from mainspring.loop.hooks import TurnBefore
 
 if TYPE_CHECKING:
@@ -25,25 +23,6 @@ LEVEL_TOKENS: dict[ThinkingLevel, int] = {
     "xhigh": 32768,
 }
 """Tokens that stand for a level while it decays: 1024 is the least that Anthropic takes, each further step about doubles."""
-
-
-class ThinkingDecay(Struct, frozen=True):
-    """Up to turn ``after_turn`` the whole budget, then ``factor`` times that of the turn before.
-
-    Attributes:
-        after_turn: The last turn of a run, from 1, with the whole budget.
-        factor: By what the budget of each later turn is multiplied. Default 0.5.
-        floor: Tokens below which it does not fall. Default 0.
-    """
-
-    after_turn: int
-    factor: float = 0.5
-    floor: int = 0
-
-    def __call__(self, turn: int, base: int) -> float:
-        """The budget of a turn whose whole budget were ``base``; may lie outside 0 to ``base``."""
-        late = max(0, turn - self.after_turn)
-        return base if not late else max(base * self.factor**late, self.floor)
 
 
 class ThinkingDecayPolicy:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Literal
 
-from mainspring.redaction.shapes import Span, compiled
+from mainspring.redaction.shapes import REFERENCE, Span, compiled, find_logins, is_reference, to_lower
 
 Strength = Literal["", "weak", "key", "strong", "password"]
 """How surely a name is that of a secret: the value of a ``weak`` one must look random, that of a ``strong`` one may be any word."""
@@ -15,9 +15,16 @@ Strength = Literal["", "weak", "key", "strong", "password"]
 Place = Literal["data", "shell", "quoted", "bare"]
 """Where a value is: in a structure or a shell assignment, where it is a literal; in quotes, or bare in text that may be code."""
 
-_NOUNS = ("password", "passwd", "passphrase", "pwd", "pass", "secret", "token", "key", "credential", "credentials", "auth", "cookie", "key-data", "key_data", "key_base", "_pw", "_pat", "_sas", "authkey", "accountkey")  # fmt: skip
+_NOUNS = {
+    "pass": "(?:word|wd|phrase|wort|e(?= ?:))?",
+    "key": "(?:[-_](?:base|data))?",
+    "credential": "s?",
+    **dict.fromkeys(("pwd", "pw", "psk", "secret", "token", "auth", "cookie", "honeycomb-team", "art-api", "_pat", "_sas"), ""),
+}  # fmt: skip
+"""How the names of secrets end: the beginning of the noun, and the pattern of its rest."""
 _HINTS = ("pass", "pwd", "secret", "token", "key", "credential", "auth", "cookie", "_pw", "_pat", "_sas")
 _SECRETS = ("secret", "secrets", "credential", "credentials", "authorization", "cookie")
+_ENDS = frozenset([("key", "base"), ("honeycomb", "team"), ("art", "api")])
 _PASSWORDS = ("password", "passwd", "passphrase", "pwd")
 _HARMLESS_KEYS = frozenset(
     "public primary foreign sort partition cache group row map index hash lookup unique object registry hot short composite "
@@ -26,7 +33,7 @@ _HARMLESS_KEYS = frozenset(
 )
 _KEYS = frozenset(
     "api access secret private signing encryption encrypt decryption master account auth service shared deploy storage "
-    "subscription app application consumer license licence client admin root session cipher aes hmac jwt webhook ingest rest "
+    "subscription app application consumer ingestion license licence client admin root session cipher aes hmac jwt webhook ingest rest "
     "read write bot server project publishable function functions connection ssh gpg pgp tls ssl rsa sas provisioning "
     "integration personal user team org organization developer merchant seed wallet recovery backup vault preshared".split()
 )
@@ -35,7 +42,7 @@ _HARMLESS_TOKENS = frozenset(
     "prompt completion total last first prev previous sos image audio video text json string number ident lex lookahead "
     "cancel cancellation".split()
 )
-_HOSTS_OF_CODE = frozenset("github gh gitlab azure ado devops bitbucket access personal".split())
+_HOSTS_OF_CODE = frozenset("github gh gitlab azure ado devops ext bitbucket access personal".split())
 _RANDOM_LENGTH = 16
 _SHORTEST = 6
 
@@ -51,9 +58,6 @@ _STAND_INS = frozenset(
     "environment env variable config settings file path url credential credentials authorization cookie session private public "
     "process getenv os environ lorem ipsum foo bar baz qux foobar abc abcdef xyz xxx xxxx openai anthropic github gitlab slack aws google azure".split()
 )
-_ALGORITHMS = r"(?i)(?:[ui](?:nt)?\d{1,3}|float\d\d|(?:n?var)?char2?|utf-?\d+|sha-?\d{1,3}|md5|ed25519|x25519|argon2(?:id)?|pbkdf2|[hrep]s\d{3}|aes-?\d{3}(?:-?[a-z]{3})?|base\d\d|oauth-?[12](?:\.0)?|int_?\d+|v\d+)"
-_REFERENCE = r"[$<{%^]|\[[a-z]+\]|\[\^|\[redacted|\*{3}|\.{3}|…|#\{|@\{|\(|(?:process|os|import)\.|env[.:(\[]|!(?:Ref|Sub|vault|GetAtt)|ref\+|op://|vault:|secrets?[.:/]|keyring:|file:|https?://[^?@]*$|arn:|data:"
-_PATH = r"(?:[A-Za-z]:\\|~?\.{0,2}/)[\w.@+ -]{0,20}(?:[/\\][\w.@+ -]{0,24})*|[\w.-]+/[\w./-]+\.[a-z]{2,5}|[\w-]{1,40}\.(?:pem|key|json|ya?ml|txt|toml|env|py|js|ts|crt|p12|pub|cfg|conf|ini|md|html|css|go|rs|sh)"
 _CALL = r"[A-Za-z_][\w.:]{0,80}(?:\(|\[).*"
 _DOTTED = r"[A-Za-z_]\w{0,60}(?:(?:\.|->|::|\?\.)[A-Za-z_]\w{0,60})+"
 
@@ -70,13 +74,18 @@ def strength_of(name: str) -> Strength:
     if not words:
         return ""
     last, before = words[-1], words[-2] if len(words) > 1 else ""
-    if last.endswith(_PASSWORDS):
+    if last.endswith(_PASSWORDS) or last in {"storepass", "keypass", "passwort", "passe"}:
         return "password"
-    if last in {"storepass", "keypass"}:
-        return "password"
-    if last in {"pass", "pw"}:
+    if last in {"pw", "psk"}:  # random text may end with one of them
+        return "password" if name.lower() == last or name[-len(last) - 1] in "_-." else ""
+    if last == "pass":
         return "password" if before else "weak"
-    if last.endswith(_SECRETS) or words[-3:] in (["client", "key", "data"], ["secret", "key", "base"]):
+    if (
+        last.endswith(_SECRETS)
+        or name == "_auth"
+        or tuple(words[-2:]) in _ENDS
+        or words[-3:] == ["client", "key", "data"]
+    ):
         return "strong"
     if last.endswith("token"):
         return "" if before in _HARMLESS_TOKENS else "strong" if before or upper or last != "token" else "weak"
@@ -95,7 +104,7 @@ def _strength_of_key(kind: str, *, named: bool) -> Strength:
 def is_secret_value(value: str, strength: Strength, place: Place) -> bool:
     """Whether a value that has such a name is a secret: not a placeholder, a reference, a path, a type or another expression."""
     shortest = _SHORTEST if strength != "weak" else _RANDOM_LENGTH if place in {"bare", "quoted"} else 10
-    if not strength or len(value) < shortest or _is_reference(value):
+    if not strength or len(value) < shortest or is_reference(value):
         return False
     digits = len(compiled("[^0-9]+").sub("", value))
     if digits == len(value) or compiled(r"[0-9][0-9_.,:TZ+/-]*").fullmatch(value):
@@ -107,16 +116,6 @@ def is_secret_value(value: str, strength: Strength, place: Place) -> bool:
     if place in {"bare", "shell"} and _is_expression(value, place):
         return False
     return strength != "weak" or compiled(r"(?=.*[A-Za-z]).*[0-9]").match(value) is not None
-
-
-def _is_reference(value: str) -> bool:
-    """Whether a value says where a secret is, or is a placeholder, a path or the name of an algorithm."""
-    return bool(
-        compiled(_REFERENCE).match(value)
-        or compiled(_PATH).fullmatch(value)
-        or compiled(_ALGORITHMS).fullmatch(value)
-        or (compiled(r"\.{3}|…|[xX]{4}|\*{3}").search(value) and len(compiled("[0-9]").findall(value)) < 4)
-    )
 
 
 def _is_expression(value: str, place: Place) -> bool:
@@ -155,30 +154,38 @@ def is_stand_in(value: str) -> bool:
 # --- in text ----------------------------------------------------------------------------------------------------------------
 
 _QUOTE = r"\\{0,7}[\"'`]"
-_AFTER_NAME = rf"(?:[_-]?[0-9]{{1,2}})?(?:{_QUOTE})?\]?[ \t]{{0,8}}"
+_AFTER_NAME = rf"(?:[_-]?[0-9]{{1,2}})?(?:{_QUOTE}|\*\*)?\]?[ \t]{{0,8}}"
 _ASSIGN = r"(?P<sign>=>|:=|\?=|\+=|==?|!=|:)"
 _VALUE = (
     r"(?:(?P<esc>\\{1,7})(?P<q1>[\"'])(?P<v1>[^\"'\\]{1,1024})"
-    r"|(?P<pre>[rbfu]{0,2})\"(?P<v2>(?:[^\"\\\r\n]|\\.){1,1024})\""
-    r"|(?:[rbfu]{0,2})'(?P<v3>(?:[^'\\\r\n]|\\.){1,1024})'"
+    r"|(?P<pre>[rbfuN]{0,2})\"(?P<v2>(?:[^\"\\\r\n]|\\.){1,1024})\""
+    r"|[rbfuN]{0,2}'(?P<v3>(?:[^'\\\r\n]|\\.){1,1024})'"
     r"|`(?P<v4>[^`\\\r\n]{1,1024})`"
     r"|[\"']?(?P<v5>[^\s\"'`\\]{1,1024}(?:\\(?![nrt\"'\\])[^\s\"'`\\]{1,1024}){0,8}))"
 )
 _COLOR = r"(?:(?:\x1b|\\u001b)\[[0-9;]{0,12}m)?"
-_TAIL = rf"{_AFTER_NAME}{_ASSIGN}(?:[ \t][|>][+-]?(?:\\n|\s))?\s{{0,40}}{_COLOR}{_VALUE}"
+_TAIL = rf"{_AFTER_NAME}{_ASSIGN}(?:[ \t][|>][+-]?(?:\\{{1,3}}n|\s)|[ \t]!!str|\*\*|\{{(?=[^{{}}\s]{{6,}}\}};))?\s{{0,40}}{_COLOR}{_VALUE}"
+_TYPED = rf"(?::|[ \t])[ \t]{{0,4}}&?[A-Za-z][\w.<>\[\]|?' ]{{0,40}}?[ \t]{{0,4}}:?=[ \t]{{0,4}}(?={_QUOTE}){_VALUE}"
+"""As in ``password: str = "..."``."""
 _FLAG = rf"(?:{_QUOTE}?,?[ \t\r\n]{{1,8}}|{_QUOTE},(?={_QUOTE}))(?![-|&>]){_VALUE}"
 _ARGUMENT = rf"(?:{_QUOTE},[ \t]{{0,4}}|[ \t]{{1,4}})(?={_QUOTE}){_VALUE}"
 """As in ``define('DB_PASSWORD', '...')`` and ``setx DB_PASSWORD "..."``."""
-_PAIR = rf"{_QUOTE}?,?(?:\\n|\s){{0,40}}{_QUOTE}?value{_QUOTE}?\s{{0,4}}[:=]\s{{0,4}}{_VALUE}"
-_XML = r">(?:<!\[CDATA\[)?(?P<v5>[^<\s]{4,1024}?)(?:\]\]>)?<"
+_PAIR = (
+    rf"{_QUOTE}?,?(?: \{{)?(?:\\{{1,3}}n|\s){{0,40}}{_QUOTE}?(?:value|default){_QUOTE}?\s{{0,4}}[:=]\s{{0,4}}{_VALUE}"
+)
+_XML = rf"(?:{_QUOTE}|\s[^<>]{{0,200}})?(?:</key>(?:\\{{1,3}}n|\s){{0,40}}<string)?>(?:<!\[CDATA\[)?(?P<v5>[^<\s]{{4,1024}}?)(?:\]\]>)?<"
 _LOOSE = (
-    rf"{_AFTER_NAME}(?:[ \t|>:-]|is\b|%3[ADad]|\\t|for [a-z]{{1,20}}){{1,8}}"
+    rf"{_AFTER_NAME}(?:[ \t|>:`-]|is\b|%3[ADad]|\\t|for [a-z]{{1,20}}){{1,8}}"
     r"(?P<v5>(?=[A-Za-z+/_-]{0,24}[0-9][A-Za-z+/_-]{0,24}[0-9])(?=[a-z0-9+/_-]{0,24}[A-Z])(?=[A-Z0-9+/_-]{0,24}[a-z])[A-Za-z0-9+/_-]{16,256}={0,2}"
     r"|(?=[0-9]{0,24}[a-f])(?=[a-f]{0,24}[0-9])[0-9a-f]{32,256})(?![A-Za-z0-9./])"
 )
 """Behind a blank or a bar, only what looks random is a value."""
 _NETRC = r"[ \t\r\n]{1,8}(?P<v5>[^\s\"'\\]{1,256})"
-_SQL = r"[ \t]{1,4}'(?P<v3>[^'\r\n]{1,256})'"
+_SAID = rf"(?: (?:for|of|to)(?: the)? [\w-]{{1,30}})?(?: (?:(?:is|was)(?: now)?(?: (?:changed|set) to)?|to):?)? (?={_QUOTE}){_VALUE}"
+_PROSE = rf"(?: (?:for|of|to)(?: the)? [\w-]{{1,30}})? (?:(?:is|was)(?: now)?(?: (?:changed|set) to)?|to):? {_VALUE}"
+"""As in "the password of the server is ..."."""
+_USED = r"(?: [0-7])? (?P<v5>(?=[^\s0-9]{0,60}[0-9]+[^\s0-9]{1,60}[0-9])[^\s\"'\\]{6,256})"
+_CALLED = rf"\(\s{{0,4}}(?={_QUOTE}|N'){_VALUE}"
 _NAME = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 _LONGEST_NAME = 60
 _CUT = r"[,;|&<>)}\]]"
@@ -188,13 +195,15 @@ _AUTHORIZATION = (
 )
 
 
-def find_named_values(text: str) -> Iterator[Span]:
-    """Values behind the name of a secret."""
-    low = text.lower()
-    if len(low) != len(text):  # some capital letters have two small ones
-        low = text
-    for noun in _NOUNS:
-        yield from _fields(text, low, noun)
+def find_named_values(text: str, low: str) -> Iterator[Span]:
+    """Values behind the name of a secret.
+
+    Args:
+        text: Any text.
+        low: The same in small letters; see `to_lower`.
+    """
+    for noun, rest in _NOUNS.items():
+        yield from _fields(text, low, noun, rest)
     if "uthorization" in low:
         for match in compiled(r"(?i)authorization").finditer(text):
             yield from _authorization(text, match.end())
@@ -203,26 +212,41 @@ def find_named_values(text: str) -> Iterator[Span]:
             if _is_bearer(match[1]):
                 yield match.span(1)
     yield from _queries(text)
-    yield from _logins(text, low)
 
 
-_FOLLOW = frozenset("\"'`]:= \t\n\\>,?+!|%_-0123456789")
+_FOLLOW = frozenset("\"'`]:= \t\n\\><,?+!|%_-0123456789(*")
 """What may be behind the name of a field."""
 
 
-def _fields(text: str, low: str, noun: str) -> Iterator[Span]:
+_SIGNS = frozenset([":", "*", "`", "=", " is", " wa", " | ", " = ", " : "])
+"""What is behind a name of several words."""
+
+
+def _fields(text: str, low: str, noun: str, rest: str) -> Iterator[Span]:
     """Values of fields whose name ends with a noun."""
     at = low.find(noun)
     while at >= 0:
         end = at + len(noun)
-        if low[end : end + 1] in _FOLLOW:
+        if rest and (match := compiled(rest).match(low, end)) is not None:
+            end = match.end()
+        behind = low[end : end + 1]
+        if behind in _FOLLOW:
             name = _name_before(text, end)
             strength = strength_of(name.lstrip("-."))
-            if strength:
+            if len(name) < 6 and (behind in _SIGNS or low[end : end + 3] in _SIGNS) and _is_kind_of_key(low, at):
+                strength = "strong"  # as in "API key: ..."
+            if strength == "password" or (strength and behind != "("):
                 span, end = _behind(text, end, name, strength)
                 if span is not None:
                     yield span
         at = low.find(noun, end)
+
+
+def _is_kind_of_key(low: str, at: int) -> bool:
+    """Returns True if the word before a key or a token says that it is secret, as in "API key"."""
+    return (
+        low.startswith(("key", "token"), at) and low[max(0, at - 16) : at - 1].split(" ")[-1].strip("*`|\\\"'") in _KEYS
+    )
 
 
 def _name_before(text: str, end: int) -> str:
@@ -235,28 +259,62 @@ def _name_before(text: str, end: int) -> str:
 def _behind(text: str, end: int, name: str, strength: Strength) -> tuple[Span | None, int]:
     """The value behind a name if it is a secret, and where to look for the next name."""
     begin = end - len(name)
+    before = text[max(0, begin - 200) : begin]
+    if (
+        name == "pass"
+        and ("user" in before or "login" in before)
+        and compiled(r"(?i)(?:login|user)[^\r\n]{0,60}\Z").search(before)
+    ):
+        strength = "password"
     match = compiled(_TAIL).match(text, end)
     if match is not None:
         if match["sign"] in {"==", "!="}:
             return None, end
         if name.lower().endswith("cookie"):
             return _cookies(text, match)
-        return _value(match, strength, _place(text, begin, name, match))
-    before = text[max(0, begin - 200) : begin]
-    contexts: tuple[tuple[str, Place, bool], ...] = (
-        (_XML, "data", before[-1:] in {"<", ":"}),
-        (_PAIR, "data", compiled("(?i)(?:name|key)[^a-z]{1,6}$").search(before[-12:]) is not None),
-        (_NETRC, "data", strength == "password" and "login" in before),
-        (_SQL, "data", strength == "password" and name.isupper()),
-        (_FLAG, "shell", name.startswith("-")),
-        (_ARGUMENT, "quoted", name.isupper() and (before[-1:] in {"'", '"'} or before.lower().endswith("setx "))),
-        (_LOOSE, "quoted", strength != "weak"),
-    )
-    for pattern, place, fits in contexts:
-        match = compiled(pattern).match(text, end) if fits else None
+        span, next_name = _value(match, strength, _place(text, begin, name, match))
+        typed = compiled(_TYPED).match(text, end) if span is None and strength != "weak" else None
+        return _value(typed, strength, "quoted") if typed is not None else (span, next_name)
+    for pattern, place in _contexts(name, before, text[end : end + 1], strength):
+        match = compiled(pattern).match(text, end)
         if match is not None:
             return _value(match, "strong" if strength == "weak" else strength, place)
     return None, end
+
+
+_OPENED = frozenset("\"' >=")
+
+
+def _contexts(name: str, before: str, behind: str, strength: Strength) -> Iterator[tuple[str, Place]]:
+    """Patterns of values behind a name without a sign, and where such a value is."""
+    if behind == "(":
+        words = compiled(r"[A-Z]?[a-z]+|[A-Z]+").findall(name)
+        if strength == "password" and (len(words) == 1 or words[0].lower() in {"set", "with"}):
+            yield _CALLED, "quoted"
+        return
+    last = before[-1:]
+    hint = before[-24:].lower()
+    named = last in _OPENED and ("name" in hint or "key" in hint or "variable" in hint)
+    if last in {"<", ":"} or named and compiled(r"(?:name|key)(?:=\\{0,7}[\"']|>)\Z").search(hint):
+        yield _XML, "data"
+    if named and compiled("(?:name|key|variable)[^a-z\n]{1,14}$").search(hint):
+        yield _PAIR, "data"
+    if strength == "password" and "login" in before:
+        yield _NETRC, "data"
+    if strength == "password" and any(word in hint for word in ("user", "use ", "using ", "with ", "wifi")):
+        yield _USED, "bare"
+    if name.startswith("-"):
+        yield _FLAG, "shell"
+    if name.isupper() and before.endswith("ENV "):
+        yield _NETRC, "shell"
+    if name.isupper() and (last in {"'", '"'} or before.lower().endswith("setx ")):
+        yield _ARGUMENT, "quoted"
+    if strength == "password" or (strength == "strong" and last != "."):
+        yield _SAID, "quoted"
+        yield _PROSE, "bare"
+    if strength != "weak":
+        yield _TYPED, "quoted"
+        yield _LOOSE, "quoted"
 
 
 def _place(text: str, begin: int, name: str, match: re.Match[str]) -> Place:
@@ -297,7 +355,7 @@ def _authorization(text: str, end: int) -> Iterator[Span]:
     if match is None:
         return
     value, schemed = match["v"], match["scheme"] is not None
-    if compiled(_REFERENCE).match(value) or is_stand_in(value) or compiled(_CALL).fullmatch(value):
+    if compiled(REFERENCE).match(value) or is_stand_in(value) or compiled(_CALL).fullmatch(value):
         return
     if (
         schemed
@@ -321,7 +379,7 @@ def _cookies(text: str, match: re.Match[str]) -> tuple[Span | None, int]:
     cookies = found[0].rstrip() if found else ""
     for pair in cookies.split(";"):
         name, _, value = pair.partition("=")
-        random = len(value) >= _SHORTEST and any(c.isdigit() for c in value) and not compiled(_REFERENCE).match(value)
+        random = len(value) >= _SHORTEST and any(c.isdigit() for c in value) and not compiled(REFERENCE).match(value)
         if random and name.strip().lower() not in _ATTRIBUTES:
             return (begin, begin + len(cookies)), begin + len(cookies)
     return None, begin + len(cookies)
@@ -342,66 +400,9 @@ def _queries(text: str) -> Iterator[Span]:
             secret = is_secret_value(value, "strong" if strength == "weak" else strength, "data")
         else:
             random = any(c.isdigit() for c in value) and not value.isdigit()
-            secret = name.lower() in QUERY_NAMES and random and not compiled(_REFERENCE).match(value)
+            secret = name.lower() in QUERY_NAMES and random and not compiled(REFERENCE).match(value)
         if secret:
             yield match.span(2)
-
-
-_USER = r"-(?:(?<![\w-]-)[uU]|-(?:proxy-)?user(?:pwd)?)(?:[ =]|[\"'],?\s{0,8})?[\"']?([^\s:\"'$<{(|\[]{1,128}):([^\s\"'$<{\\]{3,256})"
-_PASSWORD_OPTION = r"(?:sshpass|docker login|mysql\w{0,8}|mariadb|mongo\w{0,8}|redis-cli|smbclient|ldap\w{1,12}|az login)\b[^\r\n|]{0,200}? -(?:p|w|a) ?[\"']?([^\s\"'$<-][^\s\"']{3,256})"
-_BASIC = r"(?i)basic(?<![a-z]basic)[ \t]+(?=[A-Za-z+/]{0,80}[0-9=])([A-Za-z0-9+/]{8,}={0,2})"
-
-
-_LOGINS = (
-    # What the text must contain, the pattern, and whether the value needs a digit.
-    (("curl", "http", '"-u', "'-u"), _USER, False),
-    (
-        (
-            "sshpass",
-            "docker login",
-            "mysql",
-            "mariadb",
-            "redis-cli",
-            "mongo",
-            "smbclient",
-            "ldap",
-            "az login",
-        ),
-        _PASSWORD_OPTION,
-        True,
-    ),
-    (("basic",), _BASIC, False),
-    (("curl",), r"curl\b[^\r\n]{0,300}? (?:-b|--cookie)[ =]?[\"']?([\w.-]{1,64}=[^\"'\r\n]{6,2048})", True),
-    (
-        ("--password-stdin", "sudo -"),
-        r"echo (?:-n )?[\"']?([^\s\"'$|]{6,256})[\"']?\s{0,8}\|[^|\r\n]{0,200}(?:--password-stdin|sudo -\w{0,6}S)",
-        False,
-    ),
-    (("sqlcmd", "zip"), r"(?:sqlcmd|zip)\b[^\r\n|]{0,200}? -P ?[\"']?([^\s\"'$<-][^\s\"']{3,256})", True),
-    (("ssh-keygen",), r"ssh-keygen\b[^\r\n|]{0,200}? -[NP] ?[\"']?([^\s\"'$<-][^\s\"']{3,256})", True),
-    (("smbclient", "mount.cifs", "rpcclient"), r" -U ?[\"']?[^\s%\"']{1,64}%([^\s\"'$]{4,256})", True),
-    (
-        ("auth",),
-        r"(?:auth ?= ?|BasicAuth|DigestAuth)\(\s{0,8}[\"'][^\"'\r\n]{1,128}[\"'],\s{0,8}[\"']([^\"'\r\n]{6,256})[\"']",
-        True,
-    ),
-    (("digest ",), r"(?i)digest [^\r\n]{0,400}?\bresponse=\\{0,3}\"?([0-9a-f]{32,128})", True),
-    (("vault login",), r"vault login (?:-\S{1,64} ){0,4}([^\s-]\S{7,256})", True),
-    (("http -a", "https -a"), r"https? -a ?[\"']?([^\s\"':$]{1,128}:[^\s\"'$]{3,256})", False),
-    (("identified by",), r"(?i)identified by '([^'\r\n]{4,256})'", True),
-)
-
-
-def _logins(text: str, low: str) -> Iterator[Span]:
-    """Passwords of commands, and basic authentication."""
-    for marks, pattern, with_digit in _LOGINS:
-        if not any(mark in low for mark in marks):
-            continue
-        for match in compiled(pattern).finditer(text):
-            group = match.lastindex or 1
-            value = match[group]
-            if not value.isdigit() and not _is_reference(value) and not (with_digit and value.isalpha()):
-                yield match.span(group)
 
 
 # --- in the environment -----------------------------------------------------------------------------------------------------
@@ -425,7 +426,8 @@ def _secret_values(items: tuple[tuple[str, str], ...]) -> frozenset[str]:
             for match in compiled(r"://[^\s/@:]{0,256}:([^\s/@]{1,1024})@").finditer(value):
                 if is_secret_value(match[1], "password", "data"):
                     found.add(match[1])
-        found.update(value[a:b] for a, b in find_named_values(value))
+        low = to_lower(value)
+        found.update(value[a:b] for a, b in (*find_named_values(value, low), *find_logins(value, low)))
         if "PRIVATE KEY" in value:
             found.update(line for line in value.split() if len(line) > 30)
     return frozenset(found)

@@ -18,7 +18,15 @@ from mainspring.redaction.fields import (
     secret_values,
     strength_of,
 )
-from mainspring.redaction.shapes import Span, compiled, find_credentials_in_urls, find_private_keys, find_tokens
+from mainspring.redaction.shapes import (
+    Span,
+    compiled,
+    find_credentials_in_urls,
+    find_logins,
+    find_private_keys,
+    find_tokens,
+    to_lower,
+)
 
 MASK = "[redacted]"
 
@@ -106,7 +114,9 @@ class Redactor:
         Returns:
             Where each begins and ends, in order; none overlap.
         """
-        found = [*self._known(text), *find_tokens(text), *find_private_keys(text), *find_named_values(text)]
+        low = to_lower(text)
+        found = [*self._known(text), *find_tokens(text), *find_private_keys(text)]
+        found += [*find_named_values(text, low), *find_logins(text, low)]
         found += [span for span in find_credentials_in_urls(text) if not _is_example(text[slice(*span)])]
         if not found:
             return found

@@ -1,4 +1,4 @@
-"""Sessions: a conversation is stored as it happens, and goes on after the process has ended, however it ended."""
+"""Sessions: a conversation is stored as it happens and can be resumed after the process ends, for any reason."""
 
 from typing import TYPE_CHECKING
 
@@ -108,7 +108,7 @@ __all__ = [
     "turns_to_messages",
 ]
 
-# What not every program needs is loaded when it is asked for.
+# Modules that not every program needs are loaded on first use.
 _, __getattr__ = lazy_exports(
     __name__,
     {

@@ -1,4 +1,4 @@
-"""Contents of files, by their hash: each is kept once, for its owner only, outside of any project."""
+"""File contents by hash: each is stored once, readable by its owner only, outside of any project."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from mainspring.state_files import make_private_folder
 
 
 class BlobStore:
-    """A store of contents. Blocking; call it in a thread.
+    """A store of contents. Blocking: call it in a thread.
 
     Args:
-        folder: Where they are, made with the first content; ``None`` keeps them in memory.
+        folder: The folder, created with the first content. ``None`` stores the contents in memory.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None) -> None:
@@ -23,10 +23,10 @@ class BlobStore:
         self._memory: dict[str, bytes] = {}
 
     def put(self, data: bytes) -> str:
-        """Keep a content; its name, the SHA-256 in hexadecimal.
+        """Store a content. Returns its name, the SHA-256 in hexadecimal.
 
         Raises:
-            OSError: If it cannot be kept.
+            OSError: If it cannot be stored.
         """
         name = hashlib.sha256(data).hexdigest()
         if self.folder is None:
@@ -49,7 +49,7 @@ class BlobStore:
         return name
 
     def get(self, name: str) -> bytes | None:
-        """A content by its name; ``None`` if it is not there any more, or is not what its name says."""
+        """Return a content by its name. ``None`` if it is missing or does not match its name."""
         if self.folder is None:
             return self._memory.get(name)
         try:

@@ -1,4 +1,4 @@
-"""Leaving a branch without forgetting it: what was said there is summed up, and the summary goes on to the new one."""
+"""Leaves a branch without losing its findings: summarizes it and adds the summary to the new branch."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mainspring.loop.option_types import Compaction
 from mainspring.messages import AgentMessage, Message
-from mainspring.policies.compaction import Compaction, compact_history
+from mainspring.policies.compaction import compact_history
 from mainspring.sessions.entries import BranchEntry
 from mainspring.sessions.loader import history_at
 
@@ -27,21 +28,21 @@ async def branch_and_summarize(
     *,
     options: Compaction | None = None,
 ) -> BranchEntry:
-    """Go on from another entry, as `Session.branch` does, and take a summary of what is left along.
+    """Continue from another entry, like `Session.branch`, with a summary of the abandoned branch.
 
-    The summary stands in the new branch as a message of the user. Where nothing is left, or no good summary can be had, the
-    conversation goes on from there without one.
+    The summary is added to the new branch as a user message. If nothing is abandoned or no usable summary can be created, the
+    conversation continues without one.
 
     Args:
-        session: The session; no agent may be running in it.
-        entry: Where to go on; ``None`` starts again with an empty history.
-        model: Who sums up, unless ``options`` names another.
-        label: Why, or a name.
-        options: How it is summed up: ``prompt``, ``model``.
+        session: The session. No agent may be running in it.
+        entry: Where to continue. ``None`` starts with an empty history.
+        model: The model that summarizes, unless ``options`` names another.
+        label: A reason or name.
+        options: Options of the summary: ``prompt``, ``model``.
 
     Raises:
-        SessionError: If there is no such entry, or it stands between calls and their results.
-        AgentBusyError: If an agent is using the session right now.
+        SessionError: If the entry does not exist or is between calls and their results.
+        AgentBusyError: If an agent is using the session.
     """
     session.journal.check_idle()
     left = messages_left(session, entry)
@@ -58,10 +59,10 @@ async def branch_and_summarize(
 
 
 def messages_left(session: Session, entry: str | None) -> Sequence[AgentMessage]:
-    """The messages of the current history that are none at another entry.
+    """Return the messages of the current history that are not in the history of another entry.
 
     Raises:
-        SessionError: If there is no such entry.
+        SessionError: If the entry does not exist.
     """
     journal = session.journal
     if entry is None:

@@ -1,11 +1,11 @@
-"""Session v1: the entries that a session is made of, one JSON object a line.
+"""Session v1: the entries of a session, one JSON object per line.
 
 The first line is the header, `SessionEntry`. Every other entry names its ``parent``, so that the entries form a tree; a
 conversation is the path from the root to a leaf. Keys are camelCase; a message inside an entry has the form of
-`mainspring.messages.encode_message`. What a reader does not know (a field, a type of entry) it leaves alone.
+`mainspring.messages.encode_message`. A reader ignores unknown fields and types of entries.
 
-Calls are written as they happen: ``intent`` (the model's message, before any call is looked at), ``call_started``,
-``result``, and ``pair``, by which calls and results join the history in one write.
+Calls are written as they happen: ``intent`` (the model's message, before any call is checked), ``call_started``,
+``result``, and ``pair``, which adds calls and results to the history in one write.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from msgspec.structs import replace
 from mainspring.messages import AgentMessage, CustomMessage, Message, ToolResultBlock, Usage, strip_surrogates
 
 VERSION = 1
-"""The version of the format that is written."""
+"""The version of the format that this program writes."""
 
 
 class _Entry(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", tag_field="type", eq=False):
-    """What all entries have.
+    """Common fields of all entries.
 
     Attributes:
         id: Unique in its session.
-        parent: The entry before this one on its path; none at the root.
-        timestamp: When, in UTC.
+        parent: The previous entry on its path. None at the root.
+        timestamp: Time in UTC.
     """
 
     id: str
@@ -38,13 +38,13 @@ class _Entry(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="came
 
 
 class SessionEntry(_Entry, frozen=True, kw_only=True, tag="session", eq=False):
-    """The header, always the first line; ``id`` is that of the session, ``timestamp`` when it was made.
+    """The header, always the first line. ``id`` is the session's ID, ``timestamp`` its creation time.
 
     Attributes:
-        version: Of the format.
-        cwd: The folder it belongs to, resolved.
-        title: Name for people.
-        forked_from: The session whose entries it began with.
+        version: Version of the format.
+        cwd: The folder of the session, resolved.
+        title: Title for users.
+        forked_from: The session that this one was forked from.
     """
 
     version: int
@@ -54,13 +54,13 @@ class SessionEntry(_Entry, frozen=True, kw_only=True, tag="session", eq=False):
 
 
 class MessageEntry(_Entry, frozen=True, kw_only=True, tag="message", eq=False):
-    """A message that joined the history: any but those of tool calls and their results.
+    """A message that joined the history. Not used for tool calls and their results.
 
     Attributes:
         message: The message.
         source: ``prompt``, ``steer``, ``follow_up``, ``assistant``, ``synthetic``, or ``given`` for a history that the
-            application brought along.
-        run: The run it came in.
+            application provided.
+        run: ID of its run.
     """
 
     message: AgentMessage
@@ -69,10 +69,10 @@ class MessageEntry(_Entry, frozen=True, kw_only=True, tag="message", eq=False):
 
 
 class RunStartEntry(_Entry, frozen=True, kw_only=True, tag="run_start", eq=False):
-    """A run began.
+    """A run started.
 
     Attributes:
-        run: Its id.
+        run: Its ID.
         agent: Name of the agent.
         resumed: Whether there was a history before it.
         pid: The process.
@@ -87,16 +87,16 @@ class RunStartEntry(_Entry, frozen=True, kw_only=True, tag="run_start", eq=False
 
 
 class RunEndEntry(_Entry, frozen=True, kw_only=True, tag="run_end", eq=False):
-    """A run ended. Where this is missing, its process was killed.
+    """A run ended. If this entry is missing, its process was killed.
 
     Attributes:
-        run: Its id.
-        status: How it ended, as in `RunStatus`.
-        turns: How many model calls it made.
-        usage: Tokens of all of them.
-        first: The first entry of the run that holds a message.
-        last: The last one.
-        error: What failed.
+        run: Its ID.
+        status: How it ended, see `RunStatus`.
+        turns: Number of model calls.
+        usage: Total token usage.
+        first: The first entry of the run with a message.
+        last: The last entry of the run with a message.
+        error: The error, if it failed.
     """
 
     run: str
@@ -109,11 +109,11 @@ class RunEndEntry(_Entry, frozen=True, kw_only=True, tag="run_end", eq=False):
 
 
 class IntentEntry(_Entry, frozen=True, kw_only=True, tag="intent", eq=False):
-    """The model asked for tools; written before any of the calls is looked at.
+    """The model requested tool calls. Written before any of the calls is checked.
 
     Attributes:
         message: The message with the calls. It joins the history with the ``pair``.
-        run: The run it came in.
+        run: ID of its run.
     """
 
     message: Message
@@ -125,10 +125,10 @@ class CallStartedEntry(_Entry, frozen=True, kw_only=True, tag="call_started", eq
 
     Attributes:
         intent: The entry with the call.
-        call: Id of the call.
+        call: ID of the call.
         tool: Name of the tool.
-        idempotent: Whether running it twice does no harm.
-        input: The final arguments, where they are not those of the call.
+        idempotent: Whether running it twice is harmless.
+        input: The final arguments, if they differ from those of the call.
     """
 
     intent: str
@@ -143,10 +143,10 @@ class ResultEntry(_Entry, frozen=True, kw_only=True, tag="result", eq=False):
 
     Attributes:
         intent: The entry with the call.
-        call: Id of the call.
-        result: What it gave.
-        seconds: How long the tool took.
-        repaired: Whether it was put in after the program had been stopped.
+        call: ID of the call.
+        result: The result.
+        seconds: Run time of the tool.
+        repaired: Whether it was added after the program had been stopped.
     """
 
     intent: str
@@ -162,8 +162,8 @@ class PairEntry(_Entry, frozen=True, kw_only=True, tag="pair", eq=False):
     Attributes:
         intent: The entry with the message of the calls.
         results: The entries with the results, in the order of the calls.
-        message: Id of the message that holds the results.
-        repaired: Whether it was put in after the program had been stopped.
+        message: ID of the message with the results.
+        repaired: Whether it was added after the program had been stopped.
     """
 
     intent: str
@@ -173,11 +173,11 @@ class PairEntry(_Entry, frozen=True, kw_only=True, tag="pair", eq=False):
 
 
 class PauseEntry(_Entry, frozen=True, kw_only=True, tag="pause", eq=False):
-    """The run stopped with calls that wait for an answer.
+    """The run paused with calls that wait for an answer.
 
     Attributes:
         intent: The entry with the calls.
-        reasons: What is to be answered, by call id.
+        reasons: The question for each call ID.
     """
 
     intent: str
@@ -185,20 +185,20 @@ class PauseEntry(_Entry, frozen=True, kw_only=True, tag="pause", eq=False):
 
 
 class Kept(Struct, frozen=True, tag_field="kind", tag="kept", rename="camel"):
-    """A message of a compacted history that stands in an earlier entry (a ``message``, an ``intent`` or a ``pair``)."""
+    """A reference to a message of a compacted history that is stored in an earlier entry (``message``, ``intent``, or ``pair``)."""
 
     entry: str
 
 
 class Before(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """What a reader needs to know of all that lies before a compaction, so that it need not be read.
+    """A summary of all entries before a compaction, so that a reader can skip them.
 
     Attributes:
-        entries: How many entries there are.
-        damaged: How many lines cannot be read.
-        labels: Names of entries and of the session, by id.
-        model: The model that was chosen last on this path.
-        run: The run that has begun on this path and not ended.
+        entries: Number of entries.
+        damaged: Number of unreadable lines.
+        labels: Labels of entries and of the session, by ID.
+        model: The last model selected on this path.
+        run: The run that has started on this path and not ended.
         ended: The last run on this path that ended.
     """
 
@@ -211,12 +211,12 @@ class Before(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="came
 
 
 class CompactionEntry(_Entry, frozen=True, kw_only=True, tag="compaction", eq=False):
-    """The history became another, usually a shorter one. The entries before it stay as they are.
+    """The history was replaced, usually by a shorter one. Earlier entries are unchanged.
 
     Attributes:
-        history: The new history: messages, and references to those that stayed.
-        reason: Why.
-        before: What lies before it, in short.
+        history: The new history: messages, and references to unchanged ones.
+        reason: The reason.
+        before: Summary of the earlier entries.
     """
 
     history: tuple[Kept | Message | CustomMessage, ...]
@@ -225,12 +225,12 @@ class CompactionEntry(_Entry, frozen=True, kw_only=True, tag="compaction", eq=Fa
 
 
 class BranchEntry(_Entry, frozen=True, kw_only=True, tag="branch", eq=False):
-    """The conversation goes on from ``parent``, wherever it stood before.
+    """The conversation continues from ``parent``.
 
     Attributes:
-        label: Why, or a name.
-        left: The leaf that was left.
-        summary: What was said on the branch that was left, in short; it joins the history as a message of the user.
+        label: A reason or name.
+        left: The leaf of the abandoned branch.
+        summary: Summary of the abandoned branch. It joins the history as a user message.
     """
 
     label: str = ""
@@ -239,11 +239,11 @@ class BranchEntry(_Entry, frozen=True, kw_only=True, tag="branch", eq=False):
 
 
 class LabelEntry(_Entry, frozen=True, kw_only=True, tag="label", eq=False):
-    """A name for an entry; on the session's own id, its title. The last one holds, an empty one takes it away.
+    """A label for an entry. On the session's own ID, the title. The last label applies; an empty one removes it.
 
     Attributes:
         target: The entry, or the session.
-        label: The name.
+        label: The label.
     """
 
     target: str
@@ -251,11 +251,11 @@ class LabelEntry(_Entry, frozen=True, kw_only=True, tag="label", eq=False):
 
 
 class ModelChangeEntry(_Entry, frozen=True, kw_only=True, tag="model_change", eq=False):
-    """Another model answers from here on.
+    """Another model responds from here on.
 
     Attributes:
-        model: As ``provider:model``.
-        thinking: How much it is to reason; empty where that was not set.
+        model: For example, ``provider:model``.
+        thinking: Reasoning effort. Empty if not set.
     """
 
     model: str
@@ -263,10 +263,10 @@ class ModelChangeEntry(_Entry, frozen=True, kw_only=True, tag="model_change", eq
 
 
 class CustomEntry(_Entry, frozen=True, kw_only=True, tag="custom", eq=False):
-    """Something of an application's own. It is no part of the history; for that there is `CustomMessage`.
+    """Data of an application. Not part of the history; use `CustomMessage` for that.
 
     Attributes:
-        custom_type: What it is.
+        custom_type: The application's type.
         data: Any JSON value.
     """
 
@@ -290,11 +290,11 @@ Entry = (
     | ModelChangeEntry
     | CustomEntry
 )
-"""Everything a session can hold, told apart by ``type``."""
+"""The union of all entries, distinguished by ``type``."""
 
 
 class EntryHeader(Struct, frozen=True):
-    """What any entry has, also one of a type that this version does not know."""
+    """Fields of any entry, including types that this version does not know."""
 
     type: str
     id: str
@@ -302,10 +302,10 @@ class EntryHeader(Struct, frozen=True):
 
 
 ENTRY_TYPES = frozenset({str(kind.__struct_config__.tag) for kind in Entry.__args__})
-"""The types of entries of this version."""
+"""The entry types of this version."""
 
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding a line may raise."""
+"""Exceptions that decoding a line may raise."""
 
 _encoder = msgspec.json.Encoder(enc_hook=str)
 _entries = msgspec.json.Decoder(Entry)
@@ -313,10 +313,10 @@ _links = msgspec.json.Decoder(EntryHeader)
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """One entry as a line of JSON, without the line end.
+    """Encode one entry as a line of JSON, without the line end.
 
-    A lone surrogate becomes U+FFFD. What JSON has no form for (in ``details`` of a result, in an application's own data)
-    becomes text.
+    A lone surrogate becomes U+FFFD. Values that JSON cannot represent (in ``details`` of a result, in an application's own data)
+    become text.
 
     Raises:
         RecursionError: If the data of an application contains itself.
@@ -333,7 +333,7 @@ def encode_entry(entry: Entry) -> bytes:
 
 
 def _to_json_value(value: Any) -> Any:
-    """The same value with text in place of what JSON cannot hold."""
+    """Replace values that JSON cannot represent by text."""
     match value:
         case dict():
             return {strip_surrogates(str(k)): _to_json_value(v) for k, v in cast("dict[Any, Any]", value).items()}
@@ -346,25 +346,25 @@ def _to_json_value(value: Any) -> Any:
 
 
 def decode_entry(line: bytes) -> Entry:
-    """The entry of a line.
+    """Decode a line.
 
     Raises:
-        UNREADABLE: If it is none that this version knows.
+        DECODE_ERRORS: If it is not an entry of this version.
     """
     return _entries.decode(line)
 
 
 def decode_header(line: bytes) -> EntryHeader:
-    """Type, id and parent of a line, whatever else is in it.
+    """Decode type, ID, and parent of a line, ignoring the rest.
 
     Raises:
-        UNREADABLE: If it is no entry.
+        DECODE_ERRORS: If it is not an entry.
     """
     return _links.decode(line)
 
 
 def entry_schema() -> dict[str, Any]:
-    """The JSON Schema of one line of a session file."""
+    """Return the JSON Schema of one line of a session file."""
     schema = msgspec.json.schema(Entry)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

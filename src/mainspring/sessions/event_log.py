@@ -1,7 +1,7 @@
-"""The event log of a session: what was asked of whom, how long it took and what it cost, for reports and for looking into trouble.
+"""The event log of a session: calls, their duration, and their cost, for reports and troubleshooting.
 
-It holds no conversation: no prompts, no answers, no outputs of tools. Arguments of calls are shortened and without secrets, and
-those of a call that touches a sensitive path are left out but for the path.
+It contains no conversation: no prompts, responses, or tool outputs. Arguments of calls are shortened and redacted. Of a call that
+touches a sensitive path, only the path is logged.
 """
 
 from __future__ import annotations
@@ -49,48 +49,48 @@ if TYPE_CHECKING:
 EventName = Literal[
     "open", "run_start", "model_call", "side_call", "retry", "tool_call", "compaction", "pause", "run_end", "shutdown", "lost"
 ]  # fmt: skip
-"""What an event is. ``side_call`` is a model call beside the conversation (a summary, a title); ``lost`` counts events that could
-not be written."""
+"""The type of an event. ``side_call`` is a model call outside the conversation (a summary, a title); ``lost`` counts events that
+could not be written."""
 
 CallStatus = Literal["ok", "error", "denied", "not_run"]
-"""What became of a tool call: ``denied`` by rules or people, ``not_run`` for other reasons (bad arguments, no such tool, the run
-was stopped)."""
+"""The outcome of a tool call: ``denied`` by rules or the user, ``not_run`` for other reasons (invalid arguments, unknown tool, the
+run was stopped)."""
 
 ORDER = 200
-"""Behind the session itself and everybody else: what is logged is what came of it."""
+"""After the session and all other plugins: the log records final outcomes."""
 
-_TEXT = 300  # characters of an error
-_LARGE = 1 << 18  # characters of one that are checked for secrets
-_ARGUMENT = 200  # characters of an argument
-_MAX_ARGUMENTS = 200  # words of a command; a longer one is not looked through, and left out
+_TEXT = 300  # maximum characters of an error
+_LARGE = 1 << 18  # characters of an error that are checked for secrets
+_ARGUMENT = 200  # maximum characters of an argument
+_MAX_ARGUMENTS = 200  # maximum words of a command; a longer command is not analyzed and not logged
 _DENIALS = ("Permission denied: ", "Blocked: ")
 _WORDS = lazy_re(r"[\s'\"=<>|;&(){}`:,]+")
 
 
 class LogEvent(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """Something that happened.
+    """A logged event.
 
     Attributes:
-        event: What.
-        time: When, in UTC.
-        session: Id of the session.
+        event: The type.
+        time: Time in UTC.
+        session: ID of the session.
         project: Its folder.
-        run: Id of the run.
-        agent: Name of the agent; that of a sub-agent where it was one.
+        run: ID of the run.
+        agent: Name of the agent or subagent.
         turn: Number of the model call in its run, from 1.
-        provider: Who was asked.
-        model: Which model.
-        usage: Tokens of the call, or of the whole run, and what they cost by kind.
-        cost: US dollars; ``None`` where the price is unknown.
-        retries: How often the call was tried again before it came to this.
+        provider: The provider.
+        model: The model.
+        usage: Tokens of the call or of the whole run, and their cost by kind.
+        cost: US dollars. ``None`` if the price is unknown.
+        retries: Number of retries of the call.
         tool: Name of the tool.
-        call: Id of the call.
-        args: Its arguments, shortened and without secrets.
-        status: How the run ended, or what became of the call.
-        seconds: How long it took.
-        reason: Why the model stopped, the history was replaced, or the conversation was opened or is over.
-        error: What went wrong, without secrets.
-        count: How many events were lost, or calls wait for an answer.
+        call: ID of the call.
+        args: Its arguments, shortened and redacted.
+        status: Outcome of the run or the call.
+        seconds: Duration.
+        reason: Why the model stopped, the history was replaced, or the conversation was opened or closed.
+        error: The error, redacted.
+        count: Number of lost events, or of calls that wait for an answer.
     """
 
     event: EventName
@@ -116,13 +116,13 @@ class LogEvent(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="ca
 
 
 class SessionEventLog(Plugin):
-    """Logs what an agent and its sub-agents do. The file is made with the first message of a run, and goes on at the next one.
+    """Logs the events of an agent and its subagents. The file is created with the first message of a run and appended to later.
 
     Args:
         session: The conversation.
-        limit: Bytes of the file; then it is put aside, and one that was put aside before goes.
-        redactor: Takes secrets out; by default it knows those of the environment.
-        clock: Gives the time.
+        limit: Maximum bytes of the file. A larger file is rotated and replaces the previously rotated one.
+        redactor: Redacts secrets. By default, knows the secrets in the environment.
+        clock: Returns the time.
     """
 
     def __init__(
@@ -151,11 +151,11 @@ class SessionEventLog(Plugin):
 
     @property
     def path(self) -> Path | None:
-        """The file; ``None`` where the session is in memory only."""
+        """The file. ``None`` if the session is in memory only."""
         return self._file.path if self._file else None
 
     def install(self, agent: CoreAgent) -> None:
-        """See `Plug`."""
+        """See `Plugin`."""
         if self._file is None:
             return
         self._agent = agent
@@ -176,13 +176,13 @@ class SessionEventLog(Plugin):
         agent.bus.observe(self._observe)
 
     def for_child(self) -> Plugin:
-        """What a sub-agent does is in the same log, under its name."""
+        """Return this log: events of a subagent are logged under its name."""
         child = SessionEventLog(self._session, **self._options)
         child._file, child._child = self._file, True
         return child
 
     def close(self, reason: str = "exit") -> None:
-        """Note that the conversation is over in this process. Blocks meanwhile, and does nothing the second time."""
+        """Log that the conversation was closed in this process. Blocks. The second call does nothing."""
         if self._file is None or not self._begun:
             return
         self._begun = False
@@ -307,28 +307,28 @@ class SessionEventLog(Plugin):
         return "" if error is None else self._redact_line(f"{type(error).__name__}: {error}")
 
     def _redact_line(self, text: str) -> str:
-        """The first line, without secrets, not long."""
+        """Return the first line, redacted and truncated."""
         line = self._redactor.text(text[:_LARGE]).partition("\n")[0]
         return line if len(line) <= _TEXT else f"{line[:_TEXT]}…"
 
     def _redact_arguments(self, args: dict[str, Any]) -> dict[str, Any]:
-        """Arguments without secrets, shortened."""
+        """Redact and truncate arguments."""
         clean = self._redactor.value(msgspec.to_builtins(args, enc_hook=str))
         return {name: _cut(value) if isinstance(value, str) else value for name, value in clean.items()}
 
 
 def folder_of_store(store: SessionStore) -> Path | None:
-    """The folder beside which a store keeps files; ``None`` for one in memory."""
+    """Return the folder of a store. ``None`` for a store in memory."""
     folder = store.blobs_folder
     return None if folder is None else Path(folder).parent
 
 
 def read_events(session: Session | str, *, home: HomeOrStore | None = None) -> list[LogEvent]:
-    """The events of a session, oldest first; none where nothing was logged. Lines that cannot be read are left out.
+    """Read the events of a session, oldest first. Empty if nothing was logged. Unreadable lines are skipped.
 
     Args:
-        session: The session, or its whole id.
-        home: As for `Session.create`.
+        session: The session, or its full ID.
+        home: See `Session.create`.
     """
     folder = folder_of_store(session.store if isinstance(session, Session) else resolve_store(home))
     if folder is None:
@@ -338,10 +338,10 @@ def read_events(session: Session | str, *, home: HomeOrStore | None = None) -> l
 
 
 def iter_all_events(*, home: HomeOrStore | None = None) -> Iterator[LogEvent]:
-    """The events of all sessions, for reports by day, project, model or session; each session's are in order.
+    """Iterate over the events of all sessions, for reports by day, project, model, or session. Those of each session are in order.
 
     Args:
-        home: As for `Session.create`.
+        home: See `Session.create`.
     """
     folder = folder_of_store(resolve_store(home))
     if folder is not None:
@@ -363,7 +363,7 @@ def _events(file: Path) -> Iterator[LogEvent]:
 
 
 def redact_call_arguments(tool: Tool | None, given: Mapping[str, Any], project: str) -> tuple[dict[str, Any], bool]:
-    """Arguments of a call, shortened, and whether it touches a sensitive path; of those only what names the path is left."""
+    """Return the shortened arguments of a call, and whether it touches a sensitive path. Then only the path is included."""
     paths, sensitive = _sensitive_arguments(tool, given, project)
     if sensitive:
         return {name: v if v in paths else _size(v) for name, v in given.items()}, True
@@ -395,7 +395,7 @@ def _size(value: object) -> str:
 
 
 def _flat(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain values, long ones cut off well behind what is kept of them, so that no key is cut in two."""
+    """Return plain values. Long ones are cut well after the logged part, so that no key is cut in two before redaction."""
     out: dict[str, Any] = {}
     for name, value in given.items():
         if not isinstance(value, str | int | float | bool | None):

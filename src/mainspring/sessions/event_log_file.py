@@ -1,4 +1,4 @@
-"""The file of an event log: only appended to, small, and never in the way of a run."""
+"""The file of an event log: append-only, small, and unable to disturb a run."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ logger = logging.getLogger("mainspring.sessions")
 logger.addHandler(logging.NullHandler())
 
 MAX_BYTES = 4 * 1024 * 1024
-"""Bytes of a log; then it becomes the older one, and the older one before goes. About 15,000 calls each."""
+"""Maximum bytes of a log. Then it replaces the older log. Each has room for about 15,000 calls."""
 
-_MAX_QUEUED = 2000  # lines that wait for a disk; more are counted only
+_MAX_QUEUED = 2000  # maximum number of lines that wait for a slow disk; more are only counted
 
 
 class EventLogFile:
-    """Takes lines and writes them. Whatever goes wrong is told once to the program's log, and the run goes on.
+    """Writes lines. Errors are reported once to the program's log, and the run continues.
 
-    A line is one write of microseconds. What may take longer (making the file, putting a full one aside) happens in `settle`,
-    in a thread; lines that come before wait in memory.
+    Writing a line takes microseconds. Slower work (creating or rotating the file) happens in `settle`, in a thread. Earlier lines wait
+    in memory.
 
     Args:
-        path: The file; made for its owner only.
-        limit: Bytes from which on it is put aside.
+        path: The file. Created with access for its owner only.
+        limit: Bytes at which it is rotated.
     """
 
     def __init__(self, path: Path, limit: int = MAX_BYTES) -> None:
@@ -45,7 +45,7 @@ class EventLogFile:
         self._close()
 
     def put(self, line: bytes) -> None:
-        """Take a line, without its end."""
+        """Append a line, given without its end."""
         if len(self._waiting) >= _MAX_QUEUED:
             self.lost += 1
             return
@@ -54,10 +54,10 @@ class EventLogFile:
             self._write()
 
     async def settle(self, *, make: bool = False) -> None:
-        """Put the file aside where it has become too large.
+        """Rotate the file if it is too large.
 
         Args:
-            make: Whether to make it where it is missing.
+            make: Whether to create a missing file.
         """
         due = make if self._fd is None else self._size >= self._limit
         if self._busy or not due:
@@ -70,7 +70,7 @@ class EventLogFile:
         self._write()
 
     def close(self) -> None:
-        """Write what waits, and close the file. Blocks meanwhile."""
+        """Write waiting lines and close the file. Blocks."""
         if self._fd is not None:
             self._write()
         self._close()
@@ -90,7 +90,7 @@ class EventLogFile:
             self._warn(error)
 
     def _write(self) -> None:
-        """One write of all that waits; what a full disk does not take is counted as lost."""
+        """Write all waiting lines at once. Lines that do not fit on a full disk count as lost."""
         if self._fd is None or not self._waiting:
             return
         lines, self._waiting = self._waiting, []
@@ -108,7 +108,7 @@ class EventLogFile:
     def _warn(self, error: OSError) -> None:
         if not self._warned:
             self._warned = True
-            logger.warning("events cannot be logged to %s (%s); the run goes on", self.path, error.strerror or error)
+            logger.warning("cannot log events to %s (%s); the run continues", self.path, error.strerror or error)
 
     def _close(self) -> None:
         fd, self._fd = self._fd, None

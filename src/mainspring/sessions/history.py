@@ -1,11 +1,10 @@
-"""What entries add up to: the history of a conversation, and the calls that are still open.
+"""Folds entries into the history of a conversation and its open calls.
 
-The same fold serves a session that is read and one that is being written, so that what is in memory is what a reader of
-the file would get.
+Reading and writing use the same fold, so that the state in memory equals what a reader of the file gets.
 
-Every call has exactly one result right behind it, whatever became of the program that made it.
+Each call has exactly one result directly after it, even if the program was killed.
 
-What is put in says what really happened, as far as that is known, and that it is an error.
+Added results describe what really happened, if known, and are marked as errors.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ from mainspring.sessions.entries import (
 
 
 class PendingCalls(Struct, eq=False):
-    """A message with calls that has not joined the history yet, and what is known of them.
+    """A message with calls that has not joined the history yet, and the state of the calls.
 
     Attributes:
         entry: The entry with the message.
-        at: Where in the history it stands.
-        started: Ids of the calls whose tool was started.
-        results: By call id: the entry with the result, and the result.
-        reasons: What is to be answered, by call id, if the run stopped for that and nothing has happened since.
-        doubtful: Whether lines after it were lost, so that nothing follows from what is missing.
+        at: Its position in the history.
+        started: IDs of the calls whose tool was started.
+        results: By call ID: the entry with the result, and the result.
+        reasons: The questions by call ID, if the run paused for them and nothing has happened since.
+        doubtful: Whether lines after it were lost, so that a missing line proves nothing.
     """
 
     entry: IntentEntry
@@ -59,23 +58,23 @@ class PendingCalls(Struct, eq=False):
 
 
 def branch_message(entry: BranchEntry) -> Message:
-    """What a new branch knows of the one that was left."""
+    """Create the message that summarizes an abandoned branch."""
     name = f' label="{entry.label}"' if entry.label else ""
     text = f"<left-branch{name}>\nThis was tried before, and left:\n\n{entry.summary}\n</left-branch>"
     return Message.user(text, timestamp=entry.timestamp, id=entry.id)
 
 
 class History:
-    """The history as far as entries have been applied.
+    """The history after the entries applied so far.
 
     Attributes:
         messages: The messages, oldest first.
-        refs: For each the entry that holds it; empty for one that stands in no entry of its own.
-        open: Calls that have not joined, by the id of their ``intent``.
-        run: The run that has begun and not ended.
-        ended: How the last run that ended did so.
-        model: The model that was chosen last.
-        lost: Entries that did not fit what was before them, for `Problem`.
+        refs: The entry of each message. Empty for a message without its own entry.
+        open: Calls that have not joined, by the ID of their ``intent``.
+        run: The run that has started and not ended.
+        ended: The outcome of the last run that ended.
+        model: The last selected model.
+        lost: Entries that did not fit the earlier ones, for `Problem`.
     """
 
     def __init__(self) -> None:
@@ -88,10 +87,10 @@ class History:
         self.lost: list[str] = []
 
     def apply(self, entry: Entry, joined: Message | None = None) -> None:
-        """Take an entry in.
+        """Apply an entry.
 
         Args:
-            entry: The next one of the path.
+            entry: The next entry of the path.
             joined: For a ``pair`` that is being written, the message with the results.
         """
         match entry:
@@ -119,11 +118,11 @@ class History:
                 pass
 
     def places(self) -> dict[int, str]:
-        """The entry that holds each message of the history, by the message's identity."""
+        """Map the identity of each message of the history to its entry."""
         return {id(m): ref for m, ref in zip(self.messages, self.refs, strict=True) if ref}
 
     def find(self, message: Message) -> PendingCalls | None:
-        """The open calls of a message."""
+        """Return the open calls of a message."""
         for calls in reversed(self.open.values()):
             if calls.message is message or (message.id and calls.message.id == message.id):
                 return calls
@@ -189,7 +188,7 @@ RECORD_LOST = "Outcome unknown: the record of this call is damaged. Look before 
 
 
 def build_missing_results(calls: PendingCalls) -> list[ToolResultBlock]:
-    """For each call without a result one that says why, in the order of the calls."""
+    """Create a result with the reason for each call without one, in the order of the calls."""
     return [_missing(calls, call) for call in calls.message.tool_uses if call.id not in calls.results]
 
 
@@ -204,17 +203,17 @@ def _missing(calls: PendingCalls, call: ToolUseBlock) -> ToolResultBlock:
 def repair_pairs(
     messages: Sequence[AgentMessage], refs: Sequence[str]
 ) -> tuple[list[AgentMessage], list[str], int] | None:
-    """The history with each call answered once, right behind it, and no result without its call.
+    """Repair the history so that each call has one result directly after it, and no result lacks its call.
 
     Returns:
-        The messages, the entries that hold them, and how many places were mended; ``None`` if there was nothing to do.
+        The messages, their entries, and the number of repaired places. ``None`` if nothing was to repair.
     """
     out: list[AgentMessage] = []
     held: list[str] = []
     mended = 0
     waiting: Sequence[ToolUseBlock] = ()
     for message, ref in zip(messages, refs, strict=True):
-        if not isinstance(message, Message):  # a model does not see it, so it may stand anywhere
+        if not isinstance(message, Message):  # The model does not see it, so its position does not matter.
             out.append(message)
             held.append(ref)
             continue
@@ -243,7 +242,7 @@ def _lost_results(calls: Sequence[ToolUseBlock], near: AgentMessage) -> Message:
 
 
 def _with_results(message: Message, calls: Sequence[ToolUseBlock]) -> Message:
-    """The message with one result for each of ``calls``, in their order, before whatever else it holds."""
+    """Return the message with one result for each of ``calls``, in their order, before its other content."""
     given: dict[str, ToolResultBlock] = {}
     for block in message.tool_results:
         given.setdefault(block.tool_use_id, block)

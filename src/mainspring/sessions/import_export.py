@@ -1,4 +1,4 @@
-"""Sessions by name, and in and out of files."""
+"""Find sessions by name, and import and export them."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from mainspring.sessions.rewind.snapshots import decode_record
 from mainspring.sessions.session import HomeOrStore, list_sessions, resolve_store
 from mainspring.sessions.store import SessionInfo, SessionStore
 
-_BATCH = 256  # lines of one write
+_BATCH = 256  # lines per write
 
 
 def find_session(
     name: str, cwd: str | os.PathLike[str] | None = None, *, home: HomeOrStore | None = None
 ) -> SessionInfo:
-    """A stored session by whatever a person calls it.
+    """Find a stored session by any name that a user may type.
 
     Args:
-        name: Its id, the beginning of its id, its file, its title, or a folder (its last session); empty for the last one of
-            ``cwd``. What belongs to ``cwd`` is looked at first.
-        cwd: The folder; the current one if not given.
-        home: As for `Session.create`.
+        name: Its ID, a prefix of the ID, its file, its title, or a folder (its most recent session). Empty for the most recent one
+            of ``cwd``. Sessions of ``cwd`` are preferred.
+        cwd: The folder (default: the current one).
+        home: See `Session.create`.
 
     Raises:
-        SessionError: If there is none, or several; the text names them.
+        SessionError: If no session or several match. The message lists them.
     """
     here = [info for info in list_sessions(cwd, home=home) if not info.problem]
     if not name:
         if not here:
-            raise SessionError(f"there is no session of {resolve_folder(cwd)} yet")
+            raise SessionError(f"No sessions in {resolve_folder(cwd)} yet.")
         return here[0]
     everywhere = list_sessions(home=home, everywhere=True)
     for known in (here, everywhere):
@@ -55,12 +55,12 @@ def find_session(
                 return found[0]
             if found:
                 names = ", ".join(info.id for info in found[:5])
-                raise SessionError(f"{name!r} could be {len(found)} sessions: {names}; name one by its id")
+                raise SessionError(f"{name!r} matches {len(found)} sessions: {names}. Use the ID.")
     if os.path.isdir(os.path.expanduser(name)):
         return find_session("", os.path.expanduser(name), home=home)
     if os.path.isfile(os.path.expanduser(name)):
         return SessionInfo(id=Path(name).stem, place=os.path.abspath(os.path.expanduser(name)))
-    raise SessionError(f"there is no session {name!r}; `mainspring sessions list --all` shows what there is")
+    raise SessionError(f"Unknown session: {name!r}. List all sessions with `mainspring sessions list --all`.")
 
 
 def _matches_exactly(info: SessionInfo, name: str) -> bool:
@@ -76,10 +76,10 @@ def _has_id_prefix(info: SessionInfo, name: str) -> bool:
 
 
 def read_raw_lines(store: SessionStore, name: str) -> Iterator[bytes]:
-    """The lines of a session as they are stored, the header first. Nothing is locked or written.
+    """Return the stored lines of a session, the header first. Nothing is locked or written.
 
     Raises:
-        SessionError: If there is no such session.
+        SessionError: If the session is unknown.
     """
     log = store.open(name, write=False)
     try:
@@ -92,25 +92,25 @@ def read_raw_lines(store: SessionStore, name: str) -> Iterator[bytes]:
 def import_session(
     file: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None, *, home: HomeOrStore | None = None
 ) -> tuple[str, tuple[str, ...]]:
-    """Take in a session from a file of lines. It gets its own id if that is free, and belongs to ``cwd``.
+    """Import a session from a file. It keeps its ID if that is not in use, and belongs to ``cwd``.
 
-    What it says of files stays in it as a record, and no rewind acts on it: the files of this computer are not those it means.
+    Its records of file changes are stored, but no rewind uses them: they do not refer to the files of this computer.
 
     Returns:
-        Its id, and what could not be read; such lines are left out.
+        Its ID, and the problems. Unreadable lines are skipped.
 
     Raises:
-        SessionError: If the file is no session, is of a newer version, or cannot be read. Nothing is stored then.
+        SessionError: If the file is not a session, is of a newer version, or cannot be read. Nothing is stored then.
     """
     path = Path(file)
     if path.exists() and not path.is_file():
-        raise SessionError(f"{path} is no file, so no session")
+        raise SessionError(f"Not a session: {path} is not a file.")
     try:
         with path.open("rb") as stream:
             header = _header(path, stream.readline())
             lines, problems = _read_valid_lines(stream)
     except OSError as error:
-        raise SessionError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise SessionError(f"Cannot read {path}: {error.strerror or error}") from error
     store = resolve_store(home)
     taken = store.exists(header.id)
     header = replace(
@@ -126,7 +126,7 @@ def import_session(
         for start in range(0, len(whole), _BATCH):
             log.append(whole[start : start + _BATCH], sync=start + _BATCH >= len(whole))
     except OSError as error:
-        raise SessionError(f"{log.place} cannot be written: {error.strerror or error}") from error
+        raise SessionError(f"Cannot write {log.place}: {error.strerror or error}") from error
     finally:
         log.close()
     return header.id, problems
@@ -138,9 +138,11 @@ def _header(path: Path, line: bytes) -> SessionEntry:
     except DECODE_ERRORS:
         entry = None
     if not isinstance(entry, SessionEntry):
-        raise SessionError(f"{path} is no session: its first line is not the header of one")
+        raise SessionError(f"Not a session: the first line of {path} is not a session header.")
     if entry.version > VERSION:
-        raise SessionError(f"{path} is of version {entry.version} of the format; this program knows version {VERSION}")
+        raise SessionError(
+            f"{path} uses version {entry.version} of the format. This program supports version {VERSION}. Update Mainspring."
+        )
     return entry
 
 
@@ -154,14 +156,14 @@ def _read_valid_lines(lines: Iterable[bytes]) -> tuple[list[bytes], tuple[str, .
         try:
             link = decode_header(data)
         except DECODE_ERRORS:
-            problems.append(f"line {number} cannot be read; it was left out")
+            problems.append(f"Line {number} cannot be read and was skipped.")
             continue
         kept.append(_disable_file_notes(data) if link.type == "custom" else data)
     return kept, tuple(problems)
 
 
 def _disable_file_notes(line: bytes) -> bytes:
-    """The line, made one that a rewind does not act on."""
+    """Return the line in a form that rewind ignores."""
     try:
         entry = decode_entry(line)
     except DECODE_ERRORS:

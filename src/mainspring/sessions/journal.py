@@ -1,4 +1,4 @@
-"""A session while it is written: every entry goes through here, into the history and towards the log."""
+"""Writes a session: every entry passes through the journal into the history and the log."""
 
 from __future__ import annotations
 
@@ -48,25 +48,25 @@ logger = logging.getLogger("mainspring.sessions")
 logger.addHandler(logging.NullHandler())
 
 FsyncMode = Literal["never", "calls", "always"]
-"""When to wait for the disk, so that a power failure loses nothing (the end of the process never does): before a tool runs
-that is not idempotent and at the end of a run, with every entry, or never."""
+"""When to wait for the disk, so that a power failure loses nothing (a killed process never does): before a tool runs that is not
+idempotent and at the end of a run, with every entry, or never."""
 
 E = TypeVar("E", bound=Entry)
-_TITLE_REPEAT_BYTES = 8 * 1024  # bytes; less than what a list reads of the end
+_TITLE_REPEAT_BYTES = 8 * 1024  # bytes; less than the part at the end that a list reads
 _WITHOUT_TEXT = (PairEntry, RunStartEntry, BranchEntry)
 
 Redact = Callable[[bytes], bytes]
-"""Takes secrets out of a line."""
+"""Redacts secrets in a line."""
 
 
 class SessionOptions(Struct, frozen=True, kw_only=True):
-    """How a session is written.
+    """Options for writing a session.
 
     Attributes:
         sync: When to wait for the disk.
-        redact: Redacts every line; by default with `Redactor.of`, which knows the secrets of the environment.
-        clock: Gives the time.
-        retry_after: Seconds after a failed write before the next try.
+        redact: Redacts every line. By default `Redactor.of`, which knows the secrets of the environment.
+        clock: Returns the time.
+        retry_after: Seconds after a failed write before the next attempt.
     """
 
     sync: FsyncMode = "calls"
@@ -76,18 +76,18 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
 
 
 class SessionWriter:
-    """Entries in, lines out.
+    """Records entries and writes lines.
 
     Attributes:
         header: The first line.
-        history: What the entries on the path add up to.
-        leaf: The entry that the next one hangs on.
-        problems: What people should be told, oldest first.
-        log: Where the lines go.
-        wanted: Whether what is recorded and not stored yet matters even if no message follows.
-        agents: Who has its conversation here.
-        unread: How many entries were not read, because they lie before the last compaction.
-        closed: Whether it is over: nothing is stored any more.
+        history: The history of the entries on the path.
+        leaf: The parent of the next entry.
+        problems: Messages for the user, oldest first.
+        log: Where the lines are written.
+        wanted: Whether unstored entries are worth storing even if no message follows.
+        agents: The agents that use this conversation.
+        unread: Number of entries that were not read because they are before the last compaction.
+        closed: Whether it was closed: nothing more is stored.
     """
 
     def __init__(self, log: SessionLog, header: SessionEntry, options: SessionOptions) -> None:
@@ -111,19 +111,19 @@ class SessionWriter:
             self.tell(problem)
 
     def begin(self, lines: list[bytes] | None = None) -> None:
-        """Start a new session: the header, and the entries it begins with; nothing is stored before the first message."""
+        """Start a new session with a header and initial entries. Nothing is stored before the first message."""
         self._waiting = [self._encoded(self.header), *(lines or ())]
         if lines:
             self._restore(read_tree(self.view()))
 
     def resume(self) -> bool:
-        """Take up a stored session. Calls that a stopped program left get their results with the next write.
+        """Load a stored session. Open calls of a killed program get their results with the next write.
 
         Returns:
             Whether the process of the last run was killed.
 
         Raises:
-            SessionError: If it is none.
+            SessionError: If it is not a session.
             OSError: If it cannot be read.
         """
         recent = read_from_end(self.log)
@@ -135,19 +135,19 @@ class SessionWriter:
         return self.history.run is not None
 
     def tell(self, problem: Problem) -> None:
-        """Have people told of something."""
+        """Report a problem to the user."""
         self.problems.append(problem)
         logger.log(logging.INFO if problem.kind == "saved" else logging.WARNING, "%s", problem)
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def record(self, kind: type[E], joined: Message | None = None, **fields: Any) -> E:
-        """Make an entry behind the last one. It is stored with the next `flush`.
+        """Create an entry after the last one. The next `flush` stores it.
 
         Args:
-            kind: Which.
+            kind: Its class.
             joined: For a ``pair``, the message with the results.
-            fields: What it holds, beside id, parent and time.
+            fields: Its fields, except ID, parent, and time.
         """
         self._count += 1
         id = f"{self._prefix}-{self._count:x}"
@@ -168,32 +168,32 @@ class SessionWriter:
         return entry
 
     def note(self, custom_type: str, data: Any) -> CustomEntry:
-        """Make a custom entry that only matters beside a message: by itself it makes nobody store the session."""
+        """Create a custom entry that is only useful together with a message. Alone, it does not cause the session to be stored."""
         return self.record(CustomEntry, custom_type=custom_type, data=data)
 
     def repeat_title(self) -> None:
-        """Say the session's name again where it stands far back: a list reads only the beginning and the end of a session."""
+        """Repeat the session's title if it is far back in the file: a list reads only the beginning and the end of a session."""
         if self._since_title > _TITLE_REPEAT_BYTES and self._labels.get(self.header.id):
             self.record(LabelEntry, target=self.header.id, label=self.title)
 
     async def flush(self, *, durable: bool = False) -> bool:
-        """Store what was recorded, in one write.
+        """Store recorded entries in one write.
 
         Args:
-            durable: Whether to wait for the disk, if that was asked for at all.
+            durable: Whether to wait for the disk, if enabled.
 
         Returns:
-            Whether it is stored now.
+            Whether they are stored now.
         """
         lines, self._waiting = self._waiting, []
-        if self.closed and lines and not self._lost:  # closed under a run that goes on
+        if self.closed and lines and not self._lost:  # The session was closed during a run.
             self._lost = True
-            self.tell(Problem("unsaved", f"{self._closed_message}; what a run adds to it now is in memory only"))
+            self.tell(Problem("unsaved", f"{self._closed_message}; later messages of the run are in memory only"))
         sync = self._options.sync
         return await self._writer.put(lines, sync=sync == "always" or (durable and sync == "calls"))
 
     def take_back(self, entry: Entry) -> bool:
-        """Forget the last entry, if it is still waiting to be stored."""
+        """Remove the last entry, if it is not stored yet."""
         if self.leaf != entry.id or not self._waiting:
             return False
         self._waiting.pop()
@@ -207,14 +207,14 @@ class SessionWriter:
         return self.log.writable and not self._writer.failing
 
     def save(self) -> None:
-        """Store everything that was recorded, and block meanwhile."""
+        """Store everything that was recorded. Blocks."""
         if self.log.writable:
             self._writer.unsaved.extend(self._waiting)
             self._waiting = []
         self._writer.flush()
 
     def close(self) -> None:
-        """Store what is left and let others write. Looking at a session leaves nothing behind."""
+        """Store the rest and release the session for other writers. A session that was only read is unchanged."""
         if self.wanted and self.log.exists:
             self.save()
         self.closed = True
@@ -226,7 +226,7 @@ class SessionWriter:
 
     @property
     def title(self) -> str:
-        """The session's name for people."""
+        """The session's title for users."""
         return self._labels.get(self.header.id, self.header.title)
 
     def _encoded(self, entry: Entry) -> bytes:
@@ -237,20 +237,20 @@ class SessionWriter:
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def view(self) -> SessionLog:
-        """The log, with what has not reached it yet."""
+        """The log, including lines that are not written yet."""
         return _LogWithPending(self.log, [*self._writer.unsaved, *self._waiting])
 
     def path(self, *, whole: bool = False) -> Iterator[Line]:
-        """The entries from the root to the current leaf; with ``whole`` those of all branches, the current leaf last."""
+        """Return the entries from the root to the current leaf. With ``whole``, those of all branches, the current leaf last."""
         view = self.view()
         tree = read_tree(view)
         return read_path(view, tree.nodes.values() if whole else tree.path(self.leaf))
 
     def read_tree_with(self, entry: str) -> SessionTree:
-        """The whole tree, read anew.
+        """Read the whole tree again.
 
         Raises:
-            SessionError: If there is no such entry.
+            SessionError: If the entry does not exist.
         """
         tree = read_tree(self.view())
         if entry not in tree.nodes:
@@ -258,10 +258,10 @@ class SessionWriter:
         return tree
 
     def check_open(self) -> None:
-        """Nothing, unless the session was closed: what would be recorded now would be lost.
+        """Raise if the session was closed: new entries would be lost.
 
         Raises:
-            SessionError: If it was.
+            SessionError: If it was closed.
         """
         if self.closed:
             where = f"before it is closed (inside the `with` block), or in Session.open({self.header.id!r})"
@@ -269,33 +269,35 @@ class SessionWriter:
 
     @property
     def _closed_message(self) -> str:
-        return f"session {self.header.id} is closed, so that nothing more is saved in it"
+        return f"session {self.header.id} is closed, so nothing more is saved in it"
 
     def check_idle(self) -> None:
-        """Nothing, unless an agent is using the session right now.
+        """Raise if an agent is using the session.
 
         Raises:
             AgentBusyError: If one is.
         """
         if any(agent.running for agent in self.agents):
-            raise AgentBusyError("an agent is running in this session; abort() it first")
+            raise AgentBusyError("An agent is running in this session. Call abort() first.")
 
     def check_branch_point(self, to: str) -> History:
-        """The history at an entry where a branch may begin, not mended yet.
+        """Return the history at an entry where a branch may start, not repaired yet.
 
         Raises:
-            SessionError: If there is no such entry, or it stands between calls and their results.
+            SessionError: If the entry does not exist or is between calls and their results.
         """
         history = history_at(self.read_tree_with(to), self.view(), to)
         if any(calls.reasons is None for calls in history.open.values()):
-            raise SessionError(f"entry {to} stands between tool calls and their results; choose one before or after")
+            raise SessionError(
+                f"Entry {to} is between tool calls and their results. Choose an entry before or after them."
+            )
         return history
 
     def branch(self, to: str | None, label: str = "", summary: str = "") -> BranchEntry:
-        """Go on from another entry, or with ``None`` from before the first one.
+        """Continue from another entry, or from before the first one with ``None``.
 
         Raises:
-            SessionError: If there is no such entry, or it stands between calls and their results.
+            SessionError: If the entry does not exist or is between calls and their results.
         """
         history = History() if to is None else self.check_branch_point(to)
         repair_history(history)
@@ -303,7 +305,7 @@ class SessionWriter:
         return self.record(BranchEntry, left=left or "", label=label, summary=summary)
 
     def _before(self) -> Before:
-        """What is stored so far, in short."""
+        """Summarize the entries stored so far."""
         history = self.history
         return Before(
             entries=self._entries,
@@ -318,7 +320,7 @@ class SessionWriter:
         self.leaf = tree.leaf
         self.history = history or history_at(tree, self.view(), tree.leaf)
         self._labels = tree.labels
-        self._since_title = _TITLE_REPEAT_BYTES + 1  # wherever it stands
+        self._since_title = _TITLE_REPEAT_BYTES + 1  # in any entry
         self._entries = self.unread + len(tree.nodes)
         self._damaged += len(tree.damaged)
         for calls in list(self.history.open.values()):
@@ -328,7 +330,7 @@ class SessionWriter:
             self.tell(problem)
 
     def _close_calls(self, calls: PendingCalls) -> None:
-        """Give each call of a stopped run its result, and let the pair join."""
+        """Give each open call of a killed run its result, and add the pair."""
         intent = calls.entry.id
         for block in build_missing_results(calls):
             self.record(ResultEntry, intent=intent, call=block.tool_use_id, result=block, repaired=True)
@@ -337,7 +339,7 @@ class SessionWriter:
 
 
 class _LogWithPending:
-    """A log with lines behind it that are not stored yet."""
+    """A log followed by lines that are not stored yet."""
 
     writable = False
     quick = True
@@ -351,7 +353,7 @@ class _LogWithPending:
         self._lines = lines
 
     def append(self, lines: object, *, sync: bool = False) -> None:
-        raise OSError("this is for reading only")
+        raise OSError("This log is read-only.")
 
     def back(self) -> Iterator[StoredLine]:
         for i in range(len(self._lines), 0, -1):
@@ -370,4 +372,4 @@ class _LogWithPending:
         return self._lines[-position - 1] if position < 0 else self._log.read(position)
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing."""

@@ -1,6 +1,6 @@
-"""What a list shows of a session file, from its beginning and its end, however large it is.
+"""Reads the metadata of a session file from its beginning and its end, regardless of its size.
 
-The lines of a file from its end, without reading the rest of it.
+Also reads the lines of a file backward, without reading the rest.
 """
 
 from __future__ import annotations
@@ -33,35 +33,35 @@ _PREVIEW = 80
 
 
 def read_header(path: Path) -> SessionEntry:
-    """The header of a session file.
+    """Read the header of a session file.
 
     Raises:
-        SessionError: If it is not one.
+        SessionError: If it is not a session file.
         OSError: If it cannot be read.
     """
     if not stat.S_ISREG(path.stat().st_mode):
-        raise SessionError(f"{path} is no session: it is not a file")
+        raise SessionError(f"Not a session: {path} is not a file.")
     with path.open("rb") as file:
         return _header(path, file.readline(_HEAD))
 
 
 def _header(path: Path, line: bytes) -> SessionEntry:
     if not line.strip():
-        raise SessionError(f"{path} is no session: it is empty" if not line else f"{path} is no session: no header")
+        raise SessionError(f"Not a session: {path} is empty." if not line else f"Not a session: {path} has no header.")
     try:
         entry = decode_entry(line)
     except DECODE_ERRORS:
         entry = None
     if not isinstance(entry, SessionEntry):
-        raise SessionError(f"{path} is no session: its first line is not the header of one")
+        raise SessionError(f"Not a session: the first line of {path} is not a session header.")
     return entry
 
 
 def read_session_info(path: Path) -> SessionInfo:
-    """What a list shows of a file; one that is no session has ``problem`` set.
+    """Read the metadata of a file. ``problem`` is set if it is not a session.
 
     Raises:
-        OSError: If it is not there.
+        OSError: If it does not exist.
     """
     status = path.stat()
     updated = datetime.fromtimestamp(status.st_mtime, UTC)
@@ -73,7 +73,7 @@ def read_session_info(path: Path) -> SessionInfo:
     except SessionError as error:
         return replace(fallback, problem=str(error))
     except OSError as error:
-        return replace(fallback, problem=f"{path} cannot be read: {error.strerror}")
+        return replace(fallback, problem=f"Cannot read {path}: {error.strerror}")
     return replace(
         fallback,
         id=header.id,
@@ -85,7 +85,7 @@ def read_session_info(path: Path) -> SessionInfo:
 
 
 def describe_last_writer(path: Path) -> str:
-    """Which process wrote to a file last, as far as its end tells."""
+    """Describe the process that wrote to a file last, if its end names one."""
     try:
         size = path.stat().st_size
         tail = _read_range(path, max(size - _HEAD, 0), _HEAD)
@@ -137,21 +137,21 @@ BLOCK_BYTES = 64 * 1024
 
 
 def iter_lines_backward(file: BinaryIO, block: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
-    """Position and line, with its end where it has one, newest first. As much is in memory as the longest line takes.
+    """Iterate over position and line, with its line end if any, newest first. Memory use is that of the longest line.
 
     Args:
-        file: The file; where it stands does not matter, and is changed.
-        block: Bytes of one read.
+        file: The file. Its position is ignored and changed.
+        block: Bytes per read.
     """
     start = file.seek(0, os.SEEK_END)
-    later: list[bytes] = []  # what is known of the line that the block before ends in, its end first
+    later: list[bytes] = []  # The known parts of the line in which the previous block ends, last part first.
     while start:
         size = min(block, start)
         start -= size
         file.seek(start)
         data = file.read(size)
         end = len(data)
-        if later and data.endswith(b"\n"):  # then what was read before is a line of its own
+        if later and data.endswith(b"\n"):  # Then the part read before is a line of its own.
             yield start + size, b"".join(reversed(later))
             later = []
         while (cut := data.rfind(b"\n", 0, end - 1 if not later else end)) >= 0:

@@ -1,7 +1,7 @@
-"""Sessions as files: one JSON object a line, only ever appended to.
+"""Sessions as files: one JSON object per line, append-only.
 
-``<user folder>/sessions/<project>/<id>.jsonl``, readable by their owner only. An append is one write of full lines. A file
-that is not recognised is never written to.
+``<user folder>/sessions/<project>/<id>.jsonl``, readable by their owner only. Each append writes full lines at once. An
+unrecognized file is never written to.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SUFFIX = ".jsonl"
 
 
 class JsonlSessionLog:
-    """One session file. Not safe to use from two threads at once."""
+    """One session file. Not safe for use from two threads at once."""
 
     quick = True
 
@@ -58,19 +58,19 @@ class JsonlSessionLog:
 
     @property
     def context_folder(self) -> str | None:
-        """The folder for large outputs, if there is one."""
+        """The folder for large outputs, if any."""
         return str(self._context) if self._context else None
 
     def attach(self, *, write: bool) -> None:
-        """Open the file that is there.
+        """Open the existing file.
 
         Raises:
-            SessionError: If it is no session.
+            SessionError: If it is not a session.
         """
         header = read_header(self._path)
         if header.version > VERSION:
-            text = f"{self.place} is of version {header.version} of the format, this program writes version {VERSION}"
-            self._read_only(Problem("newer", f"{text}: it can be read, and nothing is written to it"))
+            text = f"{self.place} uses version {header.version} of the format; this program writes version {VERSION}"
+            self._read_only(Problem("newer", f"{text}. It can be read, but nothing is saved to it"))
         elif not write:
             self.writable = False
         self._fd = self._open_for_writing() if self.writable else None
@@ -86,19 +86,17 @@ class JsonlSessionLog:
         try:
             fd = os.open(self._path, os.O_RDWR | os.O_APPEND | _FLAGS)
         except OSError as error:
-            self._read_only(
-                Problem("unsaved", f"{self.place} may not be written to ({error.strerror}): {_UNSAVED_NOTICE}")
-            )
+            self._read_only(Problem("unsaved", f"cannot write to {self.place} ({error.strerror}): {_UNSAVED_NOTICE}"))
             return None
         self._lock = try_lock(fd)
         if self._lock == "taken":
             where = describe_lock_owner(fd, describe_last_writer(self._path))
             os.close(fd)
             text = f"session {self._path.stem} is open {where}"
-            self._read_only(Problem("locked", f"{text}: {_UNSAVED_NOTICE}; fork it to go on in a copy"))
+            self._read_only(Problem("locked", f"{text}: {_UNSAVED_NOTICE}; fork it to continue in a copy"))
             return None
         if self._lock == "unsupported":
-            text = f"the file system of {self.place} knows no locks: use this session in one process at a time"
+            text = f"the file system of {self.place} does not support locks: use this session in one process at a time"
             self.problems.append(Problem("locked", text))
         allow_blocking_writes(fd)
         return fd
@@ -108,7 +106,7 @@ class JsonlSessionLog:
         self.problems.append(problem)
 
     def append(self, lines: Sequence[bytes], *, sync: bool = False) -> None:
-        """Add lines in one write; see `SessionLog.append`."""
+        """Append lines in one write; see `SessionLog.append`."""
         if not self.writable:
             raise OSError(errno.EROFS, "the session is open for reading only", self.place)
         new = self._fd is None
@@ -119,7 +117,7 @@ class JsonlSessionLog:
         data = b"%s%s\n" % (b"\n" if self._torn else b"", b"\n".join(lines))
         try:
             written = os.write(fd, data)
-            while written < len(data):  # a full disk takes a part; the next write says why
+            while written < len(data):  # A full disk accepts a part; the next write reports the reason.
                 written += os.write(fd, data[written:])
             if sync:
                 self._sync(fd)
@@ -135,7 +133,7 @@ class JsonlSessionLog:
             self._unnamed = False
 
     def _create(self) -> int:
-        """Make the file, which nobody else can have made."""
+        """Create the file exclusively."""
         make_private_folder(self._path.parent)
         how = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | _FLAGS
         try:
@@ -157,21 +155,21 @@ class JsonlSessionLog:
         return fd
 
     def _truncate(self, fd: int, size: int, *, new: bool) -> None:
-        """Leave nothing of a failed write; where that fails too, the next one begins on a fresh line."""
+        """Remove the rest of a failed write. If that fails too, the next write starts on a new line."""
         if new:
             self._fd = None
             os.close(fd)
             self._path.unlink(missing_ok=True)
             return
         try:
-            if self._lock != "held":  # somebody else may have written meanwhile
+            if self._lock != "held":  # Another process may have written in the meantime.
                 raise OSError(errno.EPERM, "not the only writer")
             os.ftruncate(fd, size)
         except OSError:
             self._torn = True
 
     def rows(self) -> Iterator[StoredLine]:
-        """All lines, oldest first."""
+        """Iterate over all lines, oldest first."""
         if self._fd is None:
             return
         position = 0
@@ -183,7 +181,7 @@ class JsonlSessionLog:
                 position += len(line)
 
     def back(self) -> Iterator[StoredLine]:
-        """All lines, newest first, a block at a time."""
+        """Iterate over all lines, newest first, a block at a time."""
         if self._fd is None:
             return
         with self._path.open("rb") as file:
@@ -193,14 +191,14 @@ class JsonlSessionLog:
                     yield StoredLine(0, position, data, line.endswith(b"\n"))
 
     def read(self, position: int) -> bytes:
-        """The line at a position."""
+        """Return the line at a position."""
         if self._reader is None:
             self._reader = self._path.open("rb")
         self._reader.seek(position)
         return self._reader.readline().rstrip(b"\r\n")
 
     def close(self) -> None:
-        """Let others write."""
+        """Release the session for other writers."""
         fd, self._fd, self.writable = self._fd, None, False
         reader, self._reader = self._reader, None
         if reader is not None:
@@ -210,10 +208,10 @@ class JsonlSessionLog:
 
 
 class JsonlStore:
-    """Sessions in the user's folder, and session files elsewhere by their path.
+    """Sessions in the user's folder, and session files elsewhere by path.
 
     Args:
-        home: The user's folder; sessions are in ``sessions/`` of it, a folder for each project.
+        home: The user's folder. Sessions are in its subfolder ``sessions/``, with a folder for each project.
     """
 
     def __init__(self, home: str | os.PathLike[str]) -> None:
@@ -226,34 +224,34 @@ class JsonlStore:
         return str(self.home / "files")
 
     def create(self, header: SessionEntry) -> JsonlSessionLog:
-        """A new session; nothing is stored yet."""
+        """Create a session. Nothing is stored yet."""
         if self.exists(validate_session_id(header.id)):
-            raise SessionError(f"there is a session {header.id} already; open it, or choose another id")
+            raise SessionError(f"Session {header.id} already exists. Open it, or choose another ID.")
         return JsonlSessionLog(
             self.root / project_folder_name(header.cwd) / f"{header.id}{SUFFIX}", self._context(header.id)
         )
 
     def open(self, name: str, *, write: bool = True) -> JsonlSessionLog:
-        """A stored session; see `SessionStore.open`."""
+        """Open a stored session; see `SessionStore.open`."""
         path = self._find(name)
         log = JsonlSessionLog(path, self._context(path.stem) if path.is_relative_to(self.root) else None)
         try:
             log.attach(write=write)
         except OSError as error:
-            raise SessionError(f"{path} cannot be read: {error.strerror}") from error
+            raise SessionError(f"Cannot read {path}: {error.strerror}") from error
         return log
 
     def exists(self, name: str) -> bool:
-        """Whether it is stored. A file without a byte is what a process left that was killed when it made it."""
+        """Return True if it is stored. An empty file is the leftover of a process that was killed while creating it."""
         return any(path.stat().st_size > 0 for path in self.root.glob(f"*/{validate_session_id(name)}{SUFFIX}"))
 
     def delete(self, name: str) -> None:
-        """Remove a session for good."""
+        """Delete a session permanently."""
         log = self.open(name)
         try:
             if not log.writable and not any(p.kind == "newer" for p in log.problems):
-                raise SessionError(f"session {name} cannot be deleted: {log.problems[0]}")
-            if os.name == "nt":  # where an open file cannot be removed
+                raise SessionError(f"Cannot delete session {name}: {log.problems[0]}")
+            if os.name == "nt":  # On systems where an open file cannot be removed.
                 log.close()
             os.unlink(log.place)
             remove_event_logs(event_log_path(self.home, Path(log.place).stem))
@@ -264,13 +262,13 @@ class JsonlStore:
             log.close()
 
     def list(self, cwd: str | None = None) -> Iterable[SessionInfo]:
-        """The sessions of a folder, or all; last used first."""
+        """List the sessions of a folder, or all, most recent first."""
         project = "*" if cwd is None else project_folder_name(cwd)
         found: list[SessionInfo] = []
         for path in self.root.glob(f"{project}/*{SUFFIX}"):
             try:
                 found.append(read_session_info(path))
-            except OSError:  # gone meanwhile
+            except OSError:  # Deleted in the meantime.
                 continue
         return sorted(found, key=lambda s: (s.updated is not None, s.updated, s.id), reverse=True)
 
@@ -281,26 +279,26 @@ class JsonlStore:
         if name.endswith(SUFFIX) or os.sep in name:
             path = Path(name).expanduser()
             if not path.exists():
-                raise SessionError(f"there is no session file {path}")
+                raise SessionError(f"Session file not found: {path}")
             return path
         found = sorted(self.root.glob(f"*/{validate_session_id(name)}*{SUFFIX}"))
         exact = [path for path in found if path.stem == name]
         match exact or found:
             case []:
-                raise SessionError(f"there is no session {name} under {self.root}")
+                raise SessionError(f"Unknown session: {name} (in {self.root})")
             case [path]:
                 return path
             case several:
                 names = ", ".join(path.stem for path in several[:5])
-                raise SessionError(f"{name} is the beginning of {len(several)} sessions: {names}")
+                raise SessionError(f"{name} matches {len(several)} sessions: {names}")
 
 
-_UNSAVED_NOTICE = "what is said now is not saved"
+_UNSAVED_NOTICE = "new messages are not saved"
 _FLAGS = getattr(os, "O_FLAGS", 0) | getattr(os, "O_BINARY", 0)
 
 
 def _is_empty_leftover(path: Path) -> bool:
-    """Whether a file is empty and nobody writes it: it was left by a process that was killed before its first line."""
+    """Return True if a file is empty and no process is writing it: a process was killed before it wrote the first line."""
     fd = os.open(path, os.O_RDWR | _FLAGS)
     try:
         return os.fstat(fd).st_size == 0 and try_lock(fd) == "held"
@@ -309,7 +307,7 @@ def _is_empty_leftover(path: Path) -> bool:
 
 
 def _fsync_folder(folder: Path) -> None:
-    """Make sure that a new file would still have its name after a power failure."""
+    """Ensure that a new file keeps its name after a power failure."""
     if os.name == "posix":
         fd = os.open(folder, os.O_RDONLY)
         try:

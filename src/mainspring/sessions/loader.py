@@ -1,14 +1,12 @@
-"""Reading a session: the tree of its entries, the path to a leaf, and the history along it.
+"""Reads a session: the tree of its entries, the path to a leaf, and the history along it.
 
-The first pass takes type, id and parent of each line and nothing else; the second reads the lines of the path. A line that
-cannot be read is left out and told, with its number; what hung on it then hangs on the entry before it.
+The first pass reads only type, ID, and parent of each line; the second reads the lines of the path. A line that cannot be read is
+skipped and reported with its number; its children are attached to the entry before it.
 
-Reading a session from its end, as far back as the last compaction, whatever lies before it.
-
-A compaction says what a reader needs of what came earlier (`Before`), and the messages that it keeps mostly stand right before
-it. So the time and memory of a resume depend on what was said since, not on the whole. Where anything is out of order (a line that
-cannot be read, an entry of a newer version, a message that stands far back in the middle) the answer is `None`, and the whole
-session is read.
+A session can also be read from its end back to the last compaction, without the entries before it. A compaction contains what a
+reader needs of them (`Before`), and most messages that it keeps are directly before it. So the time and memory of a resume depend
+on the messages since the compaction, not on the size of the session. If anything is out of order (an unreadable line, an entry of
+a newer version, a kept message far back), the result is `None`, and the whole session is read.
 """
 
 from __future__ import annotations
@@ -53,11 +51,11 @@ class SessionTree(Struct):
 
     Attributes:
         header: The first line.
-        nodes: Every other entry, by id, in the order of the lines.
-        leaf: The last entry; ``None`` where there is none.
-        labels: Names of entries (and of the session), by id.
-        damaged: Numbers of the lines that cannot be read, an incomplete last one left out.
-        problems: What to tell.
+        nodes: Every other entry, by ID, in the order of the lines.
+        leaf: The last entry. ``None`` if there are no entries.
+        labels: Labels of entries (and of the session), by ID.
+        damaged: Numbers of unreadable lines, without an incomplete last one.
+        problems: Problems to report.
     """
 
     header: SessionEntry
@@ -68,7 +66,7 @@ class SessionTree(Struct):
     problems: list[Problem] = field(default_factory=list[Problem])
 
     def path(self, leaf: str | None) -> list[EntryNode]:
-        """The entries from the root to a leaf."""
+        """Return the entries from the root to a leaf."""
         nodes: list[EntryNode] = []
         while leaf is not None:
             node = self.nodes[leaf]
@@ -79,7 +77,7 @@ class SessionTree(Struct):
 
 
 class Line(Struct, frozen=True):
-    """An entry that was read: ``entry`` is ``None`` if this version does not know what it is."""
+    """A line that was read. ``entry`` is ``None`` if this version does not know its type."""
 
     number: int
     data: bytes
@@ -87,10 +85,10 @@ class Line(Struct, frozen=True):
 
 
 def read_tree(log: SessionLog) -> SessionTree:
-    """The tree of a session.
+    """Read the tree of a session.
 
     Raises:
-        SessionError: If it is none.
+        SessionError: If it is not a session.
         OSError: If it cannot be read.
     """
     rows = iter(log.rows())
@@ -101,17 +99,17 @@ def read_tree(log: SessionLog) -> SessionTree:
 
 
 def decode_header_row(log: SessionLog, row: StoredLine | None) -> SessionEntry:
-    """The header of a session, from its first row.
+    """Decode the header of a session from its first row.
 
     Raises:
-        SessionError: If it is none.
+        SessionError: If it is not a session.
     """
     try:
         entry = decode_entry(row.data) if row else None
     except DECODE_ERRORS:
         entry = None
     if not isinstance(entry, SessionEntry):
-        raise SessionError(f"{log.place} is no session: its first line is not the header of one")
+        raise SessionError(f"Not a session: the first line of {log.place} is not a session header.")
     return entry
 
 
@@ -122,19 +120,17 @@ def _handle_event(tree: SessionTree, row: StoredLine) -> None:
         _damaged(tree, row)
         return
     if link.id in tree.nodes or link.type == "session":
-        tree.problems.append(
-            Problem("damaged", f"line {row.number} was left out: there is an entry {link.id} before it")
-        )
+        tree.problems.append(Problem("damaged", f"line {row.number} was skipped: its ID {link.id} is a duplicate"))
         return
     parent = link.parent
     if parent is not None and parent not in tree.nodes:
-        text = f"line {row.number} hangs on an entry that is not there ({parent}); it was put behind the line before it"
+        text = f"line {row.number} has an unknown parent ({parent}); it was attached to the line before it"
         tree.problems.append(Problem("damaged", text))
         parent = tree.leaf
     tree.nodes[link.id] = EntryNode(link.id, link.type, parent, row.position, row.number)
     tree.leaf = link.id
     if link.type not in ENTRY_TYPES:
-        text = f"line {row.number} is of a type that this version does not know ({link.type}); it was left alone"
+        text = f"line {row.number} has a type that this version does not know ({link.type}); it was ignored"
         tree.problems.append(Problem("unknown", text))
         tree.damaged.append(row.number)
     elif link.type == "label":
@@ -144,9 +140,9 @@ def _handle_event(tree: SessionTree, row: StoredLine) -> None:
 def _damaged(tree: SessionTree, row: StoredLine) -> None:
     if row.complete:
         tree.damaged.append(row.number)
-        tree.problems.append(Problem("damaged", f"line {row.number} cannot be read; it was left out"))
+        tree.problems.append(Problem("damaged", f"line {row.number} cannot be read and was skipped"))
     else:
-        text = f"line {row.number}, the last one, is incomplete; it was left out"
+        text = f"line {row.number}, the last one, is incomplete and was skipped"
         tree.problems.append(Problem("torn", text))
 
 
@@ -160,7 +156,7 @@ def _label(tree: SessionTree, row: StoredLine) -> None:
 
 
 def read_path(log: SessionLog, nodes: Iterable[EntryNode]) -> Iterator[Line]:
-    """The entries of a path."""
+    """Read the entries of a path."""
     for node in nodes:
         data = log.read(node.position)
         try:
@@ -170,7 +166,7 @@ def read_path(log: SessionLog, nodes: Iterable[EntryNode]) -> Iterator[Line]:
 
 
 def history_at(tree: SessionTree, log: SessionLog, leaf: str | None) -> History:
-    """The history at a leaf. Calls that are open there are still open; `repair` says what becomes of them."""
+    """Return the history at a leaf. Open calls are still open; `repair` closes them."""
     return apply_entries(tree, read_path(log, select_history_nodes(tree, log, tree.path(leaf))))
 
 
@@ -178,7 +174,7 @@ _STATE = {"run_start", "run_end", "model_change"}
 
 
 def select_history_nodes(tree: SessionTree, log: SessionLog, nodes: list[EntryNode]) -> list[EntryNode]:
-    """The entries of a path that its history is made of: from the last compaction on, and what that one keeps."""
+    """Select the entries of a path that form its history: those from the last compaction on, and those that it references."""
     last = next((i for i in range(len(nodes) - 1, -1, -1) if nodes[i].kind == "compaction"), 0)
     compaction = next(read_path(log, nodes[last : last + 1])).entry if last else None
     if not isinstance(compaction, CompactionEntry):
@@ -192,41 +188,41 @@ def select_history_nodes(tree: SessionTree, log: SessionLog, nodes: list[EntryNo
 
 
 def apply_entries(tree: SessionTree, lines: Iterable[Line], history: History | None = None) -> History:
-    """What the entries of a path add up to, on top of what is known already."""
+    """Apply the entries of a path to a history."""
     history = history or History()
     for line in lines:
         if line.entry is not None:
             history.apply(line.entry)
         elif line.number not in tree.damaged:
             tree.damaged.append(line.number)
-            text = f"line {line.number} holds something that this version does not know; it was left alone"
+            text = f"line {line.number} contains data that this version does not know; it was ignored"
             tree.problems.append(Problem("unknown", text))
     for calls in history.open.values():
         calls.doubtful = _is_incomplete(tree, history, calls)
-    tree.problems.extend([Problem("damaged", f"entry {text}; it was left out") for text in history.lost])
+    tree.problems.extend([Problem("damaged", f"entry {text}; it was skipped") for text in history.lost])
     return history
 
 
 def _is_incomplete(tree: SessionTree, history: History, calls: PendingCalls) -> bool:
-    """Where lines after a call were lost, a missing record says nothing; nor does it where the conversation went on."""
+    """Return True if a missing line proves nothing: lines after a call were lost, or the conversation continued after it."""
     number = tree.nodes[calls.entry.id].number
     return any(n > number for n in tree.damaged) or (calls.reasons is None and calls.at < len(history.messages))
 
 
 def repair_history(history: History) -> list[Problem]:
-    """See that calls and results fit together, whatever was stored; what was put right is told."""
+    """Repair the pairs of calls and results. Repairs are reported."""
     mended = repair_pairs(history.messages, history.refs)
     if mended is None:
         return []
     history.messages, history.refs, count = mended
     for calls in history.open.values():
         calls.at = len(history.messages)
-    text = f"calls and results did not fit together in {count} places; each call now has one result"
+    text = f"{count} mismatches of tool calls and results were repaired; each call now has one result"
     return [Problem("damaged", text)]
 
 
 NEAR_LINES, FAR_LINES = 4096, 1024
-"""Lines right before a compaction, and at the beginning, in which the messages that it keeps are looked for."""
+"""Number of lines directly before a compaction, and at the beginning, that are searched for the messages it keeps."""
 
 
 _STEP = 64
@@ -236,10 +232,10 @@ class RecentHistory(Struct):
     """The newest part of a session.
 
     Attributes:
-        tree: Its entries: the path from the compaction on, and what that one keeps; names of all entries.
-        history: What they add up to.
-        unread: How many entries before them were not read.
-        damaged: How many lines before them cannot be read.
+        tree: Its entries: the path from the compaction on, the entries it references, and the labels of all entries.
+        history: The history of these entries.
+        unread: Number of earlier entries that were not read.
+        damaged: Number of earlier lines that cannot be read.
     """
 
     tree: SessionTree
@@ -249,21 +245,21 @@ class RecentHistory(Struct):
 
 
 class _BackwardScan(Struct):
-    """What is known on the way back."""
+    """State of the backward scan."""
 
     path: list[EntryNode] = field(default_factory=list[EntryNode])
     labels: dict[str, str] = field(default_factory=dict[str, str])
-    before: Before | None = None  # of the compaction nearest to the end, on whatever branch
+    before: Before | None = None  # of the compaction nearest to the end, on any branch
     compaction: CompactionEntry | None = None  # on the path
     problems: list[Problem] = field(default_factory=list[Problem])
     count: int = 0
 
 
 def read_from_end(log: SessionLog) -> RecentHistory | None:
-    """The newest part of a session; ``None`` where the whole is to be read.
+    """Read the newest part of a session. ``None`` if the whole session must be read.
 
     Raises:
-        SessionError: If it is none.
+        SessionError: If it is not a session.
         OSError: If it cannot be read.
     """
     header = decode_header_row(log, next(iter(log.rows()), None))
@@ -287,13 +283,13 @@ def read_from_end(log: SessionLog) -> RecentHistory | None:
     known = found.before
     if known.damaged:
         lines = pluralize(known.damaged, "line")
-        text = f"left out, as it cannot be read: {lines} before the last compaction; an export says which"
+        text = f"{lines} before the last compaction cannot be read and were skipped; an export lists them"
         tree.problems.append(Problem("damaged", text))
     return RecentHistory(tree, history, known.entries, known.damaged)
 
 
 def _scan_back(back: Iterator[StoredLine]) -> _BackwardScan | None:
-    """Back along the path to its last compaction, or to its root; names are taken on the way, from all branches."""
+    """Scan back along the path to its last compaction, or to its root. Collects the labels of all branches."""
     found = _BackwardScan()
     wanted: str | None = None
     settled = False
@@ -302,7 +298,7 @@ def _scan_back(back: Iterator[StoredLine]) -> _BackwardScan | None:
         if link is None:
             if row.complete:
                 return None
-            found.problems.append(Problem("torn", "the last line is incomplete; it was left out"))
+            found.problems.append(Problem("torn", "the last line is incomplete and was skipped"))
             continue
         if link.type == "session" or link.type not in ENTRY_TYPES:
             return None
@@ -354,7 +350,7 @@ def _compaction(row: StoredLine) -> CompactionEntry | None:
 
 
 def _kept(log: SessionLog, back: Iterator[StoredLine], compaction: CompactionEntry) -> list[EntryNode] | None:
-    """The entries of the messages that a compaction keeps, in their order; ``None`` if one is neither near nor at the beginning."""
+    """Return the entries of the messages that a compaction keeps, in order. ``None`` if one is neither near nor at the beginning."""
     wanted = {item.entry for item in compaction.history if isinstance(item, Kept)}
     finder = _EntryFinder(log, wanted)
     finder.search_back(back, NEAR_LINES // 8)
@@ -364,7 +360,7 @@ def _kept(log: SessionLog, back: Iterator[StoredLine], compaction: CompactionEnt
 
 
 class _EntryFinder:
-    """Looks for entries among rows; a pair brings the call and the results that it joins."""
+    """Finds entries among rows, including the call and the results of a pair."""
 
     def __init__(self, log: SessionLog, wanted: set[str]) -> None:
         self.missing = wanted
@@ -373,12 +369,12 @@ class _EntryFinder:
         self._register_incoming: dict[str, EntryNode] = {}
 
     def search_back(self, rows: Iterator[StoredLine], count: int) -> None:
-        """Look among the next rows, a few at a time."""
+        """Search the next rows, a few at a time."""
         for _ in range(0, count, _STEP):
             self.look(islice(rows, _STEP))
 
     def look(self, rows: Iterator[StoredLine]) -> None:
-        """Look among rows, if something is missing."""
+        """Search rows, if entries are missing."""
         if not self.missing:
             return
         for row in rows:

@@ -1,4 +1,4 @@
-"""Lines on their way into a log: in order, one write at a time, kept in memory while the log cannot take them."""
+"""Writes lines to a log: in order, one write at a time, kept in memory while the log is unavailable."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from concurrent.futures import Future
 from mainspring.sessions.store import Problem, SessionLog
 
 MAX_INLINE_BYTES = 256 * 1024
-"""Bytes up to which a write is made in the event loop: it takes microseconds there, and a thread costs more."""
+"""Maximum bytes that are written in the event loop: there a write takes microseconds, and a thread costs more."""
 
 
 class LogWriter:
-    """The only one who writes to a log.
+    """The only writer of a log.
 
-    A small append to a quick log is made at once. Large ones, the first one (which makes the file) and those that wait for the disk go
-    through a thread, and whatever comes meanwhile is written after them together.
+    A small append to a fast log happens immediately. Large appends, the first one (which creates the file), and those that wait for the
+    disk use a thread; lines that arrive in the meantime are written after them together.
 
     Args:
         log: Where to write.
-        tell: Gets what people should know.
-        retry_after: Seconds after a failure before the next try.
+        tell: Receives messages for the user.
+        retry_after: Seconds after a failure before the next attempt.
     """
 
     def __init__(self, log: SessionLog, tell: Callable[[Problem], None], *, retry_after: float = 1.0) -> None:
@@ -42,7 +42,7 @@ class LogWriter:
             sync: Whether to wait until they would survive a power failure.
 
         Returns:
-            Whether they are in the log. If not, they are `unsaved`, and the trouble was told.
+            Whether they are in the log. If not, they are `unsaved`, and the problem was reported.
         """
         if not self._log.writable:
             return False
@@ -60,11 +60,11 @@ class LogWriter:
 
     @property
     def failing(self) -> bool:
-        """Whether the last write did not work out."""
+        """Whether the last write failed."""
         return self._failed is not None
 
     def flush(self) -> None:
-        """Write what is left, and block meanwhile."""
+        """Write the rest. Blocks."""
         if self._busy is not None:
             self._busy.result()
         if self.unsaved and self._log.writable:
@@ -80,7 +80,7 @@ class LogWriter:
 
     async def _in_thread(self, batch: list[bytes], sync: bool) -> None:
         done: Future[None] = Future()
-        done.set_running_or_notify_cancel()  # who waits for it may be cancelled, the write is not
+        done.set_running_or_notify_cancel()  # The caller may be cancelled, the write must not be.
         self._busy = done
 
         def work() -> None:
@@ -92,7 +92,7 @@ class LogWriter:
 
         try:
             asyncio.get_running_loop().run_in_executor(None, work)
-        except RuntimeError:  # the loop is closing down and takes no more work
+        except RuntimeError:  # The event loop is shutting down and accepts no more work.
             work()
         await asyncio.wrap_future(done)
 
@@ -103,9 +103,9 @@ class LogWriter:
             self.unsaved[:0] = batch
             first, self._failed = self._failed is None, time.monotonic()
             if first:
-                text = f"the session cannot be saved to {self._log.place} ({error.strerror or error})"
-                self._tell(Problem("unsaved", f"{text}: it goes on in memory, and saving is tried again"))
+                text = f"cannot save the session to {self._log.place} ({error.strerror or error})"
+                self._tell(Problem("unsaved", f"{text}: it continues in memory, and saving will be retried"))
             return
         if self._failed is not None:
             self._failed = None
-            self._tell(Problem("saved", f"the session is saved again to {self._log.place}, nothing is missing"))
+            self._tell(Problem("saved", f"saving the session to {self._log.place} works again, nothing is missing"))

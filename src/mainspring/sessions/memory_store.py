@@ -1,4 +1,4 @@
-"""Sessions in the memory of the process: the twin of the files, for tests and for where nothing can be stored."""
+"""Sessions in the memory of the process: for tests, and for systems where nothing can be stored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mainspring.sessions.stored_messages import prompt_preview
 
 
 class _StoredSession(Struct, eq=False):
-    """The lines of one session, and whether somebody writes to it."""
+    """The lines of one session, and whether it has a writer."""
 
     header: SessionEntry
     lines: list[bytes] = field(default_factory=list[bytes])
@@ -35,7 +35,7 @@ class MemorySessionLog:
         self.problems: list[Problem] = []
         if write and kept.taken:
             text = (
-                f"session {kept.header.id} is open elsewhere: what is said now is not saved; fork it to go on in a copy"
+                f"session {kept.header.id} is open elsewhere: new messages are not saved; fork it to continue in a copy"
             )
             self.problems.append(Problem("locked", text))
         kept.taken = kept.taken or self.writable
@@ -49,11 +49,11 @@ class MemorySessionLog:
 
     @property
     def context_folder(self) -> str | None:
-        """The folder for large outputs, if there is one."""
+        """The folder for large outputs, if any."""
         return None
 
     def append(self, lines: Sequence[bytes], *, sync: bool = False) -> None:
-        """Add lines in one write; see `SessionLog.append`."""
+        """Append lines in one write; see `SessionLog.append`."""
         if not self.writable:
             raise OSError(errno.EROFS, "the session is open for reading only", self.place)
         if not self._kept.lines:
@@ -62,21 +62,21 @@ class MemorySessionLog:
         self._kept.updated = datetime.now(UTC)
 
     def rows(self) -> Iterator[StoredLine]:
-        """All lines, oldest first."""
+        """Iterate over all lines, oldest first."""
         for i, line in enumerate(self._kept.lines):
             yield StoredLine(i + 1, i, line)
 
     def back(self) -> Iterator[StoredLine]:
-        """All lines, newest first."""
+        """Iterate over all lines, newest first."""
         for i in range(len(self._kept.lines) - 1, -1, -1):
             yield StoredLine(i + 1, i, self._kept.lines[i])
 
     def read(self, position: int) -> bytes:
-        """The line at a position."""
+        """Return the line at a position."""
         return self._kept.lines[position]
 
     def close(self) -> None:
-        """Let others write."""
+        """Release the session for other writers."""
         if self.writable:
             self.writable = self._kept.taken = False
 
@@ -85,7 +85,7 @@ class MemorySessionStore:
     """Sessions that end with the process.
 
     Attributes:
-        sessions: What is stored, by id.
+        sessions: The stored sessions, by ID.
     """
 
     def __init__(self) -> None:
@@ -93,32 +93,32 @@ class MemorySessionStore:
 
     @property
     def blobs_folder(self) -> None:
-        """There is none."""
+        """Always ``None``."""
         return None
 
     def create(self, header: SessionEntry) -> MemorySessionLog:
-        """A new session; nothing is stored yet."""
+        """Create a session. Nothing is stored yet."""
         if self.exists(validate_session_id(header.id)):
-            raise SessionError(f"there is a session {header.id} already; open it, or choose another id")
+            raise SessionError(f"Session {header.id} already exists. Open it, or choose another ID.")
         return MemorySessionLog(self, _StoredSession(header))
 
     def open(self, name: str, *, write: bool = True) -> MemorySessionLog:
-        """A stored session; see `SessionStore.open`."""
+        """Open a stored session; see `SessionStore.open`."""
         return MemorySessionLog(self, self._find(name), write=write)
 
     def exists(self, name: str) -> bool:
-        """Whether it is stored."""
+        """Return True if it is stored."""
         return name in self.sessions
 
     def delete(self, name: str) -> None:
-        """Remove a session for good."""
+        """Delete a session permanently."""
         kept = self._find(name)
         if kept.taken:
-            raise SessionError(f"session {name} cannot be deleted: it is open for writing")
+            raise SessionError(f"Cannot delete session {name}: it is open for writing")
         del self.sessions[kept.header.id]
 
     def list(self, cwd: str | None = None) -> Iterable[SessionInfo]:
-        """The sessions of a folder, or all; last used first."""
+        """List the sessions of a folder, or all, most recent first."""
         found = [_info(kept) for kept in self.sessions.values() if cwd in {None, kept.header.cwd}]
         return sorted(found, key=lambda s: (s.updated is not None, s.updated, s.id), reverse=True)
 
@@ -128,12 +128,12 @@ class MemorySessionStore:
         exact = [kept for kept in found if kept.header.id == name]
         match exact or found:
             case []:
-                raise SessionError(f"there is no session {name}")
+                raise SessionError(f"Unknown session: {name}")
             case [kept]:
                 return kept
             case several:
                 names = ", ".join(kept.header.id for kept in several[:5])
-                raise SessionError(f"{name} is the beginning of {len(several)} sessions: {names}")
+                raise SessionError(f"{name} matches {len(several)} sessions: {names}")
 
 
 def _info(kept: _StoredSession) -> SessionInfo:

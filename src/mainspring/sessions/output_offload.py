@@ -1,4 +1,4 @@
-"""Large outputs are put aside and come back where they matter: by a tool, or because the next prompt is about them."""
+"""Moves large outputs out of the history. They return by a tool call, or when the next prompt is about them."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
     from html import escape
 
     from mainspring.loop import CoreAgent
-else:  # a millisecond, and only a long output needs it
+else:  # Takes a millisecond to import, and only a long output needs it.
     escape = lazy_function("html", "escape")
 
 logger = logging.getLogger("mainspring")
 
 Selection = Literal["keywords", "model", "off"]
-"""Who says which earlier outputs a prompt is about: the words that they share, the model, or nobody."""
+"""Selects which earlier outputs a prompt is about: by common words, by the model, or not at all."""
 
 DEFAULT_THRESHOLD_BYTES = 30_000
-"""Bytes of an output from which on it is put aside."""
+"""Bytes from which an output is moved."""
 
 EXCLUDED_TOOLS = ("read_file", "context_read", "skills_use", "skills_read", "spawn")
-"""Tools whose output stays whole: it is a page of something that can be asked for again, or was written to be read."""
+"""Tools whose output stays in the history: it is a page of something that can be requested again, or was written to be read."""
 
 READ_TOOL = "context_read"
-"""The tool that reads what was put aside."""
+"""The tool that reads a moved output."""
 
 _MOST_LINES = 2000
 _LONGEST = 2000  # characters of a line; a longer one is shown as several
@@ -51,14 +51,14 @@ _SYSTEM = "You choose which outputs of earlier tool calls matter for a question.
 
 
 class OffloadOutputsPlug(Plugin):
-    """Puts large outputs aside, and brings back those that a prompt is about, for the run that it begins.
+    """Moves large outputs out of the history, and restores those that a prompt is about for its run.
 
     Args:
-        store: Where they are.
-        threshold: Bytes from which on an output is put aside.
-        select: Who says which earlier outputs a prompt is about.
-        room: Most characters that are brought back for one prompt.
-        exclude: Tools whose output stays whole.
+        store: Where they are stored.
+        threshold: Bytes from which an output is moved.
+        select: Selects which earlier outputs a prompt is about.
+        room: Maximum characters that are restored for one prompt.
+        exclude: Tools whose output stays in the history.
     """
 
     def __init__(
@@ -81,25 +81,25 @@ class OffloadOutputsPlug(Plugin):
         self._on_choice = False
 
     def install(self, agent: CoreAgent) -> None:
-        """See `Plug`."""
+        """See `Plugin`."""
         agent.on(SessionStart, self._begin)
         agent.on(MessagesAdded, self._asked)
-        agent.on(ToolTransform, self._offload, order=90)  # what is kept is what all others made of it
+        agent.on(ToolTransform, self._offload, order=90)  # Runs last: the stored output is the final one.
         if self.select != "off":
             agent.on(ContextTransform, self._restore_relevant, order=-150)
-        if agent.tools.get(READ_TOOL) is None:  # a sub-agent has its parent's, which reads from the same place
+        if agent.tools.get(READ_TOOL) is None:  # A subagent uses its parent's tool, which reads from the same store.
             agent.tools.add(self.tool())
 
     def for_child(self) -> Plugin:
-        """A sub-agent puts aside into the same place; nothing of its parent's is brought to it."""
+        """Return a plugin for a subagent, which stores outputs in the same place and restores none of its parent's."""
         return OffloadOutputsPlug(self.store, threshold=self.threshold, select="off", exclude=self.exclude)
 
     async def close(self) -> None:
-        """Let go of everything: outputs end with the session."""
+        """Forget all outputs: they end with the session."""
         await asyncio.to_thread(self.store.clear)
 
     def tool(self) -> Tool:
-        """The tool `context_read`: an output that was put aside, by lines."""
+        """The tool `context_read`: reads a stored output by lines."""
 
         async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolOutput:
             del ctx
@@ -147,7 +147,7 @@ class OffloadOutputsPlug(Plugin):
     async def _offload(self, hook: ToolTransform) -> None:
         output = hook.result.output
         text = output if isinstance(output, str) else "\n".join(b.text for b in output if isinstance(b, TextBlock))
-        text = text.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be stored
+        text = text.encode("utf-8", "replace").decode()  # Half a surrogate pair cannot be stored.
         if hook.name in self.exclude or hook.result.is_error or len(text.encode()) <= self.threshold:
             return
         record = LargeOutput(
@@ -167,7 +167,7 @@ class OffloadOutputsPlug(Plugin):
         )
 
     async def _restore_relevant(self, hook: ContextTransform) -> None:
-        """Put what the prompt is about right behind it; chosen once a run, so that the prompt's prefix stays the same."""
+        """Add the outputs that the prompt is about directly after it. Selected once per run, so that the prompt's prefix stays the same."""
         prompt = self._prompt
         if prompt is None:
             return
@@ -202,8 +202,8 @@ class OffloadOutputsPlug(Plugin):
             answer = await hook.side_call("relevance", request)
         except AgentAbortedError:
             raise
-        except MainspringError as error:  # the answer is worth more than its context
-            logger.warning("no earlier outputs were chosen: %s", error)
+        except MainspringError as error:  # The response matters more than its context.
+            logger.warning("could not select earlier outputs: %s", error)
             return []
         numbers = dict.fromkeys(int(n) for n in re.findall(r"(?<!\d)\d{1,4}(?!\d)", answer.text)[:_MOST_POINTERS])
         return [pointers[n - 1] for n in numbers if 1 <= n <= len(pointers)]
@@ -227,7 +227,7 @@ class OffloadOutputsPlug(Plugin):
 
 
 def count_missing_outputs(messages: Sequence[AgentMessage], store: LargeOutputStore) -> int:
-    """How many outputs a history points to that are not there any more, as after a resume."""
+    """Count the outputs that a history refers to and that no longer exist, for example, after a resume."""
     named = {
         name
         for message in messages

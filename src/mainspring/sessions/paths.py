@@ -1,4 +1,4 @@
-"""Where sessions are: the user's folder, and a folder in it for each project."""
+"""Paths of sessions: the user's folder, and a folder in it for each project."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ID = lazy_re(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 def user_home(environ: Mapping[str, str] | None = None) -> Path | None:
-    """``$MAINSPRING_HOME``, else ``~/.agent``; ``None`` where there is no home folder."""
+    """Return ``$MAINSPRING_HOME``, else ``~/.agent``. ``None`` if there is no home directory."""
     environ = os.environ if environ is None else environ
     given = environ.get("MAINSPRING_HOME", "").strip()
     if given:
@@ -28,10 +28,10 @@ def user_home(environ: Mapping[str, str] | None = None) -> Path | None:
 
 
 def resolve_folder(cwd: str | os.PathLike[str] | None = None) -> str:
-    """The real path of a folder, the same however it is spelled; the current folder if none is given."""
+    """Return the real path of a folder, the same for each spelling. The current folder by default."""
     try:
         path = os.path.realpath(os.getcwd() if cwd is None else os.path.expanduser(str(cwd)))
-    except FileNotFoundError:  # the current folder was deleted
+    except FileNotFoundError:  # The current folder was deleted.
         return os.environ.get("PWD") or os.sep
     other = path.swapcase()
     try:
@@ -42,58 +42,58 @@ def resolve_folder(cwd: str | os.PathLike[str] | None = None) -> str:
 
 
 def project_folder_name(cwd: str) -> str:
-    """The name of the folder that holds the sessions of ``cwd``: readable, and different for every path."""
+    """Return the name of the folder with the sessions of ``cwd``: readable, and different for every path."""
     words = re.sub(r"[^A-Za-z0-9]+", "-", "-".join(Path(cwd).parts[-2:])).strip("-").lower()[-48:].strip("-")
     digest = hashlib.sha256(cwd.encode("utf-8", "surrogateescape")).hexdigest()[:10]
     return f"{words or 'root'}-{digest}"
 
 
 def new_session_id(now: datetime) -> str:
-    """An id that no other session has; ids sort by time."""
+    """Create a unique ID. IDs sort by time."""
     return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
 
 
 def validate_session_id(name: str) -> str:
-    """The id, if it can be one.
+    """Return the ID if it is valid.
 
     Raises:
         SessionError: If not.
     """
     if not _ID.fullmatch(name):
-        raise SessionError(f"{name!r} cannot be the id of a session: use letters, digits, '.', '_' and '-'")
+        raise SessionError(f"Invalid session ID: {name!r}. Use letters, digits, '.', '_', and '-'.")
     return name
 
 
 def allow_blocking_writes(fd: int) -> None:
-    """Files never block on this flag; to tools that look for blocking calls in an event loop it says: on purpose."""
+    """Declare a write as intended for tools that detect blocking calls in an event loop. Files never block on this flag."""
     if hasattr(os, "O_NONBLOCK"):
         os.set_blocking(fd, False)
 
 
 def event_log_path(home: Path, session: str) -> Path:
-    """Where the event log of a session is."""
+    """Return the path of a session's event log."""
     return home / "logs" / f"{session}.jsonl"
 
 
 def search_index_path(home: Path) -> Path:
-    """Where the index of the full-text search is."""
+    """Return the path of the full-text search index."""
     return home / "search.db"
 
 
 def remove_index(home: Path) -> None:
-    """Remove the index, so that no text of a session that was deleted stays in it. The next search makes it anew."""
+    """Delete the index, so that it keeps no text of a deleted session. The next search creates it again."""
     for file in (search_index_path(home), home / "search.db-journal"):
         with suppress(OSError):
             file.unlink()
 
 
 def rotated_log_path(path: Path) -> Path:
-    """Where an event log goes that has become too large."""
+    """Return the path of a rotated event log."""
     return path.with_name(f"{path.stem}.1.jsonl")
 
 
 def remove_event_logs(path: Path) -> None:
-    """Remove an event log; what cannot be removed stays."""
+    """Delete an event log. Files that cannot be deleted stay."""
     for file in (path, rotated_log_path(path)):
         with suppress(OSError):
             file.unlink()

@@ -1,4 +1,4 @@
-"""The plug that keeps an agent's conversation in a session. It knows the hook bus and nothing else of a run."""
+"""The plugin that stores an agent's conversation in a session. It depends only on hooks."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from mainspring.sessions.session import Session
 
 HOOK_ORDER = 100
-"""After everybody else: what is stored is what was decided. A tool is noted as started only once nobody objects."""
+"""After all other plugins: it stores final decisions. A tool is recorded as started only once no plugin blocks it."""
 
 
 class SessionPlug(Plugin):
-    """Stores every turn of an agent as it happens, and gives it the history that is stored already.
+    """Stores every turn of an agent as it happens, and provides the stored history.
 
     Args:
-        session: Where to.
+        session: The session.
     """
 
     def __init__(self, session: Session) -> None:
@@ -59,10 +59,10 @@ class SessionPlug(Plugin):
         self._foreign_pending: Message | None = None
 
     def install(self, agent: CoreAgent) -> None:
-        """Fill the history from the session, and listen."""
+        """Load the history from the session, and register the hooks."""
         history = self._journal.history
         if history.messages and agent.context.messages:
-            raise ConfigError("give the agent a history or a session that has one, not both")
+            raise ConfigError("Give the agent either a history or a session that has one, not both.")
         self._agent = agent
         agent.session_id = self.session.id
         if history.messages or history.open:
@@ -82,7 +82,7 @@ class SessionPlug(Plugin):
         agent.on(SessionEnd, self._end, order=HOOK_ORDER)
 
     def for_child(self) -> Plugin | None:
-        """Nothing: a sub-agent has a conversation of its own."""
+        """Return None: a subagent has a conversation of its own."""
         return None
 
     def check_run(self) -> None:
@@ -96,7 +96,7 @@ class SessionPlug(Plugin):
     # --- a run ------------------------------------------------------------------------------------------------------
 
     def _on_session_start(self, hook: SessionStart) -> None:
-        """Nothing is stored yet: a run that comes to nothing leaves no trace."""
+        """Record the start. Nothing is stored yet: an empty run leaves no trace."""
         self._sync_with_agent(self._agent.context.messages)
         self._first = self._last = ""
         self._intent_saved = self._journal.saved
@@ -159,7 +159,7 @@ class SessionPlug(Plugin):
         )
         saved = await self._journal.flush(durable=not hook.idempotent)
         if self._intent_saved and not saved:
-            # A reader of the file would see the call and no start, and take it for one that never ran.
+            # A reader of the file would see the call without its start, and conclude that it never ran.
             hook.block = "the session can no longer be saved; from here on it is in memory only, so make the call again"
 
     async def _on_tool_after(self, hook: ToolFinished) -> None:
@@ -170,7 +170,7 @@ class SessionPlug(Plugin):
 
     async def _on_tool_results(self, hook: ToolResultsAfter) -> None:
         calls = self._journal.history.find(hook.message)
-        if calls is None:  # an answer that broke off: its calls were never looked at
+        if calls is None:  # An interrupted response: its calls were never checked.
             self._seen(self._journal.record(IntentEntry, message=hook.message, run=hook.run_id))
             calls = self._journal.history.find(hook.message)
             assert calls is not None
@@ -191,7 +191,7 @@ class SessionPlug(Plugin):
         await self._journal.flush(durable=True)
 
     def _record_result(self, calls: PendingCalls, block: ToolResultBlock, seconds: float = 0.0) -> str:
-        """The entry of a result, which is made unless there is one."""
+        """Return the entry of a result, which is created if missing."""
         known = calls.results.get(block.tool_use_id)
         if known is not None and known[1] is block:
             return known[0]
@@ -209,7 +209,7 @@ class SessionPlug(Plugin):
     # --- the history as the agent has it ----------------------------------------------------------------------------
 
     def _sync_with_agent(self, theirs: list[AgentMessage]) -> None:
-        """Follow the agent where its history was changed between runs: given, forgotten (`reset`) or edited."""
+        """Record changes of the agent's history between runs: set, cleared (`reset`), or edited."""
         ours = self._journal.history.messages
         common = len(ours) if len(theirs) >= len(ours) else -1
         if common < 0 or any(a is not b for a, b in zip(ours, theirs, strict=False)):

@@ -1,4 +1,4 @@
-"""The runs of a session: which there were, and how each ended."""
+"""The runs of a session and their outcomes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class SessionRun(Struct, frozen=True, kw_only=True):
     """A run.
 
     Attributes:
-        id: Its id.
+        id: Its ID.
         agent: Name of the agent.
-        started: When it began, in UTC.
-        ended: When it ended; ``None`` for one that goes on, or whose process was killed.
-        status: ``completed``, ``aborted``, or another `RunStatus`; ``open`` while there is no end of it.
-        turns: How many model calls it made.
-        usage: Tokens of all of them.
+        started: Start time in UTC.
+        ended: End time. ``None`` if it is running or its process was killed.
+        status: ``completed``, ``aborted``, or another `RunStatus`. ``open`` if it has no end.
+        turns: Number of model calls.
+        usage: Total token usage.
         first: The first entry with a message of it.
-        last: The last one.
-        error: What failed.
+        last: The last entry with a message of it.
+        error: The error, if it failed.
     """
 
     id: str
@@ -44,7 +44,7 @@ class SessionRun(Struct, frozen=True, kw_only=True):
 
 
 def list_runs(session: Session) -> list[SessionRun]:
-    """The runs of all branches, oldest first. Reads the whole session.
+    """List the runs of all branches, oldest first. Reads the whole session.
 
     Args:
         session: The session.

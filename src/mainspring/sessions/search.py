@@ -1,7 +1,7 @@
-"""Looking for words in all that was ever said.
+"""Full-text search in all sessions.
 
-An index beside the sessions keeps what was read already, so that a search reads only sessions that were written to since. The sessions
-are the truth: an index that is missing, broken or of another version is made anew.
+An index caches the text of sessions, so that a search reads only sessions that changed since. The sessions are the source of
+truth: an index that is missing, damaged, or of another version is created again.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from mainspring.sessions.store import SessionInfo, SessionStore
 from mainspring.state_files import make_private_folder
 
 _VERSION = 1
-_SHORTEST = 3  # characters of a word that the index can find; shorter ones are looked for in what it found
-_LONGEST = 64  # characters of a word that the index is asked for: its time grows with the square
-_INVALID_CHARS = lazy_re("[\0\ud800-\udfff]")  # what the index cannot be asked for
-_MAX_WORDS = 16  # that the index is asked for, the longest; all are looked for in what it found
+_SHORTEST = 3  # minimum characters of a word that the index can find; shorter words are searched in the results
+_LONGEST = 64  # maximum characters of a word in an index query, whose time is quadratic in it
+_INVALID_CHARS = lazy_re("[\0\ud800-\udfff]")  # characters that an index query cannot contain
+_MAX_WORDS = 16  # maximum words of an index query, the longest ones; all words are searched in the results
 _SNIPPET_CHARS = 60
 _TABLES = f"""
 CREATE TABLE seen (session TEXT PRIMARY KEY, stamp TEXT NOT NULL);
@@ -38,14 +38,14 @@ PRAGMA user_version = {_VERSION};
 
 
 class SearchHit(Struct, frozen=True, kw_only=True):
-    """A place where all the words stand.
+    """A message that contains all words.
 
     Attributes:
         session: The session.
         entry: The entry.
-        role: ``user``, ``assistant``, or ``tool`` for what a tool gave.
-        when: When it was said, in UTC.
-        text: The words with what stands around them, on one line.
+        role: ``user``, ``assistant``, or ``tool`` for a tool's output.
+        when: Time in UTC.
+        text: An excerpt with the words, on one line.
     """
 
     session: SessionInfo
@@ -63,21 +63,21 @@ def search_sessions(
     everywhere: bool = False,
     limit: int = 20,
 ) -> list[SearchHit]:
-    """Where words were said. Blocks meanwhile.
+    """Search messages. Blocks.
 
     Args:
-        query: Words, all of which must stand in one message, as parts of words too and in any case.
-        cwd: The folder whose sessions are looked through; the current one if not given.
-        home: As for `Session.create`.
-        everywhere: Whether the sessions of all folders are looked through.
-        limit: Most hits; the sessions that were used last come first.
+        query: Words that must all occur in one message, also as parts of words, ignoring case.
+        cwd: The folder whose sessions are searched (default: the current one).
+        home: See `Session.create`.
+        everywhere: Whether to search the sessions of all folders.
+        limit: Maximum number of hits. The most recent sessions come first.
 
     Raises:
-        SessionError: If there are no words.
+        SessionError: If the query has no words.
     """
     words = query.split()
     if not words:
-        raise SessionError("there is nothing to look for: give some words")
+        raise SessionError("The search query is empty. Pass at least one word.")
     store = resolve_store(home)
     sessions = [info for info in store.list(None if everywhere else resolve_folder(cwd)) if not info.problem]
     hits: list[SearchHit] = []
@@ -85,13 +85,13 @@ def search_sessions(
         for info in sessions:
             if len(hits) >= limit:
                 break
-            with suppress(SessionError, OSError):  # it was deleted meanwhile, or cannot be read
+            with suppress(SessionError, OSError):  # Deleted in the meantime, or unreadable.
                 hits += index.hits(info, words, limit - len(hits))
     return hits
 
 
 class _SearchIndex:
-    """What was said, by session; without the full-text search of SQLite every session is read."""
+    """The text of messages by session. Without SQLite's full-text search, every session is read."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
@@ -109,11 +109,11 @@ class _SearchIndex:
             self._connection.close()
 
     def hits(self, info: SessionInfo, words: list[str], limit: int) -> Iterator[SearchHit]:
-        """The hits of one session, the last said first."""
+        """Return the hits of one session, the most recent first."""
         try:
             rows = self._stored(info, words)
         except sqlite3.Error:
-            self.__exit__()  # whatever is wrong with it: the sessions are the truth
+            self.__exit__()  # A damaged index is not an error: the sessions are the source of truth.
             self._connection = None
             rows = list(_iter_texts(self._store, info))
         found = 0
@@ -151,7 +151,7 @@ class _SearchIndex:
 
 
 def _open_index(path: Path | None) -> sqlite3.Connection | None:
-    """The index, made anew where it is missing, broken, or of another version; ``None`` where there is no place for one."""
+    """Open the index. Creates it if missing, damaged, or of another version. ``None`` if it cannot be stored."""
     if path is None:
         return None
     for attempt in range(2):
@@ -178,7 +178,7 @@ def _open_index(path: Path | None) -> sqlite3.Connection | None:
 
 
 def _iter_texts(store: SessionStore, info: SessionInfo) -> Iterator[tuple[str, str, str, str]]:
-    """Entry, role, time and text of everything that was said in a session."""
+    """Iterate over entry, role, time, and text of all messages in a session."""
     with closing(store.open(info.place, write=False)) as log:
         for row in log.rows():
             try:
@@ -212,7 +212,7 @@ def _flat(call: ToolUseBlock) -> str:
 
 
 def _snippet(text: str, words: Iterable[str]) -> str | None:
-    """The first of the words with what stands around it; ``None`` if one of them is missing."""
+    """Return an excerpt around the first of the words. ``None`` if one of them is missing."""
     folded = text.casefold()
     places = [folded.find(word.casefold()) for word in words]
     if min(places) < 0:

@@ -32,26 +32,26 @@ from mainspring.sessions.store import Problem, SessionInfo, SessionLog, SessionS
 from mainspring.sessions.stored_messages import SessionTurn, to_stored_messages
 
 HomeOrStore = str | os.PathLike[str] | SessionStore
-"""Where sessions are: the user's folder, or a store."""
+"""The place of sessions: the user's folder, or a store."""
 
 
 class Session(AbstractContextManager["Session"]):
-    """One conversation and where it is kept. Give it to an agent (``Agent(session=...)``, or its `plug`); use it for one agent at a time.
+    """One conversation and its store. Pass it to an agent (``Agent(session=...)``, or its `plug`). Use it for one agent at a time.
 
-    A new session is stored with its first message, so one that is only looked at or never used leaves nothing behind.
+    A new session is stored with its first message, so an unused session leaves nothing behind.
 
     Attributes:
-        id: Its id.
-        cwd: The folder it belongs to, resolved.
-        place: Where it is kept, for people.
-        problems: What people should be told about reading and saving it; grows while it is used.
+        id: Its ID.
+        cwd: Its folder, resolved.
+        place: Where it is stored, for users.
+        problems: Problems of reading and saving, for users. Grows while it is in use.
         interrupted: Whether the process of its last run was killed.
-        store: Where it is kept.
+        store: The store.
         journal: Writes its entries.
-        blobs: Contents of files from before tools changed them.
-        unread: How many entries were not read when it was opened, since they lie before its last compaction. Nothing of the
-            history is missing; `entries`, `branch` and exports read them.
-        closing: Called when it is closed, before what is left is stored.
+        blobs: Contents of files before tools changed them.
+        unread: Number of entries that were not read when it was opened because they are before its last compaction. The history is
+            complete; `entries`, `branch`, and exports read them.
+        closing: Called when it is closed, before the rest is stored.
     """
 
     def __init__(self, store: SessionStore, log: SessionLog, header: SessionEntry, options: SessionOptions) -> None:
@@ -77,18 +77,18 @@ class Session(AbstractContextManager["Session"]):
         title: str = "",
         options: SessionOptions | None = None,
     ) -> Self:
-        """A new session.
+        """Create a session.
 
         Args:
-            cwd: The folder it belongs to; the current one if left out.
-            home: The user's folder or a store; ``$MAINSPRING_HOME``, else ``~/.agent``, if left out. Where there is none,
-                the session is kept in memory, and `problems` says so.
-            id: Its id; made up if left out.
-            title: A name for people.
-            options: How it is written.
+            cwd: Its folder (default: the current one).
+            home: The user's folder or a store (default: ``$MAINSPRING_HOME``, else ``~/.agent``). Without a home directory, the
+                session is in memory, and `problems` says so.
+            id: Its ID (default: generated).
+            title: A title for users.
+            options: Options for writing.
 
         Raises:
-            SessionError: If there is a session of that id.
+            SessionError: If a session with this ID exists.
         """
         options = options or SessionOptions()
         store = resolve_store(home)
@@ -103,7 +103,12 @@ class Session(AbstractContextManager["Session"]):
         )
         session = cls(store, store.create(header), header, options)
         if home is None and isinstance(store, MemorySessionStore):
-            session.journal.tell(Problem("memory", "there is no home folder: this session is kept in memory only"))
+            session.journal.tell(
+                Problem(
+                    "memory",
+                    "Cannot find your home directory: this session is kept in memory only. Set MAINSPRING_HOME.",
+                )
+            )
         session.journal.begin()
         return session
 
@@ -117,18 +122,18 @@ class Session(AbstractContextManager["Session"]):
         if_taken: Literal["read", "fork"] = "read",
         options: SessionOptions | None = None,
     ) -> Self:
-        """A stored session, from wherever it was.
+        """Open a stored session.
 
         Args:
-            name: Its id, the beginning of its id, or its file.
-            home: As for `create`.
-            write: Whether to go on with it. If not, nothing is written and no lock is taken.
-            if_taken: What to do when it is open already, in another process or in this one: ``read`` goes on in memory only,
-                ``fork`` in a copy. Either way `problems` says so.
-            options: How it is written.
+            name: Its ID, a prefix of the ID, or its file.
+            home: See `create`.
+            write: Whether to continue it. If False, nothing is written or locked.
+            if_taken: What to do if it is already open, in this or another process: ``read`` continues in memory only, ``fork``
+                continues in a copy. `problems` says so.
+            options: Options for writing.
 
         Raises:
-            SessionError: If there is no such session, or what is there is none.
+            SessionError: If the session is unknown or not a session.
         """
         options = options or SessionOptions()
         store = resolve_store(home)
@@ -139,14 +144,14 @@ class Session(AbstractContextManager["Session"]):
             session.unread = session.journal.unread
         except OSError as error:
             log.close()
-            raise SessionError(f"{log.place} cannot be read: {error.strerror or error}") from error
+            raise SessionError(f"Cannot read {log.place}: {error.strerror or error}") from error
         except SessionError:
             log.close()
             raise
         if if_taken == "fork" and not log.writable and any(p.kind == "locked" for p in log.problems):
             fork = session.fork()
             session.close()
-            text = f"session {session.id} is open already: this goes on in a copy of it, {fork.id}"
+            text = f"session {session.id} is already open: continuing in a copy, {fork.id}"
             fork.journal.tell(Problem("locked", text))
             return fork
         return session
@@ -160,7 +165,7 @@ class Session(AbstractContextManager["Session"]):
         if_taken: Literal["read", "fork"] = "read",
         options: SessionOptions | None = None,
     ) -> Self:
-        """The session of a folder that was used last, however the folder is spelled.
+        """Open the most recent session of a folder, for any spelling of its path.
 
         Raises:
             SessionError: If there is none.
@@ -172,20 +177,20 @@ class Session(AbstractContextManager["Session"]):
                 continue
             session = cls.open(info.place, home=home, if_taken=if_taken, options=options)
             for text in skipped:
-                session.journal.tell(Problem("damaged", f"{text}; it was passed over"))
+                session.journal.tell(Problem("damaged", f"{text}; it was skipped"))
             return session
-        raise SessionError("; ".join([f"there is no session of {resolve_folder(cwd)} yet", *skipped]))
+        raise SessionError("; ".join([f"No sessions in {resolve_folder(cwd)} yet.", *skipped]))
 
-    # --- what is in it ----------------------------------------------------------------------------------------------
+    # --- content ----------------------------------------------------------------------------------------------------
 
     @property
     def messages(self) -> tuple[AgentMessage, ...]:
-        """The history: the path to the current leaf, from the last compaction on. Every call has its result."""
+        """The history: the path to the current leaf, from the last compaction on. Each call has its result."""
         return tuple(self.journal.history.messages)
 
     @property
     def pending(self) -> PendingCalls | None:
-        """The calls that a paused run left to be answered."""
+        """The calls of a paused run that wait for an answer."""
         for calls in reversed(self.journal.history.open.values()):
             if calls.reasons is not None:
                 results = {call: block for call, (_, block) in calls.results.items()}
@@ -199,51 +204,51 @@ class Session(AbstractContextManager["Session"]):
 
     @property
     def title(self) -> str:
-        """Its name for people."""
+        """Its title for users."""
         return self.journal.title
 
     @property
     def writable(self) -> bool:
-        """Whether what happens in it is stored."""
+        """Whether new messages are stored."""
         return self.journal.log.writable
 
     @property
     def context_folder(self) -> Path | None:
-        """The folder for large outputs of this session; there from its first message on."""
+        """The folder for large outputs of this session. Exists after its first message."""
         folder = self.journal.log.context_folder
         return Path(folder) if folder else None
 
     def entries(self) -> list[Entry]:
-        """The entries on the path to the current leaf, read anew; those that this version does not know are left out."""
+        """Read the entries on the path to the current leaf again. Unknown types are skipped."""
         return [line.entry for line in self.journal.path() if line.entry is not None]
 
     # --- entries of other kinds -------------------------------------------------------------------------------------
 
     def label(self, text: str, entry: str | None = None) -> LabelEntry:
-        """Name an entry, or the session itself (its title). Stored with the next message, or by `save` or `close`."""
+        """Label an entry, or the session itself (its title). Stored with the next message, or by `save` or `close`."""
         return self._note(LabelEntry, target=entry or self.id, label=text)
 
     def model_change(self, model: str, thinking: str = "") -> ModelChangeEntry:
-        """Note that another model, ``provider:model``, answers from here on. Stored as by `label`."""
+        """Record that another model, ``provider:model``, responds from here on. Stored like `label`."""
         return self._note(ModelChangeEntry, model=model, thinking=thinking)
 
     def custom(self, custom_type: str, data: Any = None) -> CustomEntry:
-        """Keep something of the application's own. Stored as by `label`."""
+        """Record data of the application. Stored like `label`."""
         return self._note(CustomEntry, custom_type=custom_type, data=data)
 
     def branch(self, entry: str | None, label: str = "", *, summary: str = "") -> BranchEntry:
-        """Go on from another entry; ``None`` starts again with an empty history. What was said before stays stored.
+        """Continue from another entry. ``None`` starts with an empty history. Earlier messages stay stored.
 
-        Agents that use this session get the history as it was there. Stored as by `label`.
+        Agents that use this session get the history at that entry. Stored like `label`.
 
         Args:
-            entry: Where to go on.
-            label: Why, or a name.
-            summary: What was said on the branch that is left, in short: it joins the history. `branch_with_summary` makes one.
+            entry: Where to continue.
+            label: A reason or name.
+            summary: A summary of the abandoned branch, which joins the history. `branch_with_summary` creates one.
 
         Raises:
-            SessionError: If there is no such entry, it stands between calls and their results, or the session is closed.
-            AgentBusyError: If an agent is using the session right now.
+            SessionError: If the entry does not exist, is between calls and their results, or the session is closed.
+            AgentBusyError: If an agent is using the session.
         """
         self.journal.check_open()
         self.journal.check_idle()
@@ -255,18 +260,18 @@ class Session(AbstractContextManager["Session"]):
         return made
 
     def fork(self, *, title: str = "", whole: bool = False) -> Self:
-        """A new session that begins with what is on the path to the current leaf. It has its own file from the start.
+        """Create a session that starts with the path to the current leaf. It is stored immediately.
 
         Args:
-            title: Its name for people; that of this one if left out.
-            whole: Whether to take all branches along, with the names of entries.
+            title: Its title for users (default: that of this session).
+            whole: Whether to copy all branches, with the labels of entries.
 
         Raises:
-            SessionError: If this session is of a newer version of the format.
+            SessionError: If this session uses a newer version of the format.
         """
         if self.journal.header.version > VERSION:
             raise SessionError(
-                f"session {self.id} is of a newer version of the format and cannot be copied by this one"
+                f"Session {self.id} uses a newer version of the format and cannot be copied. Update Mainspring."
             )
         now = self._options.clock()
         header = SessionEntry(
@@ -283,11 +288,11 @@ class Session(AbstractContextManager["Session"]):
         return fork
 
     def plug(self) -> SessionPlug:
-        """What puts it into an agent."""
+        """The plugin that adds it to an agent."""
         return SessionPlug(self)
 
     def save(self) -> None:
-        """Store everything now, also a session that has no message yet. Blocks meanwhile.
+        """Store everything now, even a session without messages. Blocks.
 
         Raises:
             SessionError: If it is closed.
@@ -296,7 +301,7 @@ class Session(AbstractContextManager["Session"]):
         self.journal.save()
 
     def close(self) -> None:
-        """Store what is left, and let others write. It can still be read; what would join it is refused from here on."""
+        """Store the rest and release it for other writers. It can still be read; new messages are refused."""
         closing, self.closing = self.closing, []
         for close in closing:
             close()
@@ -316,18 +321,18 @@ class Session(AbstractContextManager["Session"]):
 def list_sessions(
     cwd: str | os.PathLike[str] | None = None, *, home: HomeOrStore | None = None, everywhere: bool = False
 ) -> list[SessionInfo]:
-    """The sessions of a folder, last used first, without reading the whole of them.
+    """List the sessions of a folder, most recent first, without reading them completely.
 
     Args:
-        cwd: The folder; the current one if left out.
-        home: As for `Session.create`.
+        cwd: The folder (default: the current one).
+        home: See `Session.create`.
         everywhere: Whether to list the sessions of all folders.
     """
     return list(resolve_store(home).list(None if everywhere else resolve_folder(cwd)))
 
 
 def resolve_store(home: HomeOrStore | None) -> SessionStore:
-    """The store that is meant; the memory of the process where there is no home folder."""
+    """Return the store. Without a home directory, the memory of the process."""
     if home is None:
         folder = user_home()
         return JsonlStore(folder) if folder else MemorySessionStore()

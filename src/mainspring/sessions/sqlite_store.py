@@ -1,7 +1,7 @@
-"""Sessions in one SQLite file: for many sessions on one machine, and where a folder full of files is not wanted.
+"""Sessions in one SQLite file: for many sessions on one machine, or to avoid a folder full of files.
 
-The lines are those of the session files; what a list shows stands beside them, so that listing reads no session. One writer a
-session holds as it does for files: by a lock that the system takes back when the process dies.
+The lines are those of session files. The metadata for lists is stored in addition, so that listing reads no session. As with files,
+a session has one writer, which holds a lock that the system releases when the process ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mainspring.sessions.stored_messages import prompt_preview
 from mainspring.state_files import make_private_folder
 
 APPLICATION_ID = 0x6D737072
-"""``application_id`` of the file ("mspr"): a database without it is somebody else's and is never written to."""
+"""``application_id`` of the file ("mspr"). A database without it belongs to another program and is never written to."""
 
 _LAYOUT = 1
 _BUSY_SECONDS = 5.0
@@ -78,19 +78,19 @@ class SqliteSessionLog:
         return str(self._store.path.parent / "context" / self._header.id)
 
     def append(self, lines: Sequence[bytes], *, sync: bool = False) -> None:
-        """Add lines in one transaction; see `SessionLog.append`."""
+        """Append lines in one transaction; see `SessionLog.append`."""
         if not self.writable:
             raise OSError(errno.EROFS, "the session is open for reading only", self.place)
         if not self._exists:
             self._take()
             if not self.writable:
-                raise OSError(errno.EAGAIN, "another process made a session of that id", self.place)
+                raise OSError(errno.EAGAIN, "another process has created a session with this ID", self.place)
         with self._guard:
             try:
                 self._insert(self._open(create=True), lines, sync)
             except sqlite3.Error as error:
                 code = errno.ENOSPC if "full" in str(error) else errno.EIO
-                raise OSError(code, f"the database says: {error}", self.place) from error
+                raise OSError(code, f"database error: {error}", self.place) from error
         if not self._exists:
             self._exists = True
             with suppress(OSError):
@@ -117,7 +117,7 @@ class SqliteSessionLog:
             )
 
     def rows(self) -> Iterator[StoredLine]:
-        """All lines, oldest first, a page at a time."""
+        """Iterate over all lines, oldest first, a page at a time."""
         if not self._exists:
             return
         number, position = 0, -1
@@ -131,7 +131,7 @@ class SqliteSessionLog:
                 return
 
     def back(self) -> Iterator[StoredLine]:
-        """All lines, newest first, a page at a time."""
+        """Iterate over all lines, newest first, a page at a time."""
         if not self._exists:
             return
         query = "SELECT position, data FROM lines WHERE session = ? AND position < ? ORDER BY position DESC LIMIT ?"
@@ -141,12 +141,12 @@ class SqliteSessionLog:
                 yield StoredLine(0, position, data)
 
     def read(self, position: int) -> bytes:
-        """The line at a position."""
+        """Return the line at a position."""
         [(data,)] = self._query("SELECT data FROM lines WHERE position = ?", (position,))
         return data
 
     def close(self) -> None:
-        """Let others write."""
+        """Release the session for other writers."""
         self.writable = False
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -160,7 +160,7 @@ class SqliteSessionLog:
             try:
                 return self._open().execute(query, values).fetchall()
             except sqlite3.Error as error:
-                raise OSError(errno.EIO, f"the database says: {error}", self.place) from error
+                raise OSError(errno.EIO, f"database error: {error}", self.place) from error
 
     def _open(self, *, create: bool = False) -> sqlite3.Connection:
         if self._connection is None:
@@ -168,16 +168,16 @@ class SqliteSessionLog:
         return self._connection
 
     def _take(self) -> None:
-        """Become the only writer, or say who cannot."""
+        """Become the only writer, or report why not."""
         folder = self._store.path.parent / f"{self._store.path.name}.locks"
         try:
             make_private_folder(folder)
             handle = os.open(folder / self._header.id, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            if not self._exists:  # the first append says so, and tries again
+            if not self._exists:  # The first append reports it, and retries.
                 raise
             self.writable = False
-            text = f"{self._store.path} may not be written to ({error.strerror}): what is said now is not saved"
+            text = f"cannot write to {self._store.path} ({error.strerror}): new messages are not saved"
             self.problems.append(Problem("unsaved", text))
             return
         state = try_lock(handle)
@@ -186,12 +186,14 @@ class SqliteSessionLog:
             os.close(handle)
             self.writable = False
             self.problems.append(
-                Problem("locked", f"{text}: what is said now is not saved; fork it to go on in a copy")
+                Problem("locked", f"{text}: new messages are not saved; fork it to continue in a copy")
             )
             return
         if state == "unsupported":
             self.problems.append(
-                Problem("locked", f"the file system of {folder} knows no locks: use this session in one process")
+                Problem(
+                    "locked", f"the file system of {folder} does not support locks: use this session in one process"
+                )
             )
         self._lock = handle
 
@@ -200,11 +202,11 @@ class SqliteSessionStore:
     """Sessions in a SQLite file.
 
     Args:
-        path: The file; made, for its owner only, with the first session. Large outputs and contents of files are kept in folders
-            beside it.
+        path: The file, created with the first session and access for its owner only. Large outputs and contents of files are stored
+            in folders next to it.
 
     Raises:
-        SessionError: From whatever touches the file, if it is no store of sessions, or one of a newer version.
+        SessionError: From any access to the file, if it is not a session store or uses a newer version.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -216,31 +218,31 @@ class SqliteSessionStore:
         return str(self.path.parent / "files")
 
     def create(self, header: SessionEntry) -> SqliteSessionLog:
-        """A new session; nothing is stored yet."""
+        """Create a session. Nothing is stored yet."""
         if self.exists(validate_session_id(header.id)):
-            raise SessionError(f"there is a session {header.id} already; open it, or choose another id")
+            raise SessionError(f"Session {header.id} already exists. Open it, or choose another ID.")
         return SqliteSessionLog(self, header, exists=False)
 
     def open(self, name: str, *, write: bool = True) -> SqliteSessionLog:
-        """A stored session; see `SessionStore.open`."""
+        """Open a stored session; see `SessionStore.open`."""
         header = self._header(self._find(name))
         newer = header.version > VERSION
         log = SqliteSessionLog(self, header, exists=True, write=write and not newer)
         if newer:
-            text = f"{log.place} is of version {header.version} of the format, this program writes version {VERSION}"
-            log.problems.append(Problem("newer", f"{text}: it can be read, and nothing is written to it"))
+            text = f"{log.place} uses version {header.version} of the format; this program writes version {VERSION}"
+            log.problems.append(Problem("newer", f"{text}. It can be read, but nothing is saved to it"))
         return log
 
     def exists(self, name: str) -> bool:
-        """Whether it is stored."""
+        """Return True if it is stored."""
         return bool(self._rows("SELECT 1 FROM sessions WHERE id = ?", (validate_session_id(name),)))
 
     def delete(self, name: str) -> None:
-        """Remove a session for good."""
+        """Delete a session permanently."""
         log = self.open(name)
         try:
             if not log.writable and not any(p.kind == "newer" for p in log.problems):
-                raise SessionError(f"session {name} cannot be deleted: {log.problems[0]}")
+                raise SessionError(f"Cannot delete session {name}: {log.problems[0]}")
             id = log.place.rpartition("#")[2]
             with closing(self.connect()) as connection, connection:
                 connection.execute("DELETE FROM lines WHERE session = ?", (id,))
@@ -249,12 +251,12 @@ class SqliteSessionStore:
             remove_event_logs(event_log_path(self.path.parent, id))
             remove_index(self.path.parent)
         except sqlite3.Error as error:
-            raise SessionError(f"session {name} cannot be deleted: {error}") from error
+            raise SessionError(f"Cannot delete session {name}: {error}") from error
         finally:
             log.close()
 
     def list(self, cwd: str | None = None) -> Iterable[SessionInfo]:
-        """The sessions of a folder, or all; last used first."""
+        """List the sessions of a folder, or all, most recent first."""
         where, values = ("", ()) if cwd is None else (" WHERE cwd = ?", (cwd,))
         query = f"SELECT id, cwd, title, preview, created, updated, size FROM sessions{where} ORDER BY updated DESC, id DESC"
         return [
@@ -272,13 +274,13 @@ class SqliteSessionStore:
         ]
 
     def connect(self, *, create: bool = False) -> sqlite3.Connection:
-        """A connection of one's own.
+        """Open a separate connection.
 
         Args:
-            create: Whether to make the file if there is none.
+            create: Whether to create a missing file.
 
         Raises:
-            SessionError: If it is no store of sessions, or one of a newer version.
+            SessionError: If it is not a session store or uses a newer version.
             sqlite3.Error: If it cannot be opened.
         """
         if create and not self.path.exists():
@@ -289,7 +291,7 @@ class SqliteSessionStore:
         except sqlite3.OperationalError:
             if os.access(self.path.parent, os.W_OK):
                 raise
-        # Nobody can write beside the file: what is in its log of writes, if anything, is read; else it needs none.
+        # The folder is read-only: read the write-ahead log if there is one; otherwise, none is needed.
         log = self.path.with_name(f"{self.path.name}-wal")
         return self._connected("mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1")
 
@@ -310,16 +312,16 @@ class SqliteSessionStore:
 
     def _run_warmup(self, connection: sqlite3.Connection) -> None:
         if _is_empty(connection):
-            with lock_directory(self.path.parent):  # of two who make it at once the second finds it made
+            with lock_directory(self.path.parent):  # If two processes create it at once, the second finds it created.
                 if _is_empty(connection):
                     connection.execute("PRAGMA journal_mode = WAL")
                     connection.executescript(f"BEGIN IMMEDIATE; {_MARKS} {_TABLES} COMMIT;")
         magic, layout = _read_ids(connection)
         if magic != APPLICATION_ID:
-            raise SessionError(f"{self.path} is a database of something else; nothing is read from it or written to it")
+            raise SessionError(f"{self.path} is a database of another program. Choose another file.")
         if layout > _LAYOUT:
             raise SessionError(
-                f"{self.path} was made by a newer version of this program; update it, or name another file"
+                f"{self.path} was created by a newer version of Mainspring. Update Mainspring, or choose another file."
             )
 
     def _rows(self, query: str, values: tuple[Any, ...]) -> list[Any]:
@@ -329,7 +331,7 @@ class SqliteSessionStore:
             with closing(self.connect()) as connection:
                 return connection.execute(query, values).fetchall()
         except sqlite3.Error as error:
-            raise SessionError(f"{self.path} cannot be read: {error}") from error
+            raise SessionError(f"Cannot read {self.path}: {error}") from error
 
     def _header(self, id: str) -> SessionEntry:
         [(data,)] = self._rows("SELECT data FROM lines WHERE session = ? ORDER BY position LIMIT 1", (id,))
@@ -338,7 +340,7 @@ class SqliteSessionStore:
         except DECODE_ERRORS:
             header = None
         if not isinstance(header, SessionEntry):
-            raise SessionError(f"{self.path}#{id} is no session: its first line is not the header of one")
+            raise SessionError(f"Not a session: the first line of {self.path}#{id} is not a session header.")
         return header
 
     def _find(self, name: str) -> str:
@@ -350,15 +352,15 @@ class SqliteSessionStore:
         exact = [id for id in found if id == begin]
         match exact or found:
             case []:
-                raise SessionError(f"there is no session {begin} in {self.path}")
+                raise SessionError(f"Unknown session: {begin} (in {self.path})")
             case [id]:
                 return id
             case several:
-                raise SessionError(f"{begin} is the beginning of {len(several)} sessions: {', '.join(several[:5])}")
+                raise SessionError(f"{begin} matches {len(several)} sessions: {', '.join(several[:5])}")
 
 
 def _read_ids(connection: sqlite3.Connection) -> tuple[int, int]:
-    """Whose file it is, and the version of its layout."""
+    """Return the application ID of the file, and the version of its layout."""
     return tuple(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
 
 
@@ -367,7 +369,7 @@ def _is_empty(connection: sqlite3.Connection) -> bool:
 
 
 def _list_fields(session: str, lines: Sequence[bytes]) -> Iterator[tuple[str, str]]:
-    """What of these lines a list shows."""
+    """Extract the metadata for lists from these lines."""
     for line in lines:
         if b'"prompt"' not in line and b'"label"' not in line:
             continue

@@ -1,7 +1,7 @@
-"""What a session needs of the place where it is kept.
+"""The interface of a session store.
 
-Above: the journal that writes a session, the loader that reads it, and whatever lists sessions. Below: files
-(`JsonlStore`), or the memory of the process (`MemoryStore`). A store knows lines, ids and parents, and no meaning.
+Above: the journal that writes a session, the loader that reads it, and lists of sessions. Below: files (`JsonlStore`), SQLite, or
+the memory of the process (`MemoryStore`). A store knows lines, IDs, and parents, but not their meaning.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from msgspec import Struct
 from mainspring.sessions.entries import SessionEntry
 
 SessionWarningKind = Literal["damaged", "torn", "unknown", "newer", "locked", "unsaved", "saved", "memory"]
-"""Why people are told:
+"""The reason of a warning:
 
-- ``damaged``: a line cannot be read and was left out,
+- ``damaged``: a line cannot be read and was skipped,
 - ``torn``: the last line is incomplete,
-- ``unknown``: an entry of a newer version was left alone,
-- ``newer``: the whole session is of a newer version,
+- ``unknown``: an entry of a newer version was ignored,
+- ``newer``: the whole session uses a newer version,
 - ``locked``: another process has the session open,
 - ``unsaved``: writing failed; ``saved``: it works again,
-- ``memory``: the session is kept in memory only.
+- ``memory``: the session is in memory only.
 """
 
 
 class Problem(Struct, frozen=True):
-    """Something about a session that people should be told."""
+    """A problem of a session, for the user."""
 
     kind: SessionWarningKind
     text: str
@@ -38,13 +38,13 @@ class Problem(Struct, frozen=True):
 
 
 class StoredLine(Struct, frozen=True):
-    """A line as it is stored.
+    """A line as stored.
 
     Attributes:
-        number: Counted from 1; 0 where that is not known.
-        position: Where it is, for `SessionLog.read`.
+        number: Counted from 1; 0 if unknown.
+        position: Its position, for `SessionLog.read`.
         data: The line, without its end.
-        complete: Whether it has an end; the last line of a stopped program may not.
+        complete: Whether it has an end. The last line of a killed program may not.
     """
 
     number: int
@@ -54,18 +54,18 @@ class StoredLine(Struct, frozen=True):
 
 
 class SessionInfo(Struct, frozen=True, kw_only=True):
-    """What a list of sessions shows.
+    """The metadata of a session for lists.
 
     Attributes:
-        id: Id of the session.
-        place: Where it is kept, for people.
-        cwd: The folder it belongs to.
-        title: Name for people.
-        preview: How its first prompt begins.
-        created: When it was made.
+        id: ID of the session.
+        place: Where it is stored, for users.
+        cwd: Its folder.
+        title: Title for users.
+        preview: Beginning of its first prompt.
+        created: When it was created.
         updated: When it was last written.
         size: In bytes.
-        problem: Why it cannot be read; empty where it can.
+        problem: Why it cannot be read. Empty if it can.
     """
 
     id: str
@@ -80,13 +80,13 @@ class SessionInfo(Struct, frozen=True, kw_only=True):
 
 
 class SessionLog(Protocol):
-    """One session in its store, opened for reading or for writing.
+    """One session in its store, opened for reading or writing.
 
     Attributes:
-        place: Where it is kept, for people.
+        place: Where it is stored, for users.
         writable: Whether this opener may write.
-        problems: What to tell about the opening itself.
-        quick: Whether a small append takes microseconds, so that it may be made in the event loop.
+        problems: Problems of the opening itself.
+        quick: Whether a small append takes microseconds, so that it can happen in the event loop.
     """
 
     place: str
@@ -96,79 +96,79 @@ class SessionLog(Protocol):
 
     @property
     def exists(self) -> bool:
-        """Whether anything is stored yet; a new session is made by its first `append`."""
+        """Whether anything is stored yet. The first `append` creates a new session."""
         ...
 
     @property
     def context_folder(self) -> str | None:
-        """The folder for large outputs of this session, where it has one; made by the first `append`."""
+        """The folder for large outputs of this session, if any. The first `append` creates it."""
         ...
 
     def append(self, lines: Sequence[bytes], *, sync: bool = False) -> None:
-        """Add lines in one write: after a crash they are all there, or only the first of them, whole.
+        """Append lines in one write. After a crash, all are there, or only the first of them, complete.
 
         Args:
             lines: Without line ends. The first line of a new session is its header.
             sync: Whether to wait until they would survive a power failure.
 
         Raises:
-            OSError: If they could not be stored; then none of them is.
+            OSError: If they could not be stored. Then none of them is.
         """
         ...
 
     def rows(self) -> Iterator[StoredLine]:
-        """All lines, oldest first, while they are read."""
+        """Iterate over all lines, oldest first, while they are read."""
         ...
 
     def back(self) -> Iterator[StoredLine]:
-        """All lines, newest first, while they are read; the header is the last one."""
+        """Iterate over all lines, newest first, while they are read. The header comes last."""
         ...
 
     def read(self, position: int) -> bytes:
-        """The line at a position that `rows` or `back` gave."""
+        """Return the line at a position from `rows` or `back`."""
         ...
 
     def close(self) -> None:
-        """Let others write."""
+        """Release the session for other writers."""
         ...
 
 
 class SessionStore(Protocol):
-    """Where sessions are kept."""
+    """Stores sessions."""
 
     @property
     def blobs_folder(self) -> str | None:
-        """The folder for contents of files from before tools changed them; ``None`` keeps them in memory."""
+        """The folder for contents of files before tools changed them. ``None`` keeps them in memory."""
         ...
 
     def create(self, header: SessionEntry) -> SessionLog:
-        """A new session. Nothing is stored before its first `append`."""
+        """Create a session. Nothing is stored before its first `append`."""
         ...
 
     def open(self, name: str, *, write: bool = True) -> SessionLog:
-        """A stored session.
+        """Open a stored session.
 
         Args:
-            name: Its id, the beginning of its id if no other begins so, or a place that the store gave.
-            write: Whether to write to it. If another has it open for that, the log is readable only and says so.
+            name: Its ID, a unique prefix of the ID, or a place from the store.
+            write: Whether to write to it. If it already has a writer, the log is readable only and reports that.
 
         Raises:
-            SessionError: If there is none, the name is ambiguous, or what is there is no session.
+            SessionError: If the session is unknown, the name is ambiguous, or it is not a session.
         """
         ...
 
     def exists(self, name: str) -> bool:
-        """Whether a session of that id is stored."""
+        """Return True if a session with this ID is stored."""
         ...
 
     def delete(self, name: str) -> None:
-        """Remove a session for good.
+        """Delete a session permanently.
 
         Raises:
-            SessionError: If there is none, or it is open for writing.
+            SessionError: If it is unknown or open for writing.
         """
         ...
 
     def list(self, cwd: str | None = None) -> Iterable[SessionInfo]:
-        """The sessions of a folder, or all; last used first."""
+        """List the sessions of a folder, or all, most recent first."""
         ...

@@ -1,4 +1,4 @@
-"""Stored turns: a message together with what storing it adds."""
+"""Stored turns: a message and the metadata that storing adds."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class SessionTurn(Struct, frozen=True, kw_only=True, eq=False):
     """A stored message.
 
     Attributes:
-        id: Under which it is stored.
-        role: Who speaks.
-        blocks: What it holds.
-        usage: Tokens of the call that made it.
-        created_at: When, in UTC.
+        id: Its stored ID.
+        role: Its role.
+        blocks: Its content.
+        usage: Token usage of the call that created it.
+        created_at: Time in UTC.
         stop_reason: Why the model stopped.
-        error: What went wrong, where something did.
-        provider: Who made it.
-        model: Which model made it.
+        error: The error, if any.
+        provider: The provider.
+        model: The model.
     """
 
     id: str
@@ -38,11 +38,11 @@ class SessionTurn(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def to_stored_messages(messages: Iterable[AgentMessage], ids: Iterable[str]) -> list[SessionTurn]:
-    """The turns of a history; application messages are none.
+    """Convert a history to turns, without application messages.
 
     Args:
         messages: The history.
-        ids: For each message what to call a turn that has no id of its own.
+        ids: For each message, the ID of a turn that has none of its own.
     """
     return [
         SessionTurn(
@@ -62,7 +62,7 @@ def to_stored_messages(messages: Iterable[AgentMessage], ids: Iterable[str]) -> 
 
 
 def turns_to_messages(turns: Iterable[SessionTurn]) -> list[Message]:
-    """The messages of stored turns, without loss."""
+    """Convert stored turns to messages, without loss."""
     return [
         Message(
             role=t.role,
@@ -80,6 +80,6 @@ def turns_to_messages(turns: Iterable[SessionTurn]) -> list[Message]:
 
 
 def prompt_preview(text: str) -> str:
-    """What a prompt says in a line, for lists: the person's words, without text that was attached to them."""
+    """Return a prompt on one line, for lists: the user's text, without attached text."""
     words = strip_attachments(text).split() or text.split()
     return " ".join(words)

@@ -1,4 +1,4 @@
-"""A session as people read it: every message of every branch, calls with their results, and what else happened."""
+"""A session in readable form: every message of every branch, calls with their results, and other events."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from mainspring.sessions.store import SessionStore
 from mainspring.text import pluralize
 
 TranscriptItemKind = Literal["user", "assistant", "system", "compaction", "branch", "model", "pause", "error", "custom"]
-"""What an item of a transcript is."""
+"""The kind of a transcript item."""
 
 
 class TranscriptCall(Struct, frozen=True, kw_only=True):
-    """A tool call and what became of it.
+    """A tool call and its result.
 
     Attributes:
-        id: Id of the call.
+        id: ID of the call.
         name: Name of the tool.
-        input: Its arguments, or their text where they were no JSON object.
-        output: What it gave; ``None`` if that is not stored.
-        images: Images that it gave.
+        input: Its arguments, or their text if they were not a JSON object.
+        output: Its output. ``None`` if that is not stored.
+        images: Images in the result.
         is_error: Whether it failed.
-        details: What the tool keeps for applications, as the diff of an edit.
-        seconds: How long it took.
+        details: Data that the tool stores for applications, for example, the diff of an edit.
+        seconds: Run time.
     """
 
     id: str
@@ -55,23 +55,23 @@ class TranscriptCall(Struct, frozen=True, kw_only=True):
 
 
 class TranscriptItem(Struct, frozen=True, kw_only=True):
-    """One thing that was said or happened.
+    """A message or event.
 
     Attributes:
-        id: The entry that holds it.
-        parent: The item before it on its branch; none for the first.
-        kind: What it is.
-        when: When, in UTC.
-        text: What was said, or what there is to say about it.
+        id: Its entry.
+        parent: The previous item on its branch. None for the first.
+        kind: Its kind.
+        when: Time in UTC.
+        text: The text of the message, or a description of the event.
         thinking: Reasoning of the model.
-        images: Images in it.
+        images: Its images.
         calls: Tool calls of the model.
         usage: Tokens and cost of the model call.
-        model: Who answered, as ``provider:model``.
-        error: What went wrong.
-        source: Where a message of the user came from: ``prompt``, ``steer``, ``follow_up``, ...
-        label: Name that the entry was given.
-        active: Whether it is on the branch that the session goes on with.
+        model: The model, as ``provider:model``.
+        error: The error, if any.
+        source: The source of a user message: ``prompt``, ``steer``, ``follow_up``, ...
+        label: Label of the entry.
+        active: Whether it is on the current branch.
     """
 
     id: str
@@ -94,12 +94,12 @@ class Transcript(Struct, frozen=True, kw_only=True):
     """A whole session.
 
     Attributes:
-        id: Id of the session.
-        title: Its name for people.
+        id: ID of the session.
+        title: Its title for users.
         cwd: Its folder.
-        created: When it was made.
-        items: What is in it, in the order in which it was written; a parent stands before its children.
-        problems: What could not be read.
+        created: When it was created.
+        items: Its items in the order in which they were written. A parent precedes its children.
+        problems: Unreadable parts.
     """
 
     id: str
@@ -111,7 +111,7 @@ class Transcript(Struct, frozen=True, kw_only=True):
 
     @property
     def usage(self) -> Usage:
-        """Tokens and cost of all model calls, those of branches that were left included."""
+        """Tokens and cost of all model calls, including abandoned branches."""
         total = Usage.zero()
         for item in self.items:
             if item.usage:
@@ -120,14 +120,14 @@ class Transcript(Struct, frozen=True, kw_only=True):
 
 
 def read_transcript(store: SessionStore, name: str | os.PathLike[str]) -> Transcript:
-    """The transcript of a stored session. Nothing is locked or written.
+    """Read the transcript of a stored session. Nothing is locked or written.
 
     Args:
-        store: Where it is kept.
-        name: Its id, the beginning of its id, or its place.
+        store: The store.
+        name: Its ID, a prefix of the ID, or its place.
 
     Raises:
-        SessionError: If there is no such session, or what is there is none.
+        SessionError: If the session is unknown or not a session.
         OSError: If it cannot be read.
     """
     log = store.open(os.fspath(name), write=False)
@@ -151,19 +151,19 @@ def read_transcript(store: SessionStore, name: str | os.PathLike[str]) -> Transc
 
 
 class _TranscriptBuilder:
-    """Goes over the entries once, oldest first."""
+    """Iterates over the entries once, oldest first."""
 
     def __init__(self, tree: SessionTree, active: set[str]) -> None:
         self._tree = tree
         self._active = active
-        self._last: dict[str, str | None] = {}  # for each entry the item that stands there or last before it
+        self._last: dict[str, str | None] = {}  # for each entry, its item or the last item before it
         self._items: dict[str, TranscriptItem] = {}
         self._intents: dict[str, IntentEntry] = {}
         self._on_tool_results: dict[str, ResultEntry] = {}
         self._of_intent: dict[str, list[str]] = {}
 
     def items(self) -> list[TranscriptItem]:
-        """What was found; calls that never joined a history stand at their place, with what is known of them."""
+        """Return the items. Calls that never joined a history are included at their position, with what is known of them."""
         return list(self._items.values())
 
     def take(self, id: str, parent: str | None, entry: Entry | None) -> None:
@@ -238,7 +238,7 @@ class _TranscriptBuilder:
 
 
 def _describe_entry(entry: Entry) -> tuple[TranscriptItemKind, str] | None:
-    """What an entry that holds no message is to people; ``None`` for one that is only of use to the program."""
+    """Describe an entry without a message for users. ``None`` for an entry that only the program uses."""
     match entry:
         case CompactionEntry():
             return "compaction", _kept(entry)
@@ -250,12 +250,12 @@ def _describe_entry(entry: Entry) -> tuple[TranscriptItemKind, str] | None:
             return "pause", "; ".join(entry.reasons.values())
         case RunEndEntry(error=error) if error:
             return "error", _error_text(error, stopped=entry.status == "aborted")
-        case _:  # also what an application or the chat keeps for itself: there is only its name to show
+        case _:  # Also data that an application or the chat stores for itself: only its name can be shown.
             return None
 
 
 def _error_text(error: str, *, stopped: bool) -> str:
-    """What went wrong, for people: the name of a class of ours says nothing that its text does not."""
+    """Return the error for users. The name of a Mainspring class adds nothing to its message."""
     name, colon, text = error.partition(": ")
     said = text if colon and (hasattr(errors, name) or stopped) else error
     return f"stopped: {said}".rstrip(": ") if stopped else said
@@ -277,7 +277,7 @@ def _call(call: ToolUseBlock, result: ResultEntry | None) -> TranscriptCall:
 
 
 def _kept(entry: CompactionEntry) -> str:
-    """What stands in the history from then on, as far as it is new."""
+    """Return the messages that are new in the history from then on."""
     texts = [m.text for m in entry.history if isinstance(m, Message)]
     count = sum(isinstance(m, Kept) for m in entry.history)
     return "\n\n".join([f"({entry.reason or 'compacted'}; {pluralize(count, 'message')} kept)", *texts])

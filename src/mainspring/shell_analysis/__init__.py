@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mainspring.shell_analysis.commands import AnalyzedCommand as AnalyzedCommand
     from mainspring.shell_analysis.commands import AnalyzedLine as AnalyzedLine
     from mainspring.shell_analysis.commands import analyze as analyze
+    from mainspring.shell_analysis.syntax import AnalyzedCommand as AnalyzedCommand
 
 __all__, __getattr__ = lazy_exports(
     __name__,
     {
-        "commands": "AnalyzedLine AnalyzedCommand analyze",
+        "commands": "AnalyzedLine analyze",
+        "syntax": "AnalyzedCommand",
     },
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Literal
 
 from msgspec import Struct
@@ -12,10 +11,12 @@ from msgspec.structs import replace
 from mainspring.shell_analysis import programs, wildcards
 from mainspring.shell_analysis.builtins import SPECIAL_BUILTINS, construct
 from mainspring.shell_analysis.code_arguments import required_literal_words
-from mainspring.shell_analysis.effects import FileEffect, file_effects, find_command_effects
+from mainspring.shell_analysis.effects import file_effects, find_command_effects
 from mainspring.shell_analysis.parser import parse
 from mainspring.shell_analysis.programs import is_known, uncovered_words
 from mainspring.shell_analysis.syntax import (
+    AnalyzedCommand,
+    ApprovalTarget,
     Loop,
     Node,
     NotUnderstoodError,
@@ -38,52 +39,8 @@ MAX_COMMANDS = 300
 _KNOWN_SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ash", "rbash"))
 """Shells that read the language of `parser` in the same way."""
 
-ApprovalTarget = Literal["self", "inner", "both"]
-"""Whether a rule for the command itself is needed, or rules for what it runs, or both."""
 
 SYSTEM_FOLDERS = ("/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/local/bin/", "/opt/homebrew/bin/")
-
-
-class AnalyzedCommand(Struct, frozen=True, kw_only=True):
-    """A command that is judged by itself.
-
-    Attributes:
-        words: Assignments before it, its name and its arguments.
-        text: Its source, for people.
-        fixed: How many words a pattern has to name for certain before it may allow it. All, where arguments may be code.
-        needs: What allows it.
-        inner: The commands that it runs.
-        unknown: Why what it runs cannot be known; empty if it can. No pattern allows such a command.
-        scan: Whether its arguments may be a command, so that rules that tighten look at each of them.
-        code: Whether its arguments may be code, in which paths are looked for.
-        free: Whether it needs no rule.
-        moves: Where it makes the shell go; ``None`` if nowhere.
-        touches: Files that it is known to change or read.
-        piped: Whether it reads what something else in the line gives it, so that its words alone do not say what it does.
-        fed: Whether it runs code that it is given to read.
-        feeder: For ``xargs``, the command whose output it reads, if that is one simple command and its errors are not among it.
-    """
-
-    words: tuple[Word, ...]
-    text: str
-    fixed: int = 1
-    needs: ApprovalTarget = "self"
-    inner: tuple[AnalyzedCommand, ...] = ()
-    unknown: str = ""
-    scan: bool = False
-    code: bool = False
-    free: bool = False
-    moves: Word | None = None
-    touches: tuple[FileEffect, ...] = ()
-    piped: bool = False
-    fed: bool = False
-    feeder: AnalyzedCommand | None = None
-
-    def walk(self) -> Iterator[AnalyzedCommand]:
-        """It and all that it runs, in the order in which they run."""
-        yield self
-        for unit in self.inner:
-            yield from unit.walk()
 
 
 class AnalyzedLine(Struct, frozen=True):

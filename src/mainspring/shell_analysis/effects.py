@@ -4,24 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal
-
-from msgspec import Struct
 
 from mainspring.shell_analysis import programs as options
 from mainspring.shell_analysis import wildcards
-from mainspring.shell_analysis.syntax import Word
-
-FileScope = Literal["fs-read", "fs-write", "fs-delete"]
-"""What happens to a file."""
-
-
-class FileEffect(Struct, frozen=True):
-    """A file or folder that a command reads, changes or deletes."""
-
-    scope: FileScope
-    word: Word
-
+from mainspring.shell_analysis.syntax import FileEffect, FileScope, Word
 
 _DELETE = frozenset("rm rmdir unlink shred trash srm".split())
 _WRITE = frozenset("tee touch mkdir truncate mkfifo mknod chmod chown chgrp setfacl chattr sponge patch".split())
@@ -149,7 +135,7 @@ def _git(words: Sequence[Word]) -> tuple[FileEffect, ...]:
         return tuple(FileEffect("fs-delete", w) for w in operands or [Word(".", ".")])
     made = {
         "init": operands,
-        "clone": operands[1:],
+        "clone": operands[1:] or [_cloned_folder(word) for word in operands],
         "bundle": operands[1:2] if operands[:1] and operands[0].text == "create" else [],
         "worktree": operands[1:] if operands[:1] and operands[0].text in ("add", "move") else [],
         "checkout": operands,
@@ -157,6 +143,12 @@ def _git(words: Sequence[Word]) -> tuple[FileEffect, ...]:
     }.get(subcommand, [])
     given = options.option_values(words[1:], _GIT_OUTPUT.get(subcommand, ()))
     return tuple(FileEffect("fs-write", w) for w in [*made, *given])
+
+
+def _cloned_folder(address: Word) -> Word:
+    """The folder that ``git clone`` makes if none is named: the last part of the address."""
+    name = re.split(r"[/:]", address.text.rstrip("/").removesuffix("/.git").rstrip("/"))[-1].removesuffix(".git")
+    return Word(name if address.literal and name else wildcards.CWD, address.source)
 
 
 _GIT_OUTPUT = {

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from mainspring.lazy import lazy_re
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.code_arguments import required_literal_words
-from mainspring.shell_analysis.commands import SYSTEM_FOLDERS, AnalyzedCommand
+from mainspring.shell_analysis.commands import SYSTEM_FOLDERS
 from mainspring.shell_analysis.git_commands import GitCommand, sort_git_words
 from mainspring.shell_analysis.programs import AWK, has_option
 from mainspring.shell_analysis.readonly_programs import (
@@ -23,7 +23,7 @@ from mainspring.shell_analysis.readonly_programs import (
     VERSION_OPTIONS,
     ReadonlyProgram,
 )
-from mainspring.shell_analysis.syntax import Word, program_name
+from mainspring.shell_analysis.syntax import AnalyzedCommand, Word, program_name
 
 _HERE = Word(wildcards.CWD, ".")
 _FOUND = Word(f"./{wildcards.ANY_CHAR}", "{}")
@@ -34,6 +34,13 @@ _PLAIN_NAME = lazy_re(r"[A-Za-z0-9_.*-]+")
 
 _PLAIN_START = lazy_re(r"[A-Za-z0-9_./-]+")
 _FIND_OUTPUT = frozenset(("-print", "-print0", "-printf", "-ls"))
+_CLUSTER = lazy_re(r"-([A-Za-z]+)([A-Za-z])")
+_LISTING_OPTIONS = lazy_re(
+    r"-[EFGiInrsvwxlL]+|-[tge]|--(?:include|exclude|exclude-dir|glob|type)=.*|--files(?:-with-matches)?"
+)
+_LISTS = lazy_re(r"-[A-Za-z]*[lL][A-Za-z]*|--files(?:-with-matches)?")
+"""Options with which a search prints names of files alone, and the one that makes it do so."""
+
 _XARGS_OPTIONS = lazy_re(r"-[0rt]+|-[nP]\d*|\d+|--null|--no-run-if-empty")
 _XARGS_NULL = lazy_re(r"-[rt]*0[0rt]*|--null")
 
@@ -125,7 +132,7 @@ def _git(unit: AnalyzedCommand) -> FileReads | None:
         if reader is not None and len(words) > length and (unit.fixed == 1 or head.startswith("config ")):
             rest = words[1 + length :]
             found = _read(reader, head, rest)
-            command = sort_git_words(head, reader, rest)
+            command = None if found is None else sort_git_words(head, reader, rest)
             if found is None or command is None:
                 return None
             return replace(found, paths=(*found.paths, _HERE), git=command)
@@ -168,9 +175,16 @@ class _ParsedArguments:
         name, equals, named = text.partition("=")
         if not wildcards.is_literal(name if equals else text):
             return False
-        if text in reader.valued:
-            value = next(rest, None)
-            if value is None or not value.literal or value.splits:
+        cluster = _CLUSTER.fullmatch(text) if reader.clusters and text not in reader.valued else None
+        if cluster and f"-{cluster[2]}" in reader.valued:
+            if not all(re.fullmatch(reader.options, f"-{flag}") for flag in cluster[1]):
+                return False
+            return self._option(Word(f"-{cluster[1]}", word.source), rest) and self._option(
+                Word(f"-{cluster[2]}", word.source), rest
+            )
+        value = next(rest, None) if text in reader.valued else None
+        if value is not None:
+            if not value.literal or value.splits:
                 return False
             named = value.text
         elif re.fullmatch(reader.options, text, re.DOTALL) is None:
@@ -229,6 +243,7 @@ class _ParsedFind:
         starts: The folders that it looks through.
         compared: Files that others are compared with.
         names: Patterns of names that each file matches before a command runs.
+        only_files: Whether all that it finds are files that are not links.
         runs: Whether it runs a command for what it finds.
     """
 
@@ -240,12 +255,12 @@ class _ParsedFind:
         self._commands = iter(unit.inner)
         self._begun = False
         self._is_conjunction = True
-        self._only_files = False
+        self.only_files = False
 
     @property
-    def lists_files(self) -> bool:
-        """Whether what it lists are files that are not links, under names that are never options."""
-        return self._only_files and self._is_conjunction and not self.runs and all(map(_is_plain_start, self.starts))
+    def lists_names(self) -> bool:
+        """Whether it only lists, and no name looks like an option."""
+        return self._is_conjunction and not self.runs and all(map(_is_plain_start, self.starts))
 
     def take(self, words: Sequence[Word]) -> bool:
         """Sort them; whether all that is done is known to only read."""
@@ -276,7 +291,7 @@ class _ParsedFind:
             self.compared.append(value)
         elif text == "-name" and not self.runs and _PLAIN_NAME.fullmatch(value.text):
             self.names.append(value.text)
-        self._only_files = self._only_files or (text == "-type" and value.text == "f")
+        self.only_files = self.only_files or (text == "-type" and value.text == "f")
         return True
 
     def _run(self, rest: Iterator[Word]) -> bool:
@@ -294,7 +309,7 @@ class _ParsedFind:
             return False
         if end == "+" and (command[-1].text != "{}" or sum(w.text == "{}" for w in command) > 1):
             return False
-        return self._only_files and self._is_conjunction and _reads_found_files(unit, command, many=end == "+")
+        return self.only_files and self._is_conjunction and _reads_found_files(unit, command, many=end == "+")
 
 
 def _is_plain_start(word: Word) -> bool:
@@ -322,32 +337,54 @@ def _reads_found_files(unit: AnalyzedCommand, words: Sequence[Word], *, many: bo
 
 
 def find_xargs_reads(unit: AnalyzedCommand) -> list[FileReads] | None:
-    """What ``xargs`` opens if ``find`` feeds it with files and it runs a command that only reads; else ``None``."""
+    """What ``xargs`` opens if ``find`` or a search feeds it with files and it runs a command that only reads; else ``None``."""
     feeder = unit.feeder
-    if feeder is None or len(unit.inner) != 1 or _name(unit.words[0]) != "xargs" or _name(feeder.words[0]) != "find":
+    if feeder is None or len(unit.inner) != 1 or _name(unit.words[0]) != "xargs" or feeder.unknown:
         return None
     command = unit.inner[0].words[:-1]
     options = unit.words[1 : len(unit.words) - len(command)]
     if not command or not all(o.literal and _XARGS_OPTIONS.fullmatch(o.text) for o in options):
         return None
-    end = feeder.words[-1].text
-    listing = feeder.words[1:-1] if end in ("-print", "-print0") else feeder.words[1:]
-    is_terminated = any(_XARGS_NULL.fullmatch(option.text) for option in options)
-    if is_terminated != (end == "-print0") or any(word.text in _FIND_OUTPUT for word in listing):
-        return None
-    parsed = _ParsedFind(feeder)
-    if feeder.unknown or not parsed.take(listing) or not parsed.lists_files:
-        return None
     if not _reads_found_files(unit.inner[0], (*command, Word("{}", "{}")), many=True):
         return None
     name = _name(command[0]) or ""
     alone = _read(READONLY_PROGRAMS[name], name, command[1:])  # it runs once without a file if none is found
-    if alone is None:
+    is_terminated = any(_XARGS_NULL.fullmatch(option.text) for option in options)
+    if _name(feeder.words[0]) == "find":
+        listed = _listed_by_find(feeder, is_terminated=is_terminated)
+        if listed is not None and listed.follows and (alone is None or alone.deep):
+            return None  # it would look into a folder that is listed
+    else:
+        listed = None if is_terminated else _listed_by_search(feeder)
+    return None if alone is None or listed is None else [listed, alone]
+
+
+def _listed_by_find(feeder: AnalyzedCommand, *, is_terminated: bool) -> FileReads | None:
+    """The files that ``find`` lists, as what is read; links among them are followed."""
+    end = feeder.words[-1].text
+    listing = feeder.words[1:-1] if end in ("-print", "-print0") else feeder.words[1:]
+    if is_terminated != (end == "-print0") or any(word.text in _FIND_OUTPUT for word in listing):
+        return None
+    parsed = _ParsedFind(feeder)
+    if not parsed.take(listing) or not parsed.lists_names:
         return None
     if not is_terminated and not all(_PLAIN_START.fullmatch(word.text) for word in parsed.starts):
         return None
-    starts = tuple(parsed.starts) or (_HERE,)
-    return [FileReads(starts, deep=True, only=tuple(parsed.names[:1]), plain=not is_terminated), alone]
+    starts, names = tuple(parsed.starts) or (_HERE,), tuple(parsed.names[:1])
+    return FileReads(starts, deep=True, follows=not parsed.only_files, only=names, plain=not is_terminated)
+
+
+def _listed_by_search(feeder: AnalyzedCommand) -> FileReads | None:
+    """The files that a search lists, as what is read: it lists only files that it has read itself."""
+    if _name(feeder.words[0]) not in (*_GREPS, "rg"):
+        return None
+    options = [word.text for word in feeder.words[1:] if word.text.startswith("-")]
+    if not all(map(_LISTING_OPTIONS.fullmatch, options)) or not any(map(_LISTS.fullmatch, options)):
+        return None
+    found = find_readonly_reads(feeder)
+    if found is None or not found.deep or not all(_PLAIN_START.fullmatch(w.text) or w == _HERE for w in found.paths):
+        return None
+    return replace(found, plain=True)
 
 
 def _find(unit: AnalyzedCommand) -> FileReads | None:

@@ -47,6 +47,9 @@ def sort_git_words(name: str, reader: ReadonlyProgram, words: Sequence[Word]) ->
     operands: list[Word] = []
     paths: list[Word] = []
     is_ended = has_pattern = False
+    text = " ".join(word.text for word in words)
+    if name != "grep" and (RUNS_GPG.search(text) or _SHOWS_OBJECTS.search(text)):
+        return None
     rest = iter(words)
     for word in rest:
         if is_ended:
@@ -54,10 +57,8 @@ def sort_git_words(name: str, reader: ReadonlyProgram, words: Sequence[Word]) ->
         elif word.text == "--":
             is_ended = True
         elif word.text.startswith("-") and word.text != "-":
-            value = next(rest).text if word.text in reader.valued else ""
-            text = f"{word.text} {value}"
-            if name != "grep" and (RUNS_GPG.search(text) or _SHOWS_OBJECTS.search(text)):
-                return None
+            following = next(rest, None) if word.text in reader.valued else None
+            value = following.text if following is not None else ""
             has_pattern = has_pattern or word.text.partition("=")[0] in reader.given
             options.append((word.text, value))
         else:

@@ -246,6 +246,9 @@ _BUILD: Mapping[str, str] = {
     "mvn": "-q -B -o -U -e -X -T: --batch-mode --quiet --offline -DskipTests= -Dtest=", "gradle": "-q -i --info --debug --stacktrace --offline --no-daemon --console=~[a-z]+ --parallel --continue -x: --tests: --dry-run --rerun-tasks",
 }  # fmt: skip
 
+DOWNLOADERS = frozenset("wget wget2 aria2c axel lftpget lwp-download youtube-dl yt-dlp".split())
+"""Programs that write a file whose name comes from the address, unless an option says where."""
+
 _CURL = (
     "-k! -O! -J! --insecure! --remote-name! -s -S -L -f -I -i -v -G -g -N -4 -6 -q -# -X:~[A-Z]+ -H:~[^@].* -d:~[^@].* -A: -m: -u: -o:~/dev/null -w:~(?!@)(?!.*%output).* -e: --silent --show-error "
     "--location --fail --fail-with-body --head --include --verbose --get --globoff --no-buffer --ipv4 --ipv6 --disable --request:~[A-Z]+ --header:~[^@].* "
@@ -272,7 +275,7 @@ _SYSTEM: Mapping[str, str] = {
     "tar": _TAR, "bsdtar": _TAR, "gtar": _TAR, "gzip": "-k -d -f -v -l -t -n -N -c -q -# -r --keep --decompress --force --verbose --list --test --stdout", "gunzip": "-k -f -v -l -t -c",
     "zip": "-r -q -v -# -j -u -x: -y --recurse-paths --quiet", "unzip": "-l -v -q -o -n -t -j -p -x: -d:", "xz": "-k -d -f -v -l -t -c -#", "zstd": "-k -d -f -v -l -t -c -#",
     "rsync": "--delete! -a -v -z -r -l -p -t -g -o -D -n -h -P -c -u -x -H -i -q -m --archive --verbose --compress --recursive --dry-run --human-readable --progress --partial --stats --exclude: --include: --checksum --update --itemize-changes --info:~[a-z0-9,]+ --size-only",
-    "curl": _CURL, "wget": "-q -v -c -nv -S --quiet --no-verbose --continue --tries: -t: --timeout: -T: --spider --show-progress --server-response",
+    "curl": _CURL, **dict.fromkeys(DOWNLOADERS, ""), "wget": "-O:~(?:-|/dev/null) --output-document:~(?:-|/dev/null) -q -v -c -nv -S --quiet --no-verbose --continue --tries: -t: --timeout: -T: --spider --show-progress --server-response",
     "diff": "--no-dereference --label: -I: --ignore-matching-lines: --speed-large-files --left-column --normal -e --ed --tabsize:", "patch": "-p: -R -N -s -f -E --dry-run --strip: --reverse --forward --silent --quiet --force",
     "fd": "-H -I -e: -t: -d: -g -i -s -a -0 -1 -F -p -u -E: -c: --hidden --no-ignore --extension: --type: --max-depth: --glob --ignore-case --case-sensitive --absolute-path --fixed-strings --full-path --exclude: --color: --max-results: --changed-within: --size:",
     "yq": "-r -e -P -o:~[a-z]+ -p:~[a-z]+ -I: -n -N -C -M --prettyPrint --output-format:~[a-z]+ --input-format:~[a-z]+ --unwrapScalar= --exit-status --null-input --no-doc --no-colors",

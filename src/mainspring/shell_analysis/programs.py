@@ -27,7 +27,7 @@ from mainspring.shell_analysis.readonly_programs import (
 from mainspring.shell_analysis.syntax import Word, program_name
 
 if TYPE_CHECKING:
-    from mainspring.shell_analysis.commands import AnalyzedCommand
+    from mainspring.shell_analysis.syntax import AnalyzedCommand
 
 
 class Wrapper(Struct, frozen=True):
@@ -69,9 +69,8 @@ WRAPPERS: Mapping[str, Wrapper] = {
     "unbuffer": Wrapper(_set("-p")),
     "setsid": Wrapper(_set("-c -f -w --ctty --fork --wait")),
     "chronic": Wrapper(_set("-v -e")),
-    "command": Wrapper(_set("-p")),
-    "builtin": Wrapper(),
-    "exec": Wrapper(_set("-c -l"), _set("-a")),
+    "command": Wrapper(),
+    "exec": Wrapper(),
     "env": Wrapper(_set("-i - -v -0 --ignore-environment --debug"), _set("-u --unset")),
     "xargs": Wrapper(
         _set("-0 -r -t -x --null --no-run-if-empty --verbose --exit"),
@@ -135,7 +134,7 @@ INTERPRETERS: Mapping[str, frozenset[str]] = {
     "swipl": frozenset(), "octave": frozenset(), "racket": frozenset(), "guile": frozenset(), "sbcl": frozenset(),
     "ocaml": frozenset(), "vim": frozenset(), "vi": frozenset(), "nvim": frozenset(), "view": frozenset(), "ex": frozenset(),
     "ed": frozenset(), "emacs": frozenset(), "emacsclient": frozenset(), "sqlite3": frozenset(), "psql": frozenset(),
-    "mysql": frozenset(), "bc": frozenset(), "dc": frozenset(), "m4": frozenset(), "source": frozenset(), ".": frozenset(),
+    "mysql": frozenset(), "bc": frozenset(), "dc": frozenset(), "m4": frozenset(),
 }  # fmt: skip
 """Programs that run code, and the options that may stand before a script's name. A rule has to name the script."""
 
@@ -180,6 +179,10 @@ _CONFIGURES = lazy_re(
 _PLACE = lazy_re(r"(?:(?:/usr(?:/local)?|/opt/homebrew)?/s?bin|(?:.*/)?(?:node_modules/\.bin|\.?venv/bin))/[^/]*$")
 """Where programs are that a package manager has installed."""
 _VERSION = lazy_re(r"[-\d.]+$")
+_PLAIN_ADDRESS = lazy_re(r"(?i:https?://)?(?![^/]*(?::(?!\d)|[\x00-\x03]))[^{}\[\]\\]*")
+"""An address without another protocol, such as ``file:``, and without brackets, which curl expands to several addresses."""
+_REMOTE_HELPER = lazy_re(r"[^/:]*::")
+"""The beginning of an address for which git starts a program that the address names."""
 _FIND_MORE = frozenset("-delete -L -follow -fprint -fprint0 -fprintf -fls".split())
 """Words of ``find`` that are harmless or that a rule has to name anyway."""
 
@@ -360,6 +363,8 @@ class _Cover:
             self._subcommand(number, text)
         elif text[:1] == "/" and ":" in text and self.name in tables.SLASH_OPTIONS:
             self.found[number] = f"the option {text.partition(':')[0]!r}"
+        elif problem := self._address_problem(text):
+            self.found[number] = f"the word {text!r}, which {problem}"
         elif self.name == "git" and RUNS_GPG.search(f"{self.words[number - 1].text} {text}"):
             self.found[number] = f"the word {text!r}, which may make git start another program"
         elif text[:1] == "@" and self.name not in tables.PLAIN_AT:
@@ -370,6 +375,15 @@ class _Cover:
             self.found[number] = f"the subcommand {text!r}"
         elif self._is_setting(text):
             self.found[number] = f"the setting {text.partition('=')[0] + '='!r}"
+
+    def _address_problem(self, text: str) -> str:
+        """What an address makes a program do besides connecting to it; empty if nothing."""
+        if self.name in tables.DOWNLOADERS:
+            is_named = has_option(self.words, ("-O", "--output-document", "--spider"))
+            return "" if is_named else "names the file that is written"
+        if self.name == "curl":
+            return "" if _PLAIN_ADDRESS.fullmatch(text) else "is not a plain address of a website"
+        return "may make git start another program" if self.name == "git" and _REMOTE_HELPER.match(text) else ""
 
     def _subcommand(self, number: int, text: str) -> None:
         path = f"{self.path} {text}"

@@ -34,6 +34,7 @@ class ReadonlyProgram(Struct, frozen=True):
         shows: A regular expression for options with a pattern of names that are shown, whatever ignore files say.
         first: A regular expression for the first word, where that says what is done; it is no operand.
         given: Options that stand for the pattern, so that the first operand is a path.
+        clusters: Whether the last of several short options in one word may take the next word as its value.
     """
 
     options: str = r"(?!)"
@@ -48,6 +49,7 @@ class ReadonlyProgram(Struct, frozen=True):
     shows: str = ""
     first: str = ""
     given: frozenset[str] = frozenset()
+    clusters: bool = False
 
 
 def _set(text: str) -> frozenset[str]:
@@ -75,8 +77,12 @@ _GREP = ReadonlyProgram(
         "with-filename", "no-filename", "line-number", "initial-tab", "null", "after-context", "before-context", "context", "text",
         "binary-files", "recursive", "exclude", "include", "exclude-dir", "line-buffered", "null-data", "regexp",
     ),
-    valued=_set("-e -A -B -C -m --regexp --include --exclude --exclude-dir --after-context --before-context --context --max-count"),
+    valued=_set(
+        "-e -A -B -C -m --regexp --include --exclude --exclude-dir --after-context --before-context --context --max-count "
+        "--binary-files"
+    ),
     operands="pattern", looks=True, deep=r"-[A-Za-z]*r[A-Za-z]*\d*|--recursive", given=_set("-e --regexp"),
+    clusters=True,
 )  # fmt: skip
 _RG = ReadonlyProgram(
     _options(
@@ -88,11 +94,11 @@ _RG = ReadonlyProgram(
         "quiet", "with-filename", "no-filename", "null", "type-list", "max-columns", "regexp", "passthru", "no-config",
     ),
     valued=_set(
-        "-e -A -B -C -m -g -t -T --regexp --glob --iglob --type --type-not --max-count --max-depth --sort --after-context "
+        "-e -A -B -C -m -g -t -T --regexp --glob --iglob --type --type-not --max-count --max-depth --sort --sortr --after-context "
         "--before-context --context --color --colors --max-columns"
     ),
     operands="pattern", looks=True, deep="", tracked=True, shows=r"-g.*|--i?glob",
-    given=_set("-e --regexp --files --type-list"),
+    given=_set("-e --regexp --files --type-list"), clusters=True,
 )  # fmt: skip
 
 READONLY_PROGRAMS: Mapping[str, ReadonlyProgram] = {
@@ -161,6 +167,11 @@ READONLY_PROGRAMS: Mapping[str, ReadonlyProgram] = {
     "dirname": ReadonlyProgram(r"-z|--zero", operands="text"),
     "realpath": ReadonlyProgram(_options(r"-[emsqzPL]+", "canonicalize-existing", "canonicalize-missing", "no-symlinks", "quiet", "zero")),
     "readlink": ReadonlyProgram(_options(r"-[femnqsz]+", "canonicalize", "no-newline", "quiet", "zero")),
+    "fd": ReadonlyProgram(
+        _options(r"-[aFgHiIps01]+|-d\d+|-[etE][\w*.]+", "hidden", "glob", "type", "extension", "max-depth", "exclude", "full-path", "color"),
+        _set("-e -t -E -d --type --extension --max-depth --exclude --color"), operands="pattern", looks=True,
+        given=_set("-e -t --extension --type"),
+    ),
     "grep": _GREP, "egrep": _GREP, "fgrep": _GREP, "rg": _RG,
     "jq": ReadonlyProgram(
         _options(
@@ -177,7 +188,7 @@ READONLY_PROGRAMS: Mapping[str, ReadonlyProgram] = {
     "gawk": ReadonlyProgram(r"-F.+", _set("-F"), operands="pattern"),
     "mawk": ReadonlyProgram(r"-F.+", _set("-F"), operands="pattern"),
     "echo": ReadonlyProgram(r"-.*", operands="text"), "printf": _TEXT, "true": _TEXT, "false": _TEXT, "seq": ReadonlyProgram(r"-w|-[fs].+|-?\d+", _set("-f -s"), operands="text"),
-    "sleep": _TEXT, "expr": ReadonlyProgram(r"-", operands="text"), "test": _TESTS, "[": _TESTS,
+    "sleep": _TEXT, "expr": ReadonlyProgram(r"[-+]", operands="text"), "test": _TESTS, "[": _TESTS,
     "pwd": ReadonlyProgram(r"-[LP]", operands="none"), "whoami": _NO_OPERANDS, "arch": _NO_OPERANDS, "nproc": _NO_OPERANDS, "uptime": _NO_OPERANDS,
     "uname": _NO_OPERANDS, "tty": _NO_OPERANDS, "logname": _NO_OPERANDS, "free": _NO_OPERANDS, "lscpu": _NO_OPERANDS, "lsblk": _NO_OPERANDS,
     "groups": ReadonlyProgram(operands="text"), "id": ReadonlyProgram(r"-[ugnGr]+", operands="text"),
@@ -194,7 +205,7 @@ VERSION_OPTIONS: Mapping[str, str] = {
     **dict.fromkeys(
         ("python", "python3", "pip", "pip3", "node", "npm", "ruby", "perl", "php", "gcc", "g++", "cc", "clang", "make", "cmake", "docker",
          "bash", "gh", "curl", "wget", "uv", "ruff", "git", "rg", "jq", "tar", "sed", "grep", "awk", "gawk", "sqlite3", "javac", "java",
-         "find", "sort", "ls", "fd", "tree", "ffmpeg", "pandoc", "dotnet", "lua", "Rscript"),
+         "find", "sort", "ls", "fd", "tree", "ffmpeg", "pandoc", "lua", "Rscript"),
         r"--version",
     ),
     "python": r"-V|-VV|--version", "python3": r"-V|-VV|--version", "node": r"-v|--version", "npm": r"-v|--version",
@@ -204,7 +215,7 @@ VERSION_OPTIONS: Mapping[str, str] = {
 }  # fmt: skip
 """Programs that may be asked for their version, and how.
 
-Left out on purpose: cargo, rustc, go, yarn, pnpm, bundle and the like, which look into the project to see which program to
+Left out on purpose: cargo, rustc, go, dotnet, yarn, pnpm, bundle and the like, which look into the project to see which program to
 run first.
 """
 
@@ -229,7 +240,10 @@ _CONTENT = (
 _NAMES = r"-s|--(?:stat|shortstat|numstat|dirstat|summary|name-only|name-status|no-patch|raw|compact-summary)(?:=.*)?"
 _LOG = ReadonlyProgram(
     _options(r"-\d+|-[abcDEFiMmpPqrRstuwWz]+|-[nU]\d+|-[GSL].+|-[MC]\d+%?", *_REVISIONS, *_DIFFS),
-    _set("-n -G -S -L --since --until --after --before --author --committer --grep --max-count --skip --date"),
+    _set(
+        "-n -G -S -L --since --until --after --before --author --committer --grep --max-count --skip --date --diff-filter --word-diff-regex "
+        "--diff-algorithm --inter-hunk-context --unified"
+    ),
     looks=True, tracked=True, deep=_CONTENT,
 )  # fmt: skip
 _DIFF = replace(_LOG, deep="", names=_NAMES, content=_CONTENT)
@@ -294,7 +308,7 @@ READONLY_GIT: Mapping[str, ReadonlyProgram] = {
     "describe": ReadonlyProgram(_options(r"(?!)", "tags", "all", "always", "dirty", "abbrev", "long", "match", "exact-match", "contains", "first-parent")),
     "merge-base": ReadonlyProgram(r"--(?:all|octopus|independent|is-ancestor|fork-point)|-a"),
     "name-rev": ReadonlyProgram(r"--(?:tags|name-only|always)"),
-    "for-each-ref": ReadonlyProgram(_options(r"(?!)", "count", "sort", "format", "points-at", "merged", "no-merged", "contains"), operands="paths"),
+    "for-each-ref": ReadonlyProgram(_options(r"(?!)", "count", "sort", "format", "points-at", "merged", "no-merged", "contains"), _set("--count --sort --format --points-at --contains --merged --no-merged"), operands="paths"),
     "show-ref": ReadonlyProgram(r"--(?:heads|tags|head|hash|abbrev|verify|dereference)(?:=\d+)?|-[hdqs]+"),
     "cat-file": ReadonlyProgram(r"-[ptes]", deep="", tracked=True, names=r"-[tes]"),
     "count-objects": ReadonlyProgram(r"-[vH]+", operands="none"),

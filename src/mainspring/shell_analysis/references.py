@@ -17,7 +17,7 @@ from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.syntax import program_name
 
 if TYPE_CHECKING:
-    from mainspring.shell_analysis.commands import AnalyzedCommand
+    from mainspring.shell_analysis.syntax import AnalyzedCommand
 
 
 _URL = lazy_re(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>|]+")

@@ -5,6 +5,9 @@ The syntax tree of the small language of shell lines that are understood.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Literal
+
 from msgspec import Struct
 
 from mainspring.shell_analysis import wildcards
@@ -129,3 +132,60 @@ class Redirect(Struct, frozen=True):
     target: Word
     writes: bool
     text: str
+
+
+FileScope = Literal["fs-read", "fs-write", "fs-delete"]
+"""What happens to a file."""
+
+
+class FileEffect(Struct, frozen=True):
+    """A file or folder that a command reads, changes or deletes."""
+
+    scope: FileScope
+    word: Word
+
+
+ApprovalTarget = Literal["self", "inner", "both"]
+"""Whether a rule for the command itself is needed, or rules for what it runs, or both."""
+
+
+class AnalyzedCommand(Struct, frozen=True, kw_only=True):
+    """A command that is judged by itself.
+
+    Attributes:
+        words: Assignments before it, its name and its arguments.
+        text: Its source, for people.
+        fixed: How many words a pattern has to name for certain before it may allow it. All, where arguments may be code.
+        needs: What allows it.
+        inner: The commands that it runs.
+        unknown: Why what it runs cannot be known; empty if it can. No pattern allows such a command.
+        scan: Whether its arguments may be a command, so that rules that tighten look at each of them.
+        code: Whether its arguments may be code, in which paths are looked for.
+        free: Whether it needs no rule.
+        moves: Where it makes the shell go; ``None`` if nowhere.
+        touches: Files that it is known to change or read.
+        piped: Whether it reads what something else in the line gives it, so that its words alone do not say what it does.
+        fed: Whether it runs code that it is given to read.
+        feeder: For ``xargs``, the command whose output it reads, if that is one simple command and its errors are not among it.
+    """
+
+    words: tuple[Word, ...]
+    text: str
+    fixed: int = 1
+    needs: ApprovalTarget = "self"
+    inner: tuple[AnalyzedCommand, ...] = ()
+    unknown: str = ""
+    scan: bool = False
+    code: bool = False
+    free: bool = False
+    moves: Word | None = None
+    touches: tuple[FileEffect, ...] = ()
+    piped: bool = False
+    fed: bool = False
+    feeder: AnalyzedCommand | None = None
+
+    def walk(self) -> Iterator[AnalyzedCommand]:
+        """It and all that it runs, in the order in which they run."""
+        yield self
+        for unit in self.inner:
+            yield from unit.walk()

@@ -1,4 +1,4 @@
-"""Skills: instructions, files, scripts and tools that an agent takes up when a task needs them."""
+"""Skills: instructions, files, scripts, and tools that an agent loads when a task needs them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mainspring.skills.activation import Usage as Usage
-    from mainspring.skills.authoring import SkillDraft as SkillDraft
     from mainspring.skills.content import extract_examples as extract_examples
     from mainspring.skills.content import read_body as read_body
     from mainspring.skills.discovery import SkillCatalog as SkillCatalog
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from mainspring.skills.skill import Script as Script
     from mainspring.skills.skill import Skill as Skill
     from mainspring.skills.skill import SkillDiagnostic as SkillDiagnostic
+    from mainspring.skills.skill import SkillDraft as SkillDraft
     from mainspring.skills.skill import SkillError as SkillError
     from mainspring.skills.skill import SkillsConfig as SkillsConfig
     from mainspring.skills.skill import TriggerWords as TriggerWords
@@ -33,11 +33,10 @@ __all__, __getattr__ = lazy_exports(
         "activation": "Usage",
         "content": "extract_examples read_body",
         "discovery": "SkillCatalog discover_skills",
-        "authoring": "SkillDraft",
+        "skill": "SkillDraft Script Skill SkillError SkillDiagnostic SkillsConfig TriggerWords",
         "manifest": "parse_skill",
         "plug": "SkillsPlug",
         "state": "SkillStateFile",
-        "skill": "Script Skill SkillError SkillDiagnostic SkillsConfig TriggerWords",
         "toolsets": "ToolsetContext load_toolset",
         "validation": "Verdict check_skills",
     },

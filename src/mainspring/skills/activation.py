@@ -1,4 +1,4 @@
-"""Takes skills up and lets them go: their text, their tools, and who is told."""
+"""Activates and deactivates skills: their text, their tools, and the notifications."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from mainspring.skills.delivery import render_content
 from mainspring.skills.execution import InlineCommandRunner, has_commands, run_inline_commands
 from mainspring.skills.skill import Skill, SkillError
 from mainspring.skills.toolsets import (
+    SkillHost,
     ToolsetContext,
     ToolsetError,
     ToolsetFactory,
@@ -32,41 +33,40 @@ from mainspring.tools import Tool
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
-    from mainspring.skills.plug import SkillsPlug
 
 logger = logging.getLogger("mainspring.skills")
 logger.addHandler(logging.NullHandler())
 
 
 class Usage(Protocol):
-    """Remembers when skills were used. Both block."""
+    """Records when skills were used. Both methods block."""
 
     def last_used(self) -> Mapping[str, float]:
-        """When each was used last, by name; a greater number is later."""
+        """Return when each skill was last used, by name. A greater number is later."""
         ...
 
     def record_use(self, name: str) -> None:
-        """Note that one is used now."""
+        """Record that a skill is used now."""
         ...
 
 
 class SkillActivator:
-    """Makes skills of one agent active and inactive.
+    """Activates and deactivates the skills of one agent.
 
     Args:
-        skills: The plug that it works for.
+        skills: The plugin it belongs to.
         active: The active skills.
-        usage: Remembers when skills were used.
-        toolsets: Makers of toolsets that stand for those of a skill, by the skill's name.
+        usage: Records when skills were used.
+        toolsets: Factories that replace the toolsets of a skill, by the skill's name.
 
     Attributes:
-        problems: What went wrong on the way, for people.
+        problems: Problems for the user.
         known: Names of the skills that became active in this run.
     """
 
     def __init__(
         self,
-        skills: SkillsPlug,
+        skills: SkillHost,
         active: ActiveSkills,
         usage: Usage | None,
         toolsets: Mapping[str, Sequence[ToolsetFactory]],
@@ -87,20 +87,21 @@ class SkillActivator:
         return self._skills.agent
 
     async def take_up(
-        self, skill: Skill, via: SkillActivationSource, *, signal: CancelToken | None = None
+        self, skill: Skill, via: SkillActivationSource, *, signal: CancelToken | None = None, turn_id: str = ""
     ) -> tuple[ActiveSkill, bool]:
-        """Make a skill active.
+        """Activate a skill.
 
         Args:
             skill: The skill.
-            via: Who wants it.
+            via: What activates it.
             signal: Ends its commands when set.
+            turn_id: The turn of the call that makes it active.
 
         Returns:
-            How it is active, and whether it was not before.
+            The active skill, and whether it was inactive before.
 
         Raises:
-            SkillError: If it cannot be read, or too many are active.
+            SkillError: If it cannot be read, or too many skills are active.
         """
         async with self._lock.here():
             found = self.active.get(skill.name)
@@ -112,9 +113,9 @@ class SkillActivator:
                 return found, False
             if self.active.full:
                 raise SkillError(
-                    f"{self.active.most} skills are active ({', '.join(self.active.names)}), and that is the most"
+                    f"{self.active.most} skills are active ({', '.join(self.active.names)}), which is the maximum"
                 )
-            activation = ActiveSkill(skill, via, "", restricts=via != "trigger")
+            activation = ActiveSkill(skill, via, "", restricts=via != "trigger", turn_id=turn_id)
             tools, notes = await self._load(activation)
             try:
                 activation.text = await self._text(skill, notes, signal)
@@ -122,7 +123,7 @@ class SkillActivator:
                 await _close(activation.toolsets)
                 raise
             activation.find_carrier(self.agent.context.messages)
-            activation.lost = False  # it is only about to join
+            activation.lost = False  # It is about to join.
             activation.pending = via == "explicit" or (via == "trigger" and activation.carrier is None)
             self._offer(activation, tools)
             self.active.add(activation)
@@ -130,7 +131,7 @@ class SkillActivator:
         return activation, True
 
     async def reactivate(self, skill: Skill, activation: ActiveSkill) -> None:
-        """Make active what the conversation had active."""
+        """Activate the skills that the conversation had active."""
         self._offer(activation, (await self._load(activation))[0])
         self.active.add(activation)
         await self._on_activated(skill.name, activation.via)
@@ -141,12 +142,12 @@ class SkillActivator:
             try:
                 await asyncio.to_thread(self._usage.record_use, name)
             except (OSError, ConfigError) as error:
-                self.note(f"the use of {name} was not noted: {error}")
+                self.note(f"the use of {name} was not recorded: {error}")
         if self.agent.bus.has(SkillsActivate):
             await self.agent.bus.emit(SkillsActivate(name, via))
 
     async def leave(self, name: str, reason: SkillReason) -> bool:
-        """Make a skill inactive; says whether it was active."""
+        """Deactivate a skill. Returns True if it was active."""
         activation = self.active.get(name)
         if activation is None:
             return False
@@ -162,7 +163,7 @@ class SkillActivator:
             self.agent.tools.remove(name)
 
     def forget(self) -> None:
-        """Make all of them inactive at once. What has to be awaited for that is done by `finish`."""
+        """Deactivate all skills immediately. `finish` does the asynchronous part."""
         for activation in self.active:
             self._drop(activation)
             hook = SkillsDeactivate(activation.skill.name, "reset")
@@ -172,7 +173,7 @@ class SkillActivator:
             self._pending_deactivations.append((hook, activation.toolsets))
 
     async def finish(self) -> None:
-        """Do what `forget` left: close toolsets, tell async handlers."""
+        """Complete `forget`: close toolsets and call async handlers."""
         while self._pending_deactivations:
             hook, toolsets = self._pending_deactivations.pop(0)
             await _close(toolsets)
@@ -187,7 +188,7 @@ class SkillActivator:
         return render_content(skill, "\n\n".join([*notes, body]), files, count)
 
     async def _load(self, activation: ActiveSkill) -> tuple[list[Tool], list[str]]:
-        """Make the toolsets of a skill: their tools, and what the model is told of those that cannot be had."""
+        """Create the toolsets of a skill. Returns their tools, and notes for the model about those that are unavailable."""
         skill, tools = activation.skill, list[Tool]()
         given = self._toolsets.get(skill.name)
         if given is None and not skill.toolsets:
@@ -208,16 +209,16 @@ class SkillActivator:
         return tools, []
 
     def _offer(self, activation: ActiveSkill, tools: Sequence[Tool]) -> None:
-        """Let the model call the tools of a skill's toolsets. A name that is taken stays with whoever has it."""
+        """Register the tools of a skill's toolsets. A name that is in use keeps its tool."""
         taken = {*self.agent.tool_aliases.values(), LOAD_SKILL_ALIAS}
-        for tool in tools:
-            if self.add_tool(tool, taken, f"the skill {activation.skill.name}"):
-                activation.tools.append(tool.name)
+        for added in tools:
+            if self.add_tool(added, taken, f"the skill {activation.skill.name}"):
+                activation.tools.append(added.name)
 
     def add_tool(self, tool: Tool, taken: set[str], whose: str) -> bool:
-        """Let the model call a tool, unless its name is taken; says whether it may."""
+        """Register a tool, unless its name is in use. Returns True if it was registered."""
         if tool.name in self.agent.tools or tool.name in taken:
-            self.note(f"{whose} has a tool {tool.name}, and there is one of that name; it is left out")
+            self.note(f"{whose} has a tool {tool.name}, and a tool with this name exists; it was skipped")
             return False
         try:
             self.agent.tools.add(tool)
@@ -227,21 +228,21 @@ class SkillActivator:
         return True
 
     def note(self, text: str) -> None:
-        """Note what went wrong, once."""
+        """Record a problem, once."""
         if text not in self.problems:
             logger.warning("%s", text)
             self.problems.append(text)
 
     async def body(self, skill: Skill) -> str:
-        """The instructions of a skill.
+        """Return the instructions of a skill.
 
         Raises:
-            SkillError: If its file cannot be read any more.
+            SkillError: If its file can no longer be read.
         """
         return await asyncio.to_thread(read_body, skill)
 
     async def reader(self, skill: Skill) -> ExecutionEnv:
-        """Where the files of a skill are read: with the project's, or, as its own text is, on this machine."""
+        """Return the environment that reads the files of a skill: the project's or, like the skill's own text, this machine's."""
         env = self.agent.env
         if type(env) is LocalEnv or (skill.directory and is_within(skill.directory, env.cwd)):
             return env

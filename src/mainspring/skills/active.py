@@ -1,4 +1,4 @@
-"""Which skills are active, and where the model reads their text."""
+"""Active skills, and the messages that contain their text."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from mainspring.messages import AgentMessage, Message, TextBlock, ToolResultBloc
 from mainspring.skills.skill import Skill
 
 REACTIVATED_NOTE = "[The skill {name} is active again; its instructions stand above, unchanged.]"
-"""What joins the history for a skill that the host activates and whose text is there."""
+"""Added to the history for a skill that the host activates while its text is already there."""
 
 
 class ActiveSkill(Struct, eq=False):
-    """A skill that is active.
+    """An active skill.
 
     Attributes:
         skill: The skill.
-        via: Who made it active.
-        text: What the model is given of it.
-        restricts: Whether its ``allowed-tools`` hold. Not for one that a trigger brought, until somebody takes it up.
-        asserted: Whether the host asked for it again, so that the end of the run leaves it active.
-        pending: Whether its text, or word that it is active again, is still to join the conversation.
-        shown: Whether a request has had its text.
-        carrier: The message of the history that holds its text.
-        lost: Whether no message of the history holds it.
-        tools: Names of the tools that its toolsets brought.
-        toolsets: Its toolsets, to be closed at the end.
+        via: What activated it.
+        text: The text for the model.
+        restricts: Whether its ``allowed-tools`` apply. False for a skill that a trigger activated, until the model or user uses it.
+        asserted: Whether the host requested it again, so that it stays active after the run.
+        pending: Whether its text, or the note that it is active again, must still join the conversation.
+        shown: Whether a request contained its text.
+        carrier: The message of the history with its text.
+        lost: Whether no message of the history has its text.
+        tools: Names of the tools of its toolsets.
+        toolsets: Its toolsets, which must be closed.
+        turn_id: The turn in which the model activated it. Calls of that turn were judged before, so none may use it.
     """
 
     skill: Skill
@@ -44,28 +45,29 @@ class ActiveSkill(Struct, eq=False):
     lost: bool = False
     tools: list[str] = field(default_factory=list[str])
     toolsets: list[Any] = field(default_factory=list[Any])
+    turn_id: str = ""
     _own: Message | None = None
 
     @property
     def message(self) -> Message:
-        """Its text as a message; the same object each time."""
+        """Its text as a message. Always the same object."""
         if self._own is None:
             self._own = Message.user(self.text)
         return self._own
 
     @property
     def news(self) -> Message:
-        """What is to join: its text, or, where that stands in the history from an earlier run, word of that."""
+        """The message to add: its text, or a note if the history contains the text from an earlier run."""
         return self.message if self.carrier is None else Message.user(REACTIVATED_NOTE.format(name=self.skill.name))
 
     def is_in(self, message: AgentMessage) -> bool:
-        """Whether a message holds its text."""
+        """Return True if a message contains its text."""
         if self.carrier is not None:
             return message is self.carrier
         return contains_text(message, self.text)
 
     def find_carrier(self, messages: Sequence[AgentMessage]) -> None:
-        """Find the message that holds its text, the newest first."""
+        """Find the message with its text, newest first."""
         self.carrier = next(
             (m for m in reversed(messages) if isinstance(m, Message) and contains_text(m, self.text)), None
         )
@@ -73,10 +75,10 @@ class ActiveSkill(Struct, eq=False):
 
 
 class ActiveSkills:
-    """The active skills of one agent, in the order in which they became active.
+    """The active skills of one agent, in the order of activation.
 
     Args:
-        most: How many there may be; any number if ``None``.
+        most: Maximum number of active skills. ``None`` for no limit.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -85,19 +87,19 @@ class ActiveSkills:
 
     @property
     def full(self) -> bool:
-        """Whether no more may become active."""
+        """Whether no more skills can become active."""
         return self.most is not None and len(self._active) >= self.most
 
     def get(self, name: str) -> ActiveSkill | None:
-        """The one of that name, if it is active."""
+        """Return an active skill by name."""
         return self._active.get(name)
 
     def add(self, activation: ActiveSkill) -> None:
-        """Make one active."""
+        """Activate a skill."""
         self._active[activation.skill.name] = activation
 
     def remove(self, name: str) -> ActiveSkill | None:
-        """Make one inactive; the one that was."""
+        """Deactivate a skill and return it."""
         return self._active.pop(name, None)
 
     def __iter__(self) -> Iterator[ActiveSkill]:
@@ -111,17 +113,17 @@ class ActiveSkills:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Their names."""
+        """The names of the active skills."""
         return tuple(self._active)
 
 
 def contains_text(message: AgentMessage, text: str) -> bool:
-    """Whether a block of a message holds a text."""
+    """Return True if a block of a message contains a text."""
     return isinstance(message, Message) and any(text in t for b in message.content if (t := _text(b)) is not None)
 
 
 def restore_text(message: Message, carrier: Message, text: str) -> Message:
-    """A message with the block that holds the text as its carrier has it: somebody shortened it."""
+    """Return a message with the original block that contains the text, in place of a shortened one."""
     whole = {b.tool_use_id: b for b in carrier.tool_results if text in b.text}
     if not whole:
         return carrier

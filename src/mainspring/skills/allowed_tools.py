@@ -1,4 +1,4 @@
-"""``allowed-tools``: while skills with such a list are active, only what one of them names may be called."""
+"""``allowed-tools``: while skills with such a list are active, only the tools that one of them names may be called."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from mainspring.skills.active import ActiveSkill, ActiveSkills
 from mainspring.tools.builtin import COMMON_ALIASES
 
 SKILL_TOOLS = ("skills_use", "skills_read", "skills_run_script")
-"""What every skill allows."""
+"""Tools that every skill allows."""
 
 LOAD_SKILL_ALIAS = "load_skill"
-"""Another name for ``skills_use``, understood where a model calls it so."""
+"""Another name for ``skills_use`` that some models use."""
 
 _ALWAYS_ALLOWED = frozenset(
     (*SKILL_TOOLS, LOAD_SKILL_ALIAS, OUTPUT_TOOL)
-)  # without the last, no run could give its answer
+)  # Without the last one, no run could return its output.
 
 _TOOL_ALIASES: dict[str, tuple[str, ...]] = {
     **{name: (own,) for name, own in COMMON_ALIASES.items()},
@@ -43,7 +43,7 @@ _TOOL_ALIASES: dict[str, tuple[str, ...]] = {
     "exitplanmode": ("present_plan",),
     "skill": SKILL_TOOLS,
 }
-"""Names of tools in skills that were written for other programs, in lower case, with ours."""
+"""Tool names of other programs in lower case, and ours."""
 
 _ENTRY = lazy_re(r"\s*([A-Za-z0-9_*][\w.:*/-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _NOTHING = PathGroup.of(())
@@ -53,12 +53,12 @@ _ENGINE = PermissionEngine(
 
 
 class AllowedTools(Struct, frozen=True):
-    """What ``allowed-tools`` says, taken apart.
+    """A parsed ``allowed-tools`` list.
 
     Attributes:
-        tools: Names of tools that may be called in any way, ``*`` standing for any characters.
-        rules: Rules for those of which only some calls are allowed.
-        odd: Entries that say nothing that is understood; they allow nothing.
+        tools: Names of tools that may be called with any arguments. ``*`` matches any characters.
+        rules: Rules for tools with restricted arguments.
+        odd: Entries that were not understood. They allow nothing.
     """
 
     tools: tuple[str, ...] = ()
@@ -66,13 +66,13 @@ class AllowedTools(Struct, frozen=True):
     odd: tuple[str, ...] = ()
 
     def names(self, tool: str) -> bool:
-        """Whether every call of a tool is allowed."""
+        """Return True if every call of a tool is allowed."""
         return any(fnmatchcase(tool, name) for name in self.tools)
 
 
 @lru_cache(256)
 def parse_allowed_tools(entries: tuple[str, ...]) -> AllowedTools:
-    """Take ``allowed-tools`` apart: names of tools, ours or those that other programs use, and rules such as ``Bash(git:*)``."""
+    """Parse ``allowed-tools``: tool names, ours or those of other programs, and rules such as ``Bash(git:*)``."""
     tools: list[str] = []
     rules: list[Rule] = []
     odd: list[str] = []
@@ -91,7 +91,7 @@ def parse_allowed_tools(entries: tuple[str, ...]) -> AllowedTools:
         except ConfigError:
             odd.append(entry)
             continue
-        tools += [name for name in names if name == "jobs"]  # it looks after what was started
+        tools += [name for name in names if name == "jobs"]  # It controls what shell started.
     return AllowedTools(tuple(dict.fromkeys(tools)), tuple(rules), tuple(odd))
 
 
@@ -100,23 +100,23 @@ def _own_names(name: str) -> tuple[str, ...]:
 
 
 def _lower(name: str) -> str:
-    """The names of the built-in tools are in lower case; names of servers' tools stay as they are."""
+    """Return the name of a built-in tool in lower case. Names of MCP tools are unchanged."""
     return name.lower() if "__" not in name and name.isalpha() else name
 
 
 def _own_pattern(tool: str, pattern: str) -> str:
-    """A pattern as our rules have it: ``git:*`` is everything that begins with ``git``."""
+    """Convert a pattern to our rules: ``git:*`` matches everything that starts with ``git``."""
     if tool == "shell" and pattern.endswith(":*"):
         return f"{pattern[:-2].rstrip()} *"
     return pattern
 
 
 class AllowedToolsGate:
-    """Keeps calls to what the active skills allow. A skill without a list neither allows nor forbids.
+    """Restricts calls to those that active skills allow. A skill without a list neither allows nor denies.
 
     Args:
         active: The active skills.
-        above: The gate of the agent that started this one; what it forbids is forbidden here.
+        above: The gate of the parent agent. What it denies is denied here, too.
     """
 
     def __init__(self, active: ActiveSkills, above: AllowedToolsGate | None = None) -> None:
@@ -124,7 +124,7 @@ class AllowedToolsGate:
         self._above = above
 
     def levels(self) -> Iterator[list[ActiveSkill]]:
-        """For this agent and each above it, the skills that restrict."""
+        """The skills that restrict tools, for this agent and each of its parents."""
         restricting = [a for a in self._active if a.restricts and a.skill.allowed_tools is not None]
         if restricting:
             yield restricting
@@ -132,7 +132,7 @@ class AllowedToolsGate:
             yield from self._above.levels()
 
     def gate(self, hook: ToolGate) -> None:
-        """The handler of `tool:gate`: tools that no active skill names."""
+        """Handler of `tool:gate`: blocks tools that no active skill names."""
         if hook.name in _ALWAYS_ALLOWED or hook.block:
             return
         for active in self.levels():
@@ -141,7 +141,7 @@ class AllowedToolsGate:
                 return
 
     async def permit(self, hook: PermissionCheck) -> None:
-        """The handler of `tool:permit`: calls that no active skill describes, on the final arguments."""
+        """Handler of `tool:permit`: denies calls that no active skill allows, based on the final arguments."""
         if hook.name in _ALWAYS_ALLOWED:
             return
         for active in self.levels():
@@ -164,7 +164,7 @@ def _applies_to(rules: Iterable[Rule], tool: str) -> bool:
 
 
 async def _is_allowed_by_rules(rules: RuleSet, hook: PermissionCheck) -> bool:
-    """Whether a rule allows the call, and nothing in it is left that none allows."""
+    """Return True if rules allow every part of the call."""
     if not rules:
         return False
     place = await ProjectPaths.find(hook.env, root=None, home=None)

@@ -1,7 +1,4 @@
-"""Writing a skill from what was just done: the toolset of the bundled skill ``create-skill``. A person confirms each file.
-
-A new skill, as a folder with something to fill in.
-"""
+"""Creates skills: the toolset of the bundled skill ``create-skill``, which asks the user to confirm each file, and a template folder."""
 
 from __future__ import annotations
 
@@ -11,58 +8,33 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-
-from msgspec import Struct
 
 from mainspring.lazy import lazy_re
 from mainspring.redaction import redact
 from mainspring.skills.content import strip_invisible
 from mainspring.skills.manifest import MAX_DESCRIPTION_CHARS
-from mainspring.skills.skill import SkillError
+from mainspring.skills.skill import SkillDraft, SkillError
 from mainspring.skills.strict_validation import check_spec
 from mainspring.state_files import resolve_project_file, write_text_atomically
 from mainspring.threads import run_in_thread
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
 
 if TYPE_CHECKING:
-    from mainspring.skills.plug import SkillsPlug
-    from mainspring.skills.toolsets import ToolsetContext
+    from mainspring.skills.toolsets import SkillHost, ToolsetContext
 
 
 MemoryScope = Literal["project", "user"]
-"""Whose skill: this project's, or the user's own in every folder."""
+"""The scope of a skill: this project, or the user in every folder."""
 
 
 MAX_INSTRUCTIONS_CHARS = 60_000
-"""Characters of the instructions of a skill that is written here."""
+"""Maximum characters of the instructions of a new skill."""
 
 
 _NAME = lazy_re(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-
-
-class SkillDraft(Struct, frozen=True):
-    """A skill that is about to be written.
-
-    Attributes:
-        name: Its name.
-        description: What it is for.
-        text: The whole file.
-        path: The file.
-        replaces: Whether there is one already.
-    """
-
-    name: str
-    description: str
-    text: str
-    path: str
-    replaces: bool
-
-
-Confirm = Callable[[SkillDraft], "bool | Awaitable[bool]"]
-"""Asks a person whether to keep a skill. Sync or async; a sync one runs in a thread, so that it may wait."""
 
 
 _DESCRIPTION = (
@@ -72,10 +44,10 @@ _DESCRIPTION = (
 
 
 def render_skill(name: str, description: str, instructions: str) -> str:
-    """The file of a skill.
+    """Return the file of a skill.
 
     Raises:
-        ValueError: If it would be none; the text says what to change.
+        ValueError: If it would be invalid. The message says what to change.
     """
     if not _NAME.fullmatch(name) or len(name) > 64:
         raise ValueError(f"{name!r} is no name for a skill; use 1 to 64 lower-case letters, digits and single hyphens")
@@ -100,7 +72,7 @@ class CreateSkillToolset:
 
     def __init__(self, dependencies: ToolsetContext) -> None:
         assert dependencies.skills is not None
-        self._skills: SkillsPlug = dependencies.skills
+        self._skills: SkillHost = dependencies.skills
 
     def tools(self) -> list[Tool]:
         """The tool."""
@@ -136,7 +108,7 @@ class CreateSkillToolset:
         ]
 
     def place(self, where: str) -> Path | None:
-        """The folder of skills to write to; ``None`` if there is none."""
+        """Return the folder for skills. ``None`` if there is none."""
         config = self._skills.config
         project = None if config.project is None else Path(config.project) / ".agent" / "skills"
         user = Path(config.user[0]) if config.user else None
@@ -186,7 +158,7 @@ class CreateSkillToolset:
 
 
 def _write(folder: Path, path: Path, text: str, project: str | None) -> None:
-    """Write the file, whole or not at all. A link that leads elsewhere is not followed."""
+    """Write the file, all or nothing. A link that leads elsewhere is not followed."""
     if project is not None and folder.is_relative_to(project):
         resolve_project_file(folder, Path(project))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -200,7 +172,7 @@ def _refusal(code: ToolErrorCode, why: str) -> ToolResult:
     return ToolResult(output=f"No skill was written: {why}", is_error=True, code=code)
 
 
-_PLACEHOLDER_DESCRIPTION = "Says what this skill does. Use it when the user asks for that."
+_PLACEHOLDER_DESCRIPTION = "Describe what this skill does. Use it when the user asks for that."
 
 
 _TEXT = """---
@@ -210,7 +182,7 @@ description: {description}
 
 # {title}
 
-Say here, step by step, what is to be done. Keep it short: the whole text is read whenever the skill is used.
+Describe step by step what to do. Keep it short: the whole text is read whenever the skill is used.
 
 ## Steps
 
@@ -219,28 +191,28 @@ Say here, step by step, what is to be done. Keep it short: the whole text is rea
 
 ## Examples
 
-- "A request that this skill is for": what is done then.
+- "A request that this skill is for": what to do then.
 """
 
 
 def create_skill_folder(folder: Path, name: str, *, description: str = "", scripts: bool = False) -> Path:
-    """Make the folder of a new skill. Blocks.
+    """Create the folder of a new skill. Blocks.
 
     Args:
-        folder: The folder of skills to make it in.
-        name: Its name: lower-case letters, digits and single hyphens.
-        description: What it does and when to use it; a text to fill in if left out.
-        scripts: Whether it has programs.
+        folder: The folder for skills.
+        name: Its name: lower-case letters, digits, and single hyphens.
+        description: What it does and when to use it (default: a text to fill in).
+        scripts: Whether to add an example script.
 
     Returns:
         Its ``SKILL.md``.
 
     Raises:
-        SkillError: If the name or description cannot be, there is one of that name, or it cannot be written.
+        SkillError: If the name or description is invalid, the skill exists, or it cannot be written.
     """
     told = " ".join(description.split()) or _PLACEHOLDER_DESCRIPTION
     if len(told) > MAX_DESCRIPTION_CHARS:
-        raise SkillError(f"a description has {MAX_DESCRIPTION_CHARS} characters at most, not {len(told)}")
+        raise SkillError(f"The description has {len(told)} characters. Use at most {MAX_DESCRIPTION_CHARS}.")
     quoted = '"' + told.replace("\\", "\\\\").replace('"', '\\"') + '"'
     text = _TEXT.format(
         name=name, description=quoted if description else told, title=name.replace("-", " ").capitalize()
@@ -248,12 +220,10 @@ def create_skill_folder(folder: Path, name: str, *, description: str = "", scrip
     faults = check_spec(text, name)
     if faults or not name.strip() or "/" in name:
         why = "; ".join(f.text for f in faults) or "it has a name"
-        raise SkillError(
-            f"{name!r} cannot be the name of a skill: {why}. Take lower-case letters, digits and single hyphens"
-        )
+        raise SkillError(f"Invalid skill name {name!r}: {why}. Use lower-case letters, digits, and single hyphens.")
     target = folder / name
     if os.path.lexists(target):
-        raise SkillError(f"there is {target} already")
+        raise SkillError(f"{target} already exists. Choose another name.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         outer = Path(tempfile.mkdtemp(prefix=".staging-", dir=folder))
@@ -268,7 +238,7 @@ def create_skill_folder(folder: Path, name: str, *, description: str = "", scrip
         finally:
             shutil.rmtree(outer, ignore_errors=True)
     except OSError as error:
-        raise SkillError(f"{target}: cannot be made: {error.strerror or error}") from error
+        raise SkillError(f"Cannot create {target}: {error.strerror or error}") from error
     return target / "SKILL.md"
 
 

@@ -1,8 +1,7 @@
-"""Text of skills on its way to a model: nothing hidden in it, and nothing that ends the envelope it stands in.
+"""The text and files of a skill.
 
-The instructions of a skill, read when they are needed: a catalogue of thousands keeps none in memory.
-
-The files of a skill: what is inside its folder, and nothing else.
+Text for a model is cleaned: it contains no hidden characters and cannot end its envelope. Instructions are read when needed: a
+catalog of thousands of skills keeps none in memory. Files are restricted to the skill's folder.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from mainspring.permissions.sensitive_paths import SensitivePaths
 from mainspring.skills.skill import Skill, SkillError
 
 CONTENT_TAG, CATALOG_TAG = "skill_content", "available_skills"
-"""The envelopes: of a skill's text, and of the list of skills."""
+"""The tags around a skill's text, and around the list of skills."""
 
 
 _HIDDEN = lazy_re(
@@ -28,25 +27,25 @@ _HIDDEN = lazy_re(
     "\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
     "|[\ufe00-\ufe0f]{2,}"
 )
-"""What nobody sees and a model reads: controls, marks that reorder text, tag characters, runs of variation selectors. Joiners stay:
-scripts need them.
+"""Characters that users do not see and a model reads: controls, bidirectional marks, tag characters, runs of variation selectors.
+Joiners stay: scripts need them.
 """
 _BREAKS = lazy_re("\r\n?|[\u2028\u2029\x85]")
 _MARKS = lazy_re(rf"<(?=\s*[/\\]?\s*(?:{CONTENT_TAG}|{CATALOG_TAG}))", re.IGNORECASE)
 
 
 def strip_invisible(text: str) -> str:
-    """The text without hidden characters, its lines ended by line feeds alone."""
+    """Remove hidden characters, and end lines with line feeds."""
     return _HIDDEN.sub("", _BREAKS.sub("\n", text))
 
 
 def escape_for_tag(text: str) -> str:
-    """The text as it may stand in an envelope: clean, and without a mark that would end or begin one."""
+    """Return cleaned text that cannot start or end a tag."""
     return _MARKS.sub("&lt;", strip_invisible(text))
 
 
 def to_single_line(text: str, limit: int = 1024) -> str:
-    """The text on one line that can be read as nothing but text: clean, ``<`` and ``>`` escaped, cut to so many characters."""
+    """Return the text on one line: cleaned, ``<`` and ``>`` escaped, truncated."""
     plain = " ".join(strip_invisible(text).split())
     if len(plain) > limit:
         plain = f"{plain[: limit - 1].rstrip()}…"
@@ -54,12 +53,12 @@ def to_single_line(text: str, limit: int = 1024) -> str:
 
 
 def escape_attribute(text: str) -> str:
-    """The text as the value of an attribute."""
+    """Return the text as an attribute value."""
     return to_single_line(text).replace('"', "&quot;")
 
 
 MAX_FILE_BYTES = 1 << 20
-"""Bytes of a skill's file beyond which it is none."""
+"""Maximum bytes of a skill file."""
 
 
 _EXAMPLES = lazy_re(r"^(#{1,6})[ \t]+(?:[^\n]*\b)?examples?\b[^\n]*$", re.IGNORECASE | re.MULTILINE)
@@ -68,10 +67,10 @@ _SHELL = lazy_re(r"!`([^`\n]+)`")
 
 
 def read_text(path: Path) -> str:
-    """The text of a skill's file, with a line feed alone as its end of line. Blocks.
+    """Read a skill file, with line feeds as line ends. Blocks.
 
     Raises:
-        SkillError: If it is too large, or no text.
+        SkillError: If it is too large or not text.
         OSError: If it cannot be read.
     """
     with path.open("rb") as file:
@@ -79,15 +78,13 @@ def read_text(path: Path) -> str:
 
 
 def decode_skill_file(data: bytes) -> str:
-    """The text of a skill's file from its bytes.
+    """Decode the bytes of a skill file.
 
     Raises:
-        SkillError: If it is too large, or no text.
+        SkillError: If it is too large or not text.
     """
     if len(data) > MAX_FILE_BYTES:
-        raise SkillError(
-            f"it is larger than {MAX_FILE_BYTES >> 10} KiB; put what is seldom needed into files beside it"
-        )
+        raise SkillError(f"it is larger than {MAX_FILE_BYTES >> 10} KiB; move rarely used parts into separate files")
     utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
     try:
         text = data.decode("utf-16" if utf16 else "utf-8-sig")
@@ -95,29 +92,29 @@ def decode_skill_file(data: bytes) -> str:
         line = data.count(b"\n", 0, error.start) + 1
         raise SkillError(f"it is not UTF-8 (byte {error.start}); save it as UTF-8", line=0 if utf16 else line) from None
     if "\0" in text:
-        raise SkillError("it is no text: it holds a zero byte")
+        raise SkillError("it is not text: it contains a zero byte")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_body(skill: Skill) -> str:
-    """The instructions: the Markdown behind the head, without characters that a person could not see. Blocks.
+    """Read the instructions: the Markdown after the front matter, without hidden characters. Blocks.
 
     Raises:
-        SkillError: If the file is gone or cannot be read any more.
+        SkillError: If the file is missing or can no longer be read.
     """
     if skill.text is not None or skill.path is None:
         return strip_invisible(skill.text or "").strip()
     try:
         return strip_invisible(parse_fields_and_body(read_text(Path(skill.path)))[1]).strip()
     except OSError as error:
-        raise SkillError(f"{skill.path}: cannot be read any more: {error.strerror or error}") from None
+        raise SkillError(f"{skill.path}: it can no longer be read: {error.strerror or error}") from None
     except SkillError as error:
         raise SkillError(f"{skill.path}: {error}", line=error.line) from None
 
 
 def extract_examples(body: str) -> str:
-    """What stands below the first heading that speaks of examples, up to the next heading of its level; empty if there is none."""
-    plain = _FENCED.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), body)  # what is in a fence is no heading
+    """Return the section under the first heading about examples. Empty if there is none."""
+    plain = _FENCED.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), body)  # A line in a fenced block is not a heading.
     found = _EXAMPLES.search(plain)
     if found is None:
         return ""
@@ -126,12 +123,12 @@ def extract_examples(body: str) -> str:
 
 
 def find_shell_commands(body: str) -> tuple[str, ...]:
-    """The commands that the text would have run when it is used: those of ``!`command` ``, each once."""
+    """Return the commands that the text runs when used, those of ``!`command` ``, without duplicates."""
     return tuple(dict.fromkeys(_SHELL.findall(body)))
 
 
 MAX_LISTED = 60
-"""Files that are named to the model."""
+"""Maximum number of files that are listed for the model."""
 
 
 _DEPTH = 4
@@ -140,25 +137,25 @@ _standard = lru_cache(1)(SensitivePaths.standard)
 
 
 class OutsideFolderError(ValueError):
-    """A path that does not stay in the skill's folder; the text says what to do."""
+    """A path outside the skill's folder. The message says what to do."""
 
 
 def is_within(folder: str, root: str) -> bool:
-    """Whether a folder is another one, or lies in it; both are real paths."""
+    """Return True if a folder equals or is inside another. Both are real paths."""
     return folder == root or folder.startswith(root.rstrip("/") + "/")
 
 
 async def resolve_skill_path(env: ExecutionEnv, folder: str, path: str) -> RealPath:
-    """The real path of a file of a skill.
+    """Return the real path of a skill's file.
 
     Args:
-        env: Where the folder is.
+        env: The environment with the folder.
         folder: The skill's folder.
-        path: As a model wrote it: relative to the folder, with ``/``.
+        path: A path by the model: relative to the folder, with ``/``.
 
     Raises:
-        OutsideError: If it leads out of the folder, by itself or by a link, or to what may hold secrets.
-        OSError: If it cannot be looked at.
+        OutsideFolderError: If it is outside the folder, directly or by a link, or may contain secrets.
+        OSError: If it cannot be accessed.
     """
     parts = path.replace("\\", "/").split("/")
     if not path.strip() or "\0" in path or path.startswith(("/", "\\", "~")) or ".." in parts or ":" in parts[0]:
@@ -174,9 +171,9 @@ async def resolve_skill_path(env: ExecutionEnv, folder: str, path: str) -> RealP
 
 
 async def list_files(env: ExecutionEnv, folder: str) -> tuple[Sequence[str], int]:
-    """The files of a skill beside its own text, sorted, as far as there is room, and how many there are.
+    """List the files of a skill except its own text, sorted, up to the limit, and count them.
 
-    Hidden ones, links, and what may hold secrets are left out.
+    Hidden files, links, and files that may contain secrets are omitted.
     """
     try:
         walk = await env.walk(folder, depth=_DEPTH, limit=_MOST_WALKED)
@@ -195,7 +192,7 @@ async def list_files(env: ExecutionEnv, folder: str) -> tuple[Sequence[str], int
 
 
 def _is_secret(parts: tuple[str, ...]) -> bool:
-    """Whether a path may hold keys or passwords. A guide about them is none, whatever its name."""
+    """Return True if a path may contain keys or passwords. A guide about them does not count, regardless of its name."""
     if parts and parts[-1].endswith((".md", ".markdown", ".rst")):
         parts = parts[:-1]
     return bool(parts) and bool(_standard().why(parts, parts, changes=False))

@@ -1,6 +1,6 @@
-"""How the text of a skill reaches the model: in an envelope, once, and for as long as the skill is active.
+"""Delivers the text of a skill to the model: in an envelope, once, and for as long as the skill is active.
 
-Which skills a conversation that is taken up again had active.
+Also finds the skills that a resumed conversation had active.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ MAX_BODY = 64 * 1024
 
 
 SKILL_FILE = "SKILL.md"
-"""The path under which ``skills_read`` gives the body itself."""
+"""The path under which ``skills_read`` returns the instructions themselves."""
 
 
 _OPENING = lazy_re(rf'<{CONTENT_TAG} name="([^"\n]+)"')
 
 
 def render_content(skill: Skill, body: str, files: Sequence[str] = (), count: int = 0) -> str:
-    """The body of a skill in its envelope, with what is to be known about it: folder, files, scripts, what it needs and allows.
+    """Return the instructions of a skill in their envelope, with metadata: folder, files, scripts, requirements, and allowed tools.
 
     Args:
         skill: The skill.
-        body: Its instructions, as they are to be read now.
-        files: Files beside them.
-        count: How many files there are.
+        body: Its instructions in their final form.
+        files: Its other files.
+        count: Number of files.
     """
     folder = f' directory="{escape_attribute(skill.directory)}"' if skill.directory else ""
     head: list[str] = []
@@ -68,17 +68,17 @@ def render_content(skill: Skill, body: str, files: Sequence[str] = (), count: in
 
 
 def parse_skill_name(text: str) -> str:
-    """The name of the skill whose envelope a text is; empty if it is none."""
+    """Return the name of the skill whose envelope a text is. Empty if it is not one."""
     opening = _OPENING.match(text)
     return opening[1] if opening is not None and text.endswith(f"</{CONTENT_TAG}>") else ""
 
 
 class SkillDelivery:
-    """Puts the texts of active skills before the model and keeps them there.
+    """Adds the texts of active skills to requests and keeps them there.
 
-    A text joins the history once: as the result of a call, or as a message of its own. Where something leaves it out of a request
-    (old results that are stubbed, a summary that takes the place of the history, a limit on results), it is put back for as long as the
-    skill is active: where it stood, or else at the very beginning, so that it stays in one place from turn to turn.
+    A text joins the history once: as the result of a call, or as a separate message. If it is removed from a request (an old result is
+    omitted, a summary replaces the history, a result is truncated), it is restored while the skill is active: in its original place,
+    or otherwise at the beginning, so that its position is the same in each turn.
 
     Args:
         active: The active skills.
@@ -88,7 +88,7 @@ class SkillDelivery:
         self._active = active
 
     def take(self) -> list[Message]:
-        """The texts that are still to join; they count as delivered then."""
+        """Return the texts that must still join, and mark them as delivered."""
         messages: list[Message] = []
         for each in self._active:
             if each.pending:
@@ -97,20 +97,20 @@ class SkillDelivery:
         return messages
 
     def before(self, hook: BeforeRun) -> None:
-        """The part of `agent:before`."""
+        """Handler of `agent:before`."""
         hook.messages = [*hook.messages, *self.take()]
 
     def follow(self, hook: ToolResultsAfter) -> None:
-        """The part of `tool-results:after`: what became active meanwhile joins behind the results."""
+        """Handler of `tool-results:after`: texts of newly activated skills join after the results."""
         if any(each.pending for each in self._active):
             hook.follow = [*hook.follow, *self.take()]
 
     def steer(self, hook: BeforeInject) -> None:
-        """The part of `steer:inject`."""
+        """Handler of `steer:inject`."""
         hook.messages = [*hook.messages, *self.take()]
 
     def transform(self, hook: ContextTransform) -> None:
-        """The part of `context:transform`; behind whatever shortens, before an application's own."""
+        """Handler of `context:transform`, after handlers that shorten and before those of the application."""
         if not len(self._active):
             return
         messages = hook.messages
@@ -134,7 +134,7 @@ class SkillDelivery:
 
 
 def _restore_in_place(messages: list[AgentMessage], carrier: Message, text: str) -> bool:
-    """Restore what stands in the place of a message; says whether something does."""
+    """Restore a text in the message that replaced its own. Returns True if such a message exists."""
     for i, message in enumerate(messages):
         if isinstance(message, Message) and message.id and message.id == carrier.id:
             messages[i] = restore_text(message, carrier, text)
@@ -143,20 +143,20 @@ def _restore_in_place(messages: list[AgentMessage], carrier: Message, text: str)
 
 
 USE_TOOL_NAMES = frozenset(("skills_use", "load_skill"))
-"""Names under which the call that takes up a skill may stand in a history."""
+"""Names of the call that activates a skill in a history."""
 
 
 _AGAIN = lazy_re(re.escape(REACTIVATED_NOTE).replace(re.escape("{name}"), r"([^\s\]]+)"))
 
 
 class DeliveredSkill(Struct):
-    """A skill whose text stands in a history.
+    """A skill whose text is in a history.
 
     Attributes:
         name: Its name.
-        text: What the model was given.
-        carrier: The message that holds it.
-        broken_off: Whether the run in which it came was broken off, so that what it allows still holds.
+        text: The text that the model got.
+        carrier: The message with the text.
+        broken_off: Whether its run was interrupted, so that its allowed tools still apply.
     """
 
     name: str
@@ -166,7 +166,7 @@ class DeliveredSkill(Struct):
 
 
 def find_delivered(messages: Iterable[AgentMessage]) -> list[DeliveredSkill]:
-    """The skills whose texts stand in a history, the one that came last at the end."""
+    """Find the skills whose texts are in a history, the most recent last."""
     found: dict[str, DeliveredSkill] = {}
     for message in messages:
         if not isinstance(message, Message):
@@ -174,7 +174,7 @@ def find_delivered(messages: Iterable[AgentMessage]) -> list[DeliveredSkill]:
         if message.role == "assistant":
             if not message.tool_uses and message.stop_reason in ("end_turn", "stop_sequence"):
                 for each in found.values():
-                    each.broken_off = False  # that run came to its end
+                    each.broken_off = False  # That run is finished.
             continue
         for block in message.content:
             name, text = _parse_delivery(block, message)
@@ -189,7 +189,7 @@ def find_delivered(messages: Iterable[AgentMessage]) -> list[DeliveredSkill]:
 
 
 def _parse_delivery(block: object, message: Message) -> tuple[str, str]:
-    """Name and text of a delivery. What a person wrote is none, nor is the result of another tool."""
+    """Return name and text of a delivery. Text of the user or of another tool is not one."""
     if isinstance(block, ToolResultBlock):
         if block.name in USE_TOOL_NAMES and not block.is_error:
             return parse_skill_name(block.text), block.text
@@ -199,7 +199,7 @@ def _parse_delivery(block: object, message: Message) -> tuple[str, str]:
 
 
 def _parse_reactivation(block: object) -> str:
-    """The skill that was taken up of which the text was there already."""
+    """Return the skill that was activated while its text was in the history."""
     if isinstance(block, TextBlock):
         word = _AGAIN.fullmatch(block.text)
         return word[1] if word is not None else ""

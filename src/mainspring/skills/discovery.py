@@ -1,8 +1,6 @@
-"""Looking through a folder for skills: which files are one, and which folders are none of our business.
+"""Finds skills: in folders of the project and the user, in code, and bundled ones.
 
-The skills that there are, by name.
-
-Where skills are found: folders of the project and of the user, what the program brings, and the bundled ones.
+Decides which files are skills and which folders are skipped, and builds the catalog of skills by name.
 """
 
 from __future__ import annotations
@@ -43,16 +41,16 @@ _LINK_OUTSIDE = "the link leads out of the project, so it is not followed"
 
 
 _DEPENDENCY_FOLDERS = frozenset({"node_modules", "bower_components", "vendor", "site-packages", "__pycache__", "venv"})
-"""Folders of what others wrote and a program fetched: a dependency's skill is not the user's."""
+"""Folders with code of dependencies: a dependency's skill is not the user's."""
 
 
 class SkillFile(Struct, frozen=True):
-    """A file that should be a skill.
+    """A file that should contain a skill.
 
     Attributes:
         file: The file.
-        folder: Its folder, if that belongs to the skill; ``None`` for ``*.skill.md``.
-        real: What is the same for all links that lead to it.
+        folder: Its folder, if that belongs to the skill. ``None`` for ``*.skill.md``.
+        real: The same path for all links that lead to it.
     """
 
     file: Path
@@ -61,7 +59,7 @@ class SkillFile(Struct, frozen=True):
 
 
 class ScanResult(Struct, frozen=True):
-    """What was found in a folder, what lies highest first and then by path, and what is no skill though it looks like one."""
+    """The skills in a folder, outermost first and then by path, and files that only look like skills."""
 
     found: tuple[SkillFile, ...] = ()
     problems: tuple[SkillDiagnostic, ...] = ()
@@ -70,17 +68,16 @@ class ScanResult(Struct, frozen=True):
 def scan_folder(
     root: Path, *, within: tuple[str, ...] = (), most: int = MAX_SKILLS, ignore_files: bool = True
 ) -> ScanResult:
-    """Look through a folder. Blocks.
+    """Scan a folder. Blocks.
 
-    A folder with a ``SKILL.md`` is a skill, and what lies below it belongs to it. ``*.skill.md`` is a skill in a single file. Other
-    folders are looked through, but for hidden ones, those of dependencies, and what an ignore file leaves out. Links are followed,
-    each folder once.
+    A folder with a ``SKILL.md`` is a skill, including its subfolders. ``*.skill.md`` is a skill in a single file. Other folders are
+    scanned, except hidden ones, those of dependencies, and those that an ignore file excludes. Links are followed, each folder once.
 
     Args:
-        root: The folder; nothing is found where there is none.
-        within: Real paths of folders that links may not leave; empty lets them lead anywhere.
-        most: How many skills are taken.
-        ignore_files: Whether ignore files count. The ones above an installed program speak of its folder, not of what is in it.
+        root: The folder. If it does not exist, nothing is found.
+        within: Real paths of folders that links may not leave. Empty for no restriction.
+        most: Maximum number of skills.
+        ignore_files: Whether ignore files apply. Those above an installed program are about its folder, not its content.
     """
     return _Scan(root, within, most, ignore_files).run()
 
@@ -99,7 +96,7 @@ class _Scan:
     def run(self) -> ScanResult:
         if not self._root.is_dir():
             if os.path.lexists(self._root):
-                self._add_problem(self._root, "it is no folder, so there are no skills in it")
+                self._add_problem(self._root, "it is not a folder, so it cannot contain skills")
             return self._result()
         root = os.path.realpath(self._root)
         if self._leaves(root):
@@ -110,7 +107,7 @@ class _Scan:
         while queue:
             if len(self._seen) >= MAX_FOLDERS or len(self._found) >= self._most:
                 self._add_problem(
-                    self._root, f"more than {self._most} skills or {MAX_FOLDERS} folders; the rest is left out"
+                    self._root, f"more than {self._most} skills or {MAX_FOLDERS} folders; the rest is skipped"
                 )
                 break
             queue += self._visit(*queue.popleft())
@@ -121,7 +118,7 @@ class _Scan:
         return ScanResult(tuple(sorted(self._found, key=_by_depth)), tuple(self._problems))
 
     def _visit(self, folder: Path, depth: int, level: IgnoreRules | None) -> list[tuple[Path, int, IgnoreRules | None]]:
-        """Look at one folder; the folders in it that are to be looked at next."""
+        """Scan one folder. Returns the subfolders to scan next."""
         real = os.path.realpath(folder)
         if real in self._seen:
             return []
@@ -158,12 +155,12 @@ class _Scan:
             return True
         if level is not None and level.ignores(posixpath.join(parent, path.name), is_folder):
             if path.name.lower().endswith(SUFFIX) or (is_folder and (path / "SKILL.md").is_file()):
-                self._add_problem(path, "an ignore file leaves it out (.gitignore, .ignore)", level="warning")
+                self._add_problem(path, "an ignore file excludes it (.gitignore, .ignore)", level="warning")
             return True
         if not path.is_symlink():
             return False
         if not path.exists():
-            self._add_problem(path, f"it is a link that leads nowhere: {os.readlink(path)}")
+            self._add_problem(path, f"it is a broken link: {os.readlink(path)}")
             return True
         if self._leaves(os.path.realpath(path)):
             self._add_problem(path, _LINK_OUTSIDE)
@@ -177,14 +174,14 @@ class _Scan:
             self._add_problem(file, f"it cannot be read: {error.strerror or error}")
             return
         if not regular:
-            self._add_problem(file, "it is no file with text in it")
+            self._add_problem(file, "it is not a text file")
         elif file.is_symlink() and self._leaves(os.path.realpath(file)):
             self._add_problem(file, _LINK_OUTSIDE)
         else:
             self._found.append(SkillFile(file, folder, real))
 
     def _leaves(self, real: str) -> bool:
-        """Whether a real path lies outside of the folders that may not be left."""
+        """Return True if a real path is outside the allowed folders."""
         if not self._within:
             return False
         return not any(real == place or real.startswith(place.rstrip(os.sep) + os.sep) for place in self._within)
@@ -193,7 +190,7 @@ class _Scan:
         self._problems.append(SkillDiagnostic(str(path), reason, level))
 
     def _report_misnamed(self, path: Path) -> None:
-        """A Markdown file that is written like a skill, but not called like one."""
+        """Report a Markdown file that is written like a skill, but not named like one."""
         if path.suffix.lower() != ".md" or not path.is_file():
             return
         try:
@@ -202,7 +199,7 @@ class _Scan:
             return
         if head is not None and "description" in head.fields:
             name = path.name[: -len(path.suffix)]
-            self._add_problem(path, f"it is no skill by its name; call it {name}{SUFFIX}, or {name}/SKILL.md")
+            self._add_problem(path, f"its name is not that of a skill; rename it to {name}{SUFFIX}, or {name}/SKILL.md")
 
     def _report_empty_folders(self) -> None:
         taken = {p.file.relative_to(self._root).parts[0] for p in self._found if p.file != self._root}
@@ -213,7 +210,7 @@ class _Scan:
                 and child.name not in told
                 and os.path.realpath(child) != os.path.realpath(self._root)
             ):
-                self._add_problem(child, "there is no SKILL.md in the folder", level="warning")
+                self._add_problem(child, "the folder has no SKILL.md", level="warning")
 
 
 def _by_depth(place: SkillFile) -> tuple[int, tuple[str, ...]]:
@@ -221,7 +218,7 @@ def _by_depth(place: SkillFile) -> tuple[int, tuple[str, ...]]:
 
 
 def _read(path: str) -> bytes | None:
-    """A small file's bytes, for ignore rules."""
+    """Read a small file, for ignore rules."""
     try:
         with open(path, "rb") as file:
             return file.read(_LARGEST_IGNORE_FILE)
@@ -230,16 +227,15 @@ def _read(path: str) -> bytes | None:
 
 
 class SkillCatalog:
-    """The skills that can be used, and what became of the others.
+    """The usable skills and the others.
 
-    Of two skills of one name the one of the project counts, then the user's, then one given inline, then the bundled one; of two of
-    one source the first.
+    If names are equal, the project's skill wins over the user's, an inline one, and a bundled one. Within one source, the first wins.
 
     Args:
-        skills: All that were found, those of one source in the order in which they count.
-        problems: Files that gave none, or that are odd.
-        disabled: Names of those that are not wanted.
-        switched_on: Names of those that are wanted though they are off by default.
+        skills: All skills, those of one source by precedence.
+        problems: Files with errors or warnings.
+        disabled: Names of disabled skills.
+        switched_on: Names of enabled skills that are disabled by default.
     """
 
     def __init__(
@@ -264,13 +260,13 @@ class SkillCatalog:
             on = skill.name not in unwanted and (skill.default_enabled or skill.name in wanted)
             (found if on else off)[skill.name] = skill
         self.skills: tuple[Skill, ...] = tuple([found[name] for name in sorted(found)])
-        """Those that can be used, by name."""
+        """The usable skills by name."""
         self.off: tuple[Skill, ...] = tuple([off[name] for name in sorted(off)])
-        """Those that are switched off, by name."""
+        """The disabled skills by name."""
         self.shadowed: tuple[Skill, ...] = tuple(shadowed)
-        """Those that another one of the same name hides; `get` takes them with their source, as ``user:NAME``."""
+        """Skills with the name of another one. `get` finds them with their source, as ``user:NAME``."""
         self.problems: tuple[SkillDiagnostic, ...] = tuple(told)
-        """Files that gave no skill, and what is odd about others."""
+        """Files that are not valid skills, and warnings about others."""
 
     def __len__(self) -> int:
         return len(self.skills)
@@ -282,7 +278,7 @@ class SkillCatalog:
         return isinstance(name, str) and self.get(name) is not None
 
     def get(self, name: str) -> Skill | None:
-        """The skill of a name that can be used; ``SOURCE:NAME`` is the one of that source, also where another one hides it."""
+        """Return the usable skill with this name. ``SOURCE:NAME`` selects the one of that source, even if it is shadowed."""
         source, colon, rest = name.partition(":")
         if not colon:
             return next((s for s in self.skills if s.name == name), None)
@@ -295,7 +291,9 @@ def _conflict(skill: Skill, first: Skill) -> SkillDiagnostic:
         "rename one" if skill.source == first.source else f"rename one, or use this one as {skill.source}:{skill.name}"
     )
     return SkillDiagnostic(
-        skill.path or skill.name, f"the {first.source} skill {first.name!r}{where} comes first; {way}", level="warning"
+        skill.path or skill.name,
+        f"the {first.source} skill {first.name!r}{where} takes precedence; {way}",
+        level="warning",
     )
 
 
@@ -303,7 +301,7 @@ BUNDLED_FOLDER = Path(__file__).parent / "bundled"
 """The bundled skills."""
 
 
-_UNTRUSTED_NOTICE = "the project is not trusted, so it was not read; `mainspring trust` trusts it"
+_UNTRUSTED_NOTICE = "the project is not trusted, so it was not read; trust it with `mainspring trust`"
 _MOST_SCRIPTS = 100
 
 
@@ -316,13 +314,13 @@ class _SearchRoot(Struct, frozen=True):
 
 
 def discover_skills(config: SkillsConfig | None = None) -> SkillCatalog:
-    """Look for skills. Blocks while it reads; only the heads of files are kept.
+    """Find skills. Blocks. Only the front matter of files is kept.
 
     Args:
-        config: Where to look, and whom to trust; the bundled ones alone if left out.
+        config: Where to search, and what is trusted (default: bundled skills only).
 
     Raises:
-        SkillError: If a skill that the program brings itself is none.
+        SkillError: If an inline skill is invalid.
     """
     config = config or SkillsConfig()
     if not config.enabled:
@@ -334,7 +332,7 @@ def discover_skills(config: SkillsConfig | None = None) -> SkillCatalog:
         places = scan_folder(root.folder, within=root.within, ignore_files=root.source != "builtin")
         problems += places.problems
         for place in places.found:
-            if place.real in seen:  # one folder that two links lead to is one skill
+            if place.real in seen:  # A folder that two links lead to is one skill.
                 continue
             seen.add(place.real)
             if not root.readable:
@@ -351,10 +349,10 @@ def discover_skills(config: SkillsConfig | None = None) -> SkillCatalog:
 
 
 def load_skill(place: SkillFile, source: SkillSource, *, trusted: bool) -> Skill:
-    """The skill of a file, with the scripts of its folder. Blocks.
+    """Load the skill of a file, with the scripts of its folder. Blocks.
 
     Raises:
-        SkillError: If the file gives none, or cannot be read.
+        SkillError: If the file is invalid or cannot be read.
     """
     own = place.folder
     directory = os.path.realpath(own) if own is not None else None
@@ -378,20 +376,20 @@ def load_skill(place: SkillFile, source: SkillSource, *, trusted: bool) -> Skill
 
 def _script_exists(directory: str | None, script: Script, odd: list[str]) -> bool:
     if directory is None:
-        odd.append(f"the script {script.name!r} is left out: a single file has no folder of its own")
+        odd.append(f"the script {script.name!r} was skipped: a single file has no folder of its own")
         return False
     real = os.path.realpath(os.path.join(directory, script.path))
     if not real.startswith(directory.rstrip(os.sep) + os.sep):
-        odd.append(f"the script {script.name!r} is left out: {script.path} leads out of the skill's folder")
+        odd.append(f"the script {script.name!r} was skipped: {script.path} leads out of the skill's folder")
         return False
     if not os.path.isfile(real):
-        odd.append(f"the script {script.name!r} is left out: there is no file {script.path}")
+        odd.append(f"the script {script.name!r} was skipped: {script.path} does not exist")
         return False
     return True
 
 
 def _find_scripts(directory: Path) -> Iterator[Script]:
-    """The files of the folder ``scripts``, those that lie in it directly; links are left out."""
+    """List the files directly in the folder ``scripts``, without links."""
     try:
         with os.scandir(directory / "scripts") as entries:
             names = sorted(
@@ -406,21 +404,21 @@ def _find_scripts(directory: Path) -> Iterator[Script]:
 def _validate_inline(skill: Skill) -> Skill:
     if skill.name != normalize_name(skill.name) or not 0 < len(skill.name) <= MAX_NAME_CHARS:
         raise SkillError(
-            f"{skill.name!r} cannot be the name of a skill: 1 to {MAX_NAME_CHARS} lower-case letters, digits and single hyphens"
+            f"Invalid skill name: {skill.name!r}. Use 1 to {MAX_NAME_CHARS} lower-case letters, digits, and single hyphens."
         )
     if not skill.description.strip():
-        raise SkillError(f"the skill {skill.name!r} has no description")
+        raise SkillError(f"The skill {skill.name!r} has no description.")
     return replace(skill, source="inline")
 
 
 def _roots(config: SkillsConfig) -> Iterator[_SearchRoot]:
-    """The folders to look into, in the order in which they count."""
+    """Return the folders to search, by precedence."""
     own = {os.path.realpath(folder) for folder in config.user}
     if config.project is not None:
         for folder in _iter_parents(Path(config.project), config.up_to):
             for layout in config.layouts:
                 place = folder / layout
-                if os.path.realpath(place) not in own:  # the user's own folder is nothing of a project
+                if os.path.realpath(place) not in own:  # The user's own folder does not belong to a project.
                     within = (os.path.realpath(config.up_to or config.project), *own)
                     trust = config.trust_project_skills
                     yield _SearchRoot(place, "project", trust is True, trust is not False, within)
@@ -431,7 +429,7 @@ def _roots(config: SkillsConfig) -> Iterator[_SearchRoot]:
 
 
 def _iter_parents(folder: Path, last: str | None) -> Iterable[Path]:
-    """The folder, and those above it up to ``last`` if that holds it."""
+    """Iterate over the folder and its parents up to ``last`` if that is one of them."""
     if last is None or not folder.is_relative_to(last):
         return (folder,)
     return (folder, *[p for p in folder.parents if p.is_relative_to(last)])

@@ -1,10 +1,12 @@
-"""Programs of a skill: run in the agent's environment, with limits, and told of as JSON.
+"""Runs programs of a skill: scripts, and inline commands.
 
-Commands in the text of a skill: ``!`git status` `` is replaced by what the command says, anew at each activation.
+Scripts run in the agent's environment, with limits, and return JSON. An inline command in the text of a skill, ``!`git status` ``, is
+replaced by its output at each activation.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import posixpath
 import re
@@ -22,24 +24,24 @@ from mainspring.skills.skill import Script, Skill
 from mainspring.tools.builtin import shell
 
 MAX_SECONDS = 60.0
-"""What a script may take at most; its own limit may be shorter."""
+"""Maximum run time of a script. Its own limit may be shorter."""
 
 
 MAX_OUTPUT_BYTES = 1 << 20
-"""Bytes of output, standard output and errors together, after which it is stopped."""
+"""Maximum bytes of stdout and stderr together. Then it is stopped."""
 
 
 MAX_ARGUMENTS = 100
 MAX_ARGUMENT = 4096
-"""Bytes of one argument."""
+"""Maximum bytes of one argument."""
 
 
 MAX_SHOWN_BYTES = 32 * 1024
-"""Bytes of each output that the model reads."""
+"""Maximum bytes of each output that the model gets."""
 
 
 ScriptCwd = Literal["project", "skill"]
-"""Where a script runs: in the project's folder, or in the skill's."""
+"""The working directory of a script: the project's folder or the skill's."""
 
 
 _INTERPRETERS: dict[str, tuple[str, ...]] = {
@@ -53,15 +55,15 @@ _INTERPRETERS: dict[str, tuple[str, ...]] = {
     ".pl": ("perl",),
     ".ps1": ("pwsh", "powershell"),
 }
-"""Who runs a file of such a name, the first that is there."""
+"""Programs that run a file by its extension. The first available one is used."""
 
 
 class ScriptError(ValueError):
-    """A script that cannot be run; the text says why."""
+    """A script that cannot be run. The message has the reason."""
 
 
 def find_script(skill: Skill, name: str) -> Script:
-    """The script that a model means: one that the skill names, or a file below ``scripts/``.
+    """Find a script by name: one of the skill's list, or a file below ``scripts/``.
 
     Raises:
         ScriptError: If it is neither.
@@ -78,10 +80,10 @@ def find_script(skill: Skill, name: str) -> Script:
 
 
 def validate_arguments(arguments: Sequence[str]) -> None:
-    """Look at the arguments of a script.
+    """Check the arguments of a script.
 
     Raises:
-        ScriptError: If there are too many, one is too long, or one cannot be passed on.
+        ScriptError: If there are too many, or one is too long or invalid.
     """
     if len(arguments) > MAX_ARGUMENTS:
         raise ScriptError(
@@ -96,7 +98,7 @@ def validate_arguments(arguments: Sequence[str]) -> None:
 
 
 def render_command(path: str, arguments: Sequence[str], folder: str = "") -> str:
-    """What a call runs, as a line for whoever decides about it: the program is named as its file's ending tells."""
+    """Return the command of a call as a line for the approval. The program follows from the file's extension."""
     programs = _INTERPRETERS.get(posixpath.splitext(path)[1])
     line = shlex.join([*(programs[:1] if programs else ()), path, *arguments])
     return f"cd {shlex.quote(folder)} && {line}" if folder else line
@@ -115,19 +117,19 @@ async def run_script(
     """Run a script.
 
     Args:
-        env: Where.
-        skill: Whose it is.
+        env: The environment.
+        skill: The skill.
         script: The script.
         path: Its real path.
-        arguments: What it is called with; see `check_arguments`.
-        run_in: In which folder. No other can be chosen.
-        signal: Ends it with everything it started.
+        arguments: Its arguments; see `validate_arguments`.
+        run_in: The working directory: one of the two.
+        signal: Ends it with all its processes.
 
     Returns:
-        How it went; see `told`.
+        The result; see `to_result`.
 
     Raises:
-        ScriptError: If there is nothing to run it with.
+        ScriptError: If no program can run it.
         OSError: If it cannot be started.
     """
     programs = _INTERPRETERS.get(posixpath.splitext(path)[1])
@@ -147,9 +149,9 @@ async def run_script(
 
 
 def to_result(result: ProcessResult, timeout: float) -> dict[str, Any]:
-    """What a run came to, as it is told: ``ok``, ``exit_code``, and ``result`` where the output is JSON, else ``stdout``.
+    """Convert the result of a run: ``ok``, ``exit_code``, and ``result`` if the output is JSON, else ``stdout``.
 
-    Longer output is cut in the middle, and ``cut`` says which; ``problem`` says why it was stopped, where it was.
+    Longer output is cut in the middle, and ``cut`` says which. ``problem`` says why the script was stopped, if it was.
     """
     problem = ""
     if result.timed_out:
@@ -194,15 +196,15 @@ def _add_output(made: dict[str, Any], name: str, text: str) -> None:
 
 
 TIMEOUT_SECONDS = 10.0
-"""What one command may take."""
+"""Maximum run time of one command."""
 
 
 MAX_COMMANDS = 20
-"""Commands of one text that are run."""
+"""Maximum number of commands of one text."""
 
 
 MAX_COMMAND_OUTPUT_BYTES = 16 * 1024
-"""Of the output of one command that is kept."""
+"""Maximum bytes of the output of one command."""
 
 
 _FENCE = lazy_re(r"^[ ]{0,3}(`{3,}|~{3,})")
@@ -210,19 +212,19 @@ _COMMAND = lazy_re(r"(?:(?<=^)|(?<=[\s(\"'>*]))!`([^`\n]+)`(?!`)", re.MULTILINE)
 
 
 CommandRunner = Callable[[str], Awaitable[str]]
-"""Gives what stands in the place of a command."""
+"""Returns the replacement of a command."""
 
 
 def has_commands(body: str) -> bool:
-    """Whether a text has commands in it."""
+    """Return True if a text contains commands."""
     return "!`" in body and any(True for piece, code in _pieces(body) if not code and _COMMAND.search(piece))
 
 
 async def run_inline_commands(body: str, run: CommandRunner) -> str:
-    """The text with the output of each command in its place.
+    """Replace each command in a text by its output.
 
-    What stands in a fenced block of code is an example and stays as it is; so does everything else, ``$1`` and the like included.
-    Output is not looked at again: a command in it is text.
+    Fenced code blocks are examples and stay unchanged, like everything else, including ``$1``. Output is not scanned again: a command
+    in it is text.
     """
     made: list[str] = []
     left = MAX_COMMANDS
@@ -239,7 +241,7 @@ async def run_inline_commands(body: str, run: CommandRunner) -> str:
 
 
 def _pieces(body: str) -> list[tuple[str, bool]]:
-    """The text in pieces, each with whether it is a fenced block of code."""
+    """Split the text into pieces, each with whether it is a fenced code block."""
     pieces: list[tuple[list[str], bool]] = []
     fence = ""
     for each in body.splitlines(keepends=True):
@@ -257,14 +259,18 @@ def _pieces(body: str) -> list[tuple[str, bool]]:
     return [("".join(lines), code) for lines, code in pieces]
 
 
+_NUMBERS = itertools.count(1)
+"""Numbers of commands, so that a yes to one is not taken for a later one."""
+
+
 class InlineCommandRunner:
-    """Runs the commands of one skill: asks whoever decides about calls, then the environment.
+    """Runs the commands of one skill: requests permission, then uses the environment.
 
     Args:
         skill: The skill's name.
-        env: Where commands run.
-        bus: Who decides: each command is judged like a call of ``shell``.
-        signal: Ends what runs.
+        env: The environment.
+        bus: Decides: each command is judged like a call of ``shell``.
+        signal: Ends running commands.
     """
 
     def __init__(self, skill: str, env: ExecutionEnv, bus: HookBus, signal: CancelToken | None = None) -> None:
@@ -272,11 +278,10 @@ class InlineCommandRunner:
         self._env = env
         self._bus = bus
         self._signal = signal
-        self._count = 0
         self._environment: dict[str, str] = {}
 
     async def __call__(self, command: str) -> str:
-        """Run one; what went wrong stands in its place."""
+        """Run one command. Errors become its replacement."""
         refused = await self._refused(command)
         if refused:
             return f"[not run: `{command}`: {refused}]"
@@ -299,11 +304,10 @@ class InlineCommandRunner:
         return f"{out}\n[{more} more bytes]" if more or result.overflowed else out
 
     async def _refused(self, command: str) -> str:
-        """Why it may not run; empty if it may."""
+        """Return why it may not run. Empty if it may."""
         if not self._bus.has(PermissionCheck):
             return ""
-        self._count += 1
-        call = ToolUseBlock(f"skill-{self._skill}-{self._count}", shell.name, {"command": command})
+        call = ToolUseBlock(f"skill-{self._skill}-{next(_NUMBERS)}", shell.name, {"command": command})
         permit = await self._bus.emit(PermissionCheck(call, "", {"command": command}, shell, self._env))
         self._environment = permit.environment
         if permit.denied:

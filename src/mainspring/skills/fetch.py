@@ -1,8 +1,7 @@
-"""What somebody names to install from: a folder, a repository, or a page of one.
+"""Sources of skills: a folder, a repository, or a folder in one.
 
-Fetching a repository: into a folder without a working tree, so that no hook, filter, submodule or link of it can act.
-
-The files of a folder or of a commit, listed before any of them is read: nothing is checked out, and nothing is run.
+A repository is fetched into a folder without a working tree, so that none of its hooks, filters, submodules, or links takes effect.
+The files of a folder or commit are listed before any is read: nothing is checked out or run.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ _SCHEMES = ("https", "ssh", "file")
 
 
 class InstallSpec(Struct, frozen=True, kw_only=True):
-    """Where to install from.
+    """The source of an installation.
 
     Attributes:
-        url: The repository's address, or the folder's path.
+        url: The repository's URL, or the folder's path.
         git: Whether it is a repository.
-        ref: Branch, tag or commit; empty for the repository's own branch.
-        path: The folder in it; empty for the top.
+        ref: Branch, tag, or commit. Empty for the default branch.
+        path: The folder in it. Empty for the root.
     """
 
     url: str
@@ -50,7 +49,7 @@ class InstallSpec(Struct, frozen=True, kw_only=True):
 
     @property
     def is_pinned(self) -> bool:
-        """Whether it names one commit, so that there can be no newer one."""
+        """Whether it names one commit, so that no newer one can exist."""
         return _COMMIT.fullmatch(self.ref) is not None
 
     @property
@@ -60,20 +59,20 @@ class InstallSpec(Struct, frozen=True, kw_only=True):
 
 
 def parse_spec(text: str, *, cwd: str, ref: str = "", path: str = "") -> InstallSpec:
-    """What a text names.
+    """Parse a source.
 
-    ``https://``, ``ssh://`` and ``file://`` addresses, ``git@host:path``, ``owner/name`` on GitHub, the page of a folder there, or a
-    folder; with ``#REF`` behind it a repository at that branch, tag or commit.
+    ``https://``, ``ssh://``, and ``file://`` URLs, ``git@host:path``, ``owner/name`` on GitHub, the page of a folder there, or a folder.
+    ``#REF`` after it selects a branch, tag, or commit of a repository.
 
     Raises:
-        SkillError: If it names nothing that can be installed from.
+        SkillError: If it is not a source of skills.
     """
     given, _, fragment = text.strip().partition("#")
     ref = ref or fragment
     if not given or given.startswith("-"):
-        raise SkillError(f"{text!r} is neither a folder nor the address of a repository")
+        raise SkillError(f"Invalid source: {text!r}. Use a folder or the URL of a repository.")
     if ref and (not _REF.fullmatch(ref) or ".." in ref):
-        raise SkillError(f"{ref!r} is no branch, tag or commit")
+        raise SkillError(f"Invalid branch, tag, or commit: {ref!r}")
     path = _validate_subfolder(path)
     here = Path(os.path.abspath(os.path.join(cwd, os.path.expanduser(given))))
     if "://" not in given and here.exists():
@@ -87,7 +86,7 @@ def parse_spec(text: str, *, cwd: str, ref: str = "", path: str = "") -> Install
     if "://" in given:
         return _parse_url(given, ref, path)
     if given.startswith((".", "/", "~")):
-        raise SkillError(f"there is no folder {here}")
+        raise SkillError(f"Folder not found: {here}")
     short = _GITHUB_SHORTHAND.fullmatch(given)
     if short is not None:
         inner = path or _validate_subfolder(short[3])
@@ -97,10 +96,10 @@ def parse_spec(text: str, *, cwd: str, ref: str = "", path: str = "") -> Install
     scp = _SCP.fullmatch(given)
     if scp is not None and not scp[2].startswith("-"):
         user = f"{scp[1]}@" if scp[1] else ""
-        # As it is: behind the colon stands a path from the home folder there, and ssh:// has none but those from the root.
+        # Unchanged: the path after the colon is relative to the home folder, and ssh:// has only absolute paths.
         return InstallSpec(url=f"{user}{scp[2]}:{scp[3]}", git=True, ref=ref, path=path)
     raise SkillError(
-        f"there is no folder {here}, and {given!r} is no address of a repository (https://..., git@host:path, owner/name)"
+        f"Folder not found: {here}, and {given!r} is not the URL of a repository (https://..., git@host:path, owner/name)"
     )
 
 
@@ -109,18 +108,18 @@ def _parse_url(given: str, ref: str, path: str) -> InstallSpec:
         parts = urlsplit(given)
         host = parts.hostname or ""
     except ValueError as error:
-        raise SkillError(f"{given!r} is no address: {error}") from None
+        raise SkillError(f"Invalid URL {given!r}: {error}") from None
     if parts.scheme not in _SCHEMES:
-        why = "is not encrypted" if parts.scheme in ("http", "git", "ftp") else "is no way to reach a repository"
+        why = "is not encrypted" if parts.scheme in ("http", "git", "ftp") else "cannot reach a repository"
         raise SkillError(f"{parts.scheme}:// {why}; use https://, ssh:// or file://")
     if parts.scheme == "file":
         if host not in ("", "localhost"):
             raise SkillError("a file:// address has three slashes: file:///home/me/repository")
         return InstallSpec(url=f"file://{unquote(parts.path)}", git=True, ref=ref, path=path)
     if not host or host.startswith("-"):
-        raise SkillError(f"{given!r} names no host")
+        raise SkillError(f"The URL {given!r} has no host")
     if parts.password:
-        raise SkillError("an address may not hold a password: it would be kept; git's own credentials are used")
+        raise SkillError("A URL may not contain a password, because it would be stored. Use git's own credentials.")
     page = _TREE_URL.fullmatch(unquote(parts.path))
     if page is not None and parts.scheme == "https":
         inner = page[3].removesuffix("SKILL.md").strip("/")
@@ -134,13 +133,13 @@ def _parse_url(given: str, ref: str, path: str) -> InstallSpec:
 def _validate_subfolder(path: str) -> str:
     parts = [p for p in path.replace("\\", "/").split("/") if p not in ("", ".")]
     if ".." in parts or any(p.startswith("-") for p in parts[:1]):
-        raise SkillError(f"{path!r} is no folder in there")
+        raise SkillError(f"Invalid folder in a repository: {path!r}")
     return "/".join(parts)
 
 
 _SECONDS = 180.0
 _SILENT_SECONDS = 60
-"""How long a host may send nothing at all."""
+"""Maximum seconds for which a host may send no data."""
 _MOST_OUTPUT = 256 << 20
 _PROTOCOLS = ("https", "ssh", "file")
 _SAFE = (
@@ -157,11 +156,11 @@ _SAFE = (
     *("-c", "credential.interactive=false"),
     *("-c", "http.lowSpeedLimit=1"),
 )
-"""What of git is switched off: other ways than these three, and everything that runs a program which a repository names."""
+"""Disabled features of git: all other transports, and everything that runs a program named by a repository."""
 
 
 class _HostRefusedError(SkillError):
-    """The host cannot be reached, or lets nobody in: it need not be asked again in another way."""
+    """The host is unreachable or refuses access: another attempt in a different way is useless."""
 
 
 _ERROR_HINTS = tuple(
@@ -170,44 +169,44 @@ _ERROR_HINTS = tuple(
         for pattern, meaning in (
             (
                 r"[Cc]ould not resolve host",
-                "there is no such host, or no network: check the address and the connection",
+                "unknown host or no network: check the URL and the connection",
             ),
             (
                 r"terminal prompts disabled|could not read (?:Username|Password)|Authentication failed|Permission denied \(|"
                 r"returned error: 40[13]",
-                "there is no such repository, or it wants a login, and none is asked for here: log in with git first (a credential "
+                "the repository does not exist or requires a login, and Mainspring does not ask for one: log in with git first (a credential "
                 "helper such as `gh auth setup-git`, or an ssh key), until `git ls-remote` works",
             ),
             (
                 r"Host key verification failed",
-                "the host's key is not known: connect to it once with ssh, and compare the key",
+                "the host's key is unknown: connect to it once with ssh, and compare the key",
             ),
             (
                 r"certificate|SSL|TLS",
-                "the host's certificate is not trusted or is another host's: check the address; for a certificate of your own set "
+                "the host's certificate is not trusted or belongs to another host: check the URL; for a certificate of your own, set "
                 "GIT_SSL_CAINFO to its file",
             ),
             (
                 r"transport '[a-z]+' not allowed|[Pp]rotocol \S+ (?:not supported|disabled)",
-                "the host sends us on to an address that is neither https, ssh nor a file, which is not followed",
+                "the host redirects to a URL that is neither https, ssh, nor a file, which is not followed",
             ),
             (
                 r"repository '[^']*' not found|does not appear to be a git repository|[Rr]epository not found|no such repository",
-                "there is no such repository there",
+                "the repository does not exist",
             ),
             (
                 r"Failed to connect|Couldn't connect|Connection (?:refused|timed out|reset|closed)|No route to host|"
                 r"[Nn]etwork is unreachable|Operation too slow|Operation timed out|Empty reply",
-                "the host cannot be reached or does not answer: check the address and the connection",
+                "the host is unreachable or does not answer: check the URL and the connection",
             ),
         )
     ]
 )
-"""What git's words mean, and what can be done."""
+"""Messages of git, their meaning, and possible fixes."""
 
 
 class BareRepository:
-    """The program git in one folder.
+    """Runs git in one folder.
 
     Args:
         folder: A repository without a working tree.
@@ -217,14 +216,14 @@ class BareRepository:
         self._folder = folder
 
     async def run(self, *arguments: str, piped: bytes | None = None) -> bytes:
-        """What a command of git says.
+        """Return the output of a git command.
 
         Raises:
-            SkillError: If there is no git, or it fails, or takes too long.
+            SkillError: If git is missing, fails, or takes too long.
         """
         program = find_program("git")
         if program is None:
-            raise SkillError("git is not installed, and a repository cannot be fetched without it")
+            raise SkillError("git is not installed, and fetching a repository requires it")
         process = await asyncio.create_subprocess_exec(
             program,
             *_SAFE,
@@ -235,7 +234,7 @@ class BareRepository:
             stdin=asyncio.subprocess.DEVNULL if piped is None else asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,  # no terminal to ask for a password at
+            start_new_session=True,  # no terminal for a password prompt
         )
         try:
             async with asyncio.timeout(_SECONDS):
@@ -253,12 +252,12 @@ class BareRepository:
                     raise _HostRefusedError(f"{meaning} (git: {said})")
             raise SkillError(f"git {arguments[0]} failed: {said or f'exit code {process.returncode}'}")
         if len(out) > _MOST_OUTPUT:
-            raise SkillError(f"git {arguments[0]} gave more than {_MOST_OUTPUT >> 20} MiB")
+            raise SkillError(f"git {arguments[0]} returned more than {_MOST_OUTPUT >> 20} MiB")
         return out
 
 
 def _end(pid: int) -> None:
-    """End git with what it started: a transport of its own, ssh."""
+    """End git and its child processes: a transport, ssh."""
     with suppress(ProcessLookupError):
         if hasattr(os, "killpg"):
             os.killpg(pid, signal.SIGKILL)
@@ -267,17 +266,17 @@ def _end(pid: int) -> None:
 
 
 async def fetch_commit(spec: InstallSpec, folder: Path) -> tuple[BareRepository, str]:
-    """Fetch the commit that a spec names.
+    """Fetch the commit of a source.
 
     Args:
         spec: The repository.
         folder: An empty folder to fetch into.
 
     Returns:
-        The repository, and the full name of the commit.
+        The repository, and the full ID of the commit.
 
     Raises:
-        SkillError: If it cannot be fetched, or has no such branch, tag or commit.
+        SkillError: If it cannot be fetched, or has no such branch, tag, or commit.
     """
     git = BareRepository(folder)
     await git.run("init", "--quiet", "--bare", "--template=", ".")
@@ -285,7 +284,7 @@ async def fetch_commit(spec: InstallSpec, folder: Path) -> tuple[BareRepository,
     try:
         await _fetch_ref(git, spec, wanted)
     except SkillError as error:
-        # A server may refuse a commit that is no tip, and a short one is none; where it cannot be had at all, neither can the rest.
+        # A server may refuse a commit that is not a tip or is abbreviated. If it is unreachable, all refs are, too.
         if isinstance(error, _HostRefusedError) or not _may_be_commit(spec.ref):
             raise SkillError(f"{spec.url}{f' at {spec.ref}' if spec.ref else ''}: {error}") from None
         await _fetch_all_refs(git, spec)
@@ -294,7 +293,7 @@ async def fetch_commit(spec: InstallSpec, folder: Path) -> tuple[BareRepository,
 
 
 async def _fetch_ref(git: BareRepository, spec: InstallSpec, wanted: str) -> None:
-    """Fetch one branch or tag, with its last commit alone where the server can do that: one that only serves files cannot."""
+    """Fetch one branch or tag, with only its last commit if the server supports that: a static file server does not."""
     options = ("--quiet", "--no-tags", "--no-write-fetch-head")
     try:
         await git.run("fetch", "--depth=1", *options, spec.url, f"+{wanted}:refs/taken")
@@ -309,7 +308,7 @@ def _may_be_commit(ref: str) -> bool:
 
 
 async def _fetch_all_refs(git: BareRepository, spec: InstallSpec) -> None:
-    """Fetch every branch and tag, and take the commit from there."""
+    """Fetch all branches and tags, and find the commit among them."""
     try:
         await git.run(
             "fetch",
@@ -326,7 +325,7 @@ async def _fetch_all_refs(git: BareRepository, spec: InstallSpec) -> None:
 
 
 def _git_environment() -> dict[str, str]:
-    """The user's variables without those that point git elsewhere; it must not ask for anything."""
+    """Return the user's environment without variables that redirect git. git must not prompt."""
     kept = {k: v for k, v in child_environment(os.environ).items() if not k.startswith("GIT_") or k in _KEPT}
     return {
         **kept,
@@ -348,7 +347,7 @@ _KEPT = frozenset(
 
 MAX_FILES = 2_000
 MAX_BYTES = 50 << 20
-"""Of one skill, all of its files together."""
+"""Maximum bytes of all files of one skill."""
 
 
 _MAX_LISTED = 200_000
@@ -359,11 +358,11 @@ class SourceFile(Struct, frozen=True, kw_only=True):
     """A file.
 
     Attributes:
-        path: Its path from the top on, with ``/``.
+        path: Its path from the root, with ``/``.
         size: Its bytes.
-        link: What it points to, for a link.
-        executable: Whether it may be run.
-        key: What its reader knows it by.
+        link: The target of a link.
+        executable: Whether it is executable.
+        key: The reader's key.
     """
 
     path: str
@@ -374,21 +373,21 @@ class SourceFile(Struct, frozen=True, kw_only=True):
 
 
 class FileTree(Protocol):
-    """Files that can be listed and read."""
+    """Lists and reads files."""
 
     commit: str
-    """The commit they are of; empty for a folder."""
+    """The commit. Empty for a folder."""
 
     async def items(self) -> Sequence[SourceFile]:
-        """All files.
+        """List all files.
 
         Raises:
-            SkillError: If they cannot be listed, or one is of a kind that cannot be installed.
+            SkillError: If they cannot be listed, or one cannot be installed.
         """
         ...
 
     async def read(self, items: Sequence[SourceFile]) -> Mapping[str, bytes]:
-        """What is in files, by path; of a link, where it points to.
+        """Return the content of files by path. For a link, its target.
 
         Raises:
             SkillError: If they cannot be read.
@@ -405,11 +404,11 @@ class FolderTree:
         self._folder = folder
 
     async def items(self) -> Sequence[SourceFile]:
-        """All files but those of version control."""
+        """List all files except those of version control."""
         return await asyncio.to_thread(self._list)
 
     async def read(self, items: Sequence[SourceFile]) -> Mapping[str, bytes]:
-        """What is in files."""
+        """Return the content of files."""
         return await asyncio.to_thread(self._read, items)
 
     def _list(self) -> list[SourceFile]:
@@ -434,7 +433,9 @@ class FolderTree:
                 else:
                     raise SkillError(f"{path} is neither a file nor a folder, so it cannot be installed")
                 if len(found) > _MAX_LISTED:
-                    raise SkillError(f"{self._folder} holds more than {_MAX_LISTED} files; name the skill's own folder")
+                    raise SkillError(
+                        f"{self._folder} contains more than {_MAX_LISTED} files; use the skill's own folder"
+                    )
         return sorted(found, key=lambda item: item.path)
 
     def _read(self, items: Sequence[SourceFile]) -> dict[str, bytes]:
@@ -456,14 +457,14 @@ class FolderTree:
 
 
 class GitTree:
-    """The files of a commit in a repository that was fetched."""
+    """The files of a commit in a fetched repository."""
 
     def __init__(self, git: BareRepository, commit: str) -> None:
         self._git = git
         self.commit = commit
 
     async def items(self) -> Sequence[SourceFile]:
-        """All files; submodules are none."""
+        """List all files, without submodules."""
         found: list[SourceFile] = []
         out = await self._git.run("ls-tree", "-r", "-z", "-l", "--full-tree", self.commit)
         for row in out.split(b"\0"):
@@ -483,11 +484,11 @@ class GitTree:
                 )
             )
             if len(found) > _MAX_LISTED:
-                raise SkillError(f"the repository holds more than {_MAX_LISTED} files")
+                raise SkillError(f"the repository contains more than {_MAX_LISTED} files")
         return found
 
     async def read(self, items: Sequence[SourceFile]) -> Mapping[str, bytes]:
-        """What is in files."""
+        """Return the content of files."""
         if not items:
             return {}
         out = await self._git.run("cat-file", "--batch", piped="".join(f"{item.key}\n" for item in items).encode())
@@ -497,7 +498,7 @@ class GitTree:
             line, _, _ = out[at : at + 200].partition(b"\n")
             parts = line.split()
             if len(parts) != 3 or parts[1] != b"blob":
-                raise SkillError(f"{item.path}: it is missing in what was fetched")
+                raise SkillError(f"{item.path}: it is missing in the fetched data")
             start = at + len(line) + 1
             read[item.path] = out[start : start + int(parts[2])]
             at = start + int(parts[2]) + 1

@@ -1,7 +1,4 @@
-"""What an installation would bring, and what it would change, for people to decide on.
-
-Installing skills from a folder or a repository: listed, checked, shown, and only then put in their place, whole or not at all.
-"""
+"""Installs skills from a folder or repository: listed, checked, previewed, and then moved into place, all or nothing."""
 
 from __future__ import annotations
 
@@ -42,20 +39,20 @@ _DIFF_LINES = 200
 
 
 class InstallPreview(Struct, frozen=True, kw_only=True):
-    """What an installation would bring.
+    """The content of an installation.
 
     Attributes:
         name: The skill's name.
-        description: What it is for.
+        description: Its description.
         files: Its files.
         size: Their bytes.
         scripts: Its programs.
         toolsets: Classes that would run inside Mainspring.
-        allowed_tools: The tools that it limits a conversation to; ``None`` if it does not.
+        allowed_tools: The tools to which it restricts a conversation. ``None`` for no restriction.
         shell_lines: Commands in its text that run when it is used.
-        lacking: What it needs and is missing here.
-        warnings: What is odd about it.
-        replaces: Whether one of that name is there already.
+        lacking: Requirements that are missing here.
+        warnings: Warnings.
+        replaces: Whether a skill with this name exists.
     """
 
     name: str
@@ -72,14 +69,14 @@ class InstallPreview(Struct, frozen=True, kw_only=True):
 
 
 class Changes(Struct, frozen=True, kw_only=True):
-    """How what would be installed differs from what is there.
+    """Differences between the new and the installed skill.
 
     Attributes:
         added: New files.
-        removed: Files that go.
+        removed: Removed files.
         changed: Files with other content.
-        instructions: The change of its ``SKILL.md``, line by line.
-        by_hand: Whether the files that are there were changed since they were installed.
+        instructions: The diff of its ``SKILL.md``.
+        by_hand: Whether the installed files were modified after the installation.
     """
 
     added: tuple[str, ...] = ()
@@ -93,7 +90,7 @@ class Changes(Struct, frozen=True, kw_only=True):
 
 
 def build_preview(skill: Skill, folder: Path, *, replaces: bool) -> InstallPreview:
-    """What a skill in a staging folder would bring. Blocks.
+    """Preview a skill in a staging folder. Blocks.
 
     Raises:
         SkillError: If its text cannot be read.
@@ -101,7 +98,7 @@ def build_preview(skill: Skill, folder: Path, *, replaces: bool) -> InstallPrevi
     contents = _contents(folder)
     text = _readable(contents.get(Path(skill.path or "").name, b""), keep=True)
     hidden = len(text) - len(strip_invisible(text))
-    odd = (f"{hidden} hidden characters in its text are left out when it is used",) if hidden > 0 else ()
+    odd = (f"{hidden} hidden characters in its text are removed when it is used",) if hidden > 0 else ()
     return InstallPreview(
         name=skill.name,
         description=skill.description,
@@ -118,7 +115,7 @@ def build_preview(skill: Skill, folder: Path, *, replaces: bool) -> InstallPrevi
 
 
 def diff_folders(installed: Path, staged: Path) -> Changes:
-    """How what would be installed differs from what is there. Blocks."""
+    """Compare the new with the installed skill. Blocks."""
     old, new = _contents(installed), _contents(staged)
     before, after = [_readable(side.get("SKILL.md") or side.get("skill.md") or b"").splitlines() for side in (old, new)]
     lines = list(difflib.unified_diff(before, after, "installed", "new", lineterm="", n=2))
@@ -132,7 +129,7 @@ def diff_folders(installed: Path, staged: Path) -> Changes:
 
 
 def hash_folder(folder: Path) -> str:
-    """A hash over all files of a skill: names, content, and whether they may be run. Blocks."""
+    """Hash all files of a skill: names, content, and executable bits. Blocks."""
     total = hashlib.sha256()
     for name, data in sorted(_contents(folder).items()):
         path = folder / name
@@ -143,7 +140,7 @@ def hash_folder(folder: Path) -> str:
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
-    """The content of each file, by path; what programs leave behind is none of it."""
+    """Return the content of each file by path, without caches of programs."""
     found: dict[str, bytes] = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
@@ -165,11 +162,11 @@ def _readable(data: bytes, *, keep: bool = False) -> str:
 _STAGING, _ASIDE = ".staging-", ".replaced-"
 _DEPENDENCY_FOLDERS = frozenset({"node_modules", "bower_components", "vendor", "site-packages", "venv", ".venv"})
 _MAX_DEPTH = 16
-_STALE = 86_400.0  # seconds; what is younger may be in use
+_STALE = 86_400.0  # seconds; younger folders may be in use
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """A skill that was fetched and checked, and is not in its place yet."""
+    """A fetched and checked skill that is not installed yet."""
 
     skill: Skill
     staged: Path
@@ -178,11 +175,11 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
 
 class AvailableSkills(Struct, frozen=True):
-    """The skills that a folder or repository holds.
+    """The skills in a folder or repository.
 
     Attributes:
-        names: Those that can be installed, by name, with the folder of each.
-        problems: The folders of others, and why.
+        names: Installable skills by name, with their folders.
+        problems: The folders of others, and the reasons.
     """
 
     names: dict[str, str]
@@ -190,10 +187,10 @@ class AvailableSkills(Struct, frozen=True):
 
 
 class InstallSource:
-    """A folder or a commit from which skills can be installed.
+    """A folder or commit from which skills can be installed.
 
     Args:
-        spec: Where it is.
+        spec: Its location.
         tree: Its files.
     """
 
@@ -203,7 +200,7 @@ class InstallSource:
         self._items: Sequence[SourceFile] | None = None
 
     async def list_skills(self) -> AvailableSkills:
-        """The skills that are there.
+        """List the skills.
 
         Raises:
             SkillError: If the files cannot be listed.
@@ -223,20 +220,20 @@ class InstallSource:
                 problems[folder] = str(error)
                 continue
             if name in names:
-                problems[folder] = f"{names[name] or 'the top'} has one of the name {name!r} already"
+                problems[folder] = f"{names[name] or 'the root'} already has the name {name!r}"
             else:
                 names[name] = folder
         return AvailableSkills(names, problems)
 
     async def candidate(self, folder: str, home: Path) -> Candidate:
-        """Take a skill's files into a staging folder beside the place where they will be, and look at them. Nothing of them is run.
+        """Copy a skill's files into a staging folder next to their destination, and check them. None is run.
 
         Args:
             folder: Its folder in the source.
-            home: The user's folder of skills.
+            home: The user's folder for skills.
 
         Raises:
-            SkillError: If it is too large, holds a link that leads out of it, or is no skill.
+            SkillError: If it is too large, contains a link to the outside, or is not a skill.
         """
         items = [i for i in await self._list() if _inside(i.path, folder)]
         _check(items, folder)
@@ -244,7 +241,7 @@ class InstallSource:
         return await asyncio.to_thread(self._stage, items, contents, folder, home)
 
     def _fallback(self, folder: str) -> str:
-        """The name of a skill whose head has none."""
+        """Return the name of a skill without a name in its front matter."""
         name = PurePosixPath(folder or self.spec.url.rstrip("/").removesuffix(".git")).name
         return name[: -len(SUFFIX)] if name.lower().endswith(SUFFIX) else name
 
@@ -254,7 +251,7 @@ class InstallSource:
             prefix = self.spec.path
             self._items = [i for i in items if _inside(i.path, prefix)]
             if prefix and not self._items:
-                raise SkillError(f"there is no folder {prefix} in {self.spec.url}")
+                raise SkillError(f"Folder not found in {self.spec.url}: {prefix}")
         return self._items
 
     def _stage(self, items: Sequence[SourceFile], contents: Mapping[str, bytes], folder: str, home: Path) -> Candidate:
@@ -285,7 +282,7 @@ class InstallSource:
 
 @asynccontextmanager
 async def open_source(spec: InstallSpec) -> AsyncGenerator[InstallSource]:
-    """Fetch what a spec names, for as long as the block lasts.
+    """Fetch a source for the duration of the block.
 
     Raises:
         SkillError: If it cannot be fetched.
@@ -302,13 +299,13 @@ async def open_source(spec: InstallSpec) -> AsyncGenerator[InstallSource]:
 
 
 def install_skill(candidate: Candidate, home: Path, registry: SkillStateFile) -> Path:
-    """Put a skill in its place, in that of an older one if there is one. Blocks.
+    """Move a skill into place, replacing an older one. Blocks.
 
     Returns:
         Its folder.
 
     Raises:
-        SkillError: If it cannot be put there; then what was there is there still.
+        SkillError: If it cannot be installed. The older one is unchanged then.
         ConfigError: If the registry cannot be written.
     """
     target = home / candidate.skill.name
@@ -331,7 +328,7 @@ def install_skill(candidate: Candidate, home: Path, registry: SkillStateFile) ->
         elif target.is_dir() and not candidate.staged.exists():
             shutil.rmtree(target, ignore_errors=True)
         if isinstance(error, OSError):
-            raise SkillError(f"{target}: cannot be put there: {error.strerror or error}") from error
+            raise SkillError(f"Cannot install to {target}: {error.strerror or error}") from error
         raise
     if aside is not None:
         shutil.rmtree(aside.parent, ignore_errors=True)
@@ -340,13 +337,13 @@ def install_skill(candidate: Candidate, home: Path, registry: SkillStateFile) ->
 
 
 def discard_staged(candidates: Iterable[Candidate]) -> None:
-    """Remove what was fetched and is not wanted. Blocks."""
+    """Delete the staging folder. Blocks."""
     for each in candidates:
         shutil.rmtree(each.staged.parent, ignore_errors=True)
 
 
 def recover_interrupted(home: Path) -> None:
-    """Put back what an interrupted installation had set aside, and remove what it left. Blocks."""
+    """Restore what an interrupted installation had moved, and delete its leftovers. Blocks."""
     with suppress(OSError):
         for left in sorted(home.iterdir()):
             if left.name.startswith(_ASIDE) and left.is_dir():
@@ -363,7 +360,7 @@ def _put_back(left: Path, home: Path) -> None:
 
 
 def _skill_files(items: Sequence[SourceFile]) -> dict[str, SourceFile]:
-    """The file of each skill, by its folder (or by itself for a single file). What lies below a skill belongs to it."""
+    """Map each skill's folder (or its single file) to its main file. Subfolders of a skill belong to it."""
     files: dict[str, SourceFile] = {}
     for item in sorted(items, key=lambda i: (i.path.count("/"), i.path)):
         path = PurePosixPath(item.path)
@@ -382,16 +379,16 @@ def _inside(path: str, folder: str) -> bool:
 
 
 def _check(items: Sequence[SourceFile], folder: str) -> None:
-    """Look at a list of files before any is read.
+    """Check a list of files before any is read.
 
     Raises:
-        SkillError: If there are too many, they are too large, or one has a name that cannot be used.
+        SkillError: If there are too many, they are too large, or one has an invalid name.
     """
     size = sum(item.size for item in items)
     if len(items) > MAX_FILES:
-        raise SkillError(f"it holds {len(items)} files; {MAX_FILES} are the most")
+        raise SkillError(f"it contains {len(items)} files; the maximum is {MAX_FILES}")
     if size > MAX_BYTES:
-        raise SkillError(f"it holds {size >> 20} MiB; {MAX_BYTES >> 20} are the most")
+        raise SkillError(f"it contains {size >> 20} MiB; the maximum is {MAX_BYTES >> 20}")
     seen: dict[str, str] = {}
     for item in items:
         parts = item.path.split("/")
@@ -400,16 +397,16 @@ def _check(items: Sequence[SourceFile], folder: str) -> None:
             or "\\" in item.path
             or strip_invisible(item.path) != item.path
         ):
-            raise SkillError(f"it holds a file whose name cannot be used: {item.path!r}")
+            raise SkillError(f"it contains a file with an invalid name: {item.path!r}")
         if len(parts) > _MAX_DEPTH + folder.count("/"):
             raise SkillError(f"its folders are nested more than {_MAX_DEPTH} deep: {item.path}")
         other = seen.setdefault(item.path.casefold(), item.path)
         if other != item.path:
-            raise SkillError(f"{other} and {item.path} are the same file where upper and lower case count alike")
+            raise SkillError(f"{other} and {item.path} are the same file on a file system that ignores case")
 
 
 def _write(staged: Path, items: Sequence[SourceFile], contents: Mapping[str, bytes], folder: str) -> None:
-    """Write the files, then the links, and see that no link leads out.
+    """Write the files, then the links, and check that no link leads outside.
 
     Raises:
         SkillError: If one does, or they cannot be written.
@@ -417,7 +414,7 @@ def _write(staged: Path, items: Sequence[SourceFile], contents: Mapping[str, byt
     staged.mkdir(mode=0o755)
     single = folder.lower().endswith(SUFFIX)
     try:
-        for item in sorted(items, key=lambda i: i.link):  # links last: nothing is written through one
+        for item in sorted(items, key=lambda i: i.link):  # Links last: nothing is written through one.
             inner = "SKILL.md" if single else item.path[len(folder) :].lstrip("/")
             path = staged / inner
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)

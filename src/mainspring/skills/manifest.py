@@ -1,9 +1,6 @@
-"""The fields of a skill's head as values, whatever form its author gave them.
+"""Parses a skill file: the fields of the Agent Skills format, those of Mainspring, and those of other programs.
 
-A skill's file as a `Skill`: the fields of the Agent Skills format, those of Mainspring, and what other programs write.
-
-Whatever can be understood is taken, with a warning for what is odd. No skill is made where nobody could tell what it is or when to use
-it.
+Lenient: everything that can be understood is used, with warnings. A file without a name or description is not a skill.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ from mainspring.skills.content import strip_invisible
 from mainspring.skills.skill import Script, Skill, SkillError, SkillSource, TriggerWords
 
 MOST_ITEMS = 200
-"""Items of a list that are looked at."""
+"""Maximum number of items of a list that are read."""
 
 
 _LONGEST_ITEM = 1024
@@ -33,17 +30,17 @@ _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no",
 
 
 def to_snake_case(key: str) -> str:
-    """A key as ``snake_case``, whether it is written with hyphens or in camelCase."""
+    """Convert a key with hyphens or in camelCase to ``snake_case``."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key.strip()).replace("-", "_").lower()
 
 
 def parse_text(value: Any) -> str:
-    """Text on one line, without hidden characters; empty for anything but text."""
+    """Return text on one line, without hidden characters. Empty for other types."""
     return " ".join(strip_invisible(value).split()) if isinstance(value, str) else ""
 
 
 def parse_list(value: Any) -> tuple[str, ...]:
-    """A list of texts: a list, or one text with commas in it, in brackets or not. Each once."""
+    """Parse a list of texts: a list, or one text with commas, with or without brackets. Without duplicates."""
     return tuple(dict.fromkeys(t for each in _items(value) if (t := parse_text(each)[:_LONGEST_ITEM])))
 
 
@@ -58,7 +55,7 @@ def _items(value: Any) -> list[Any]:
 
 
 def parse_tool_rules(value: Any) -> tuple[str, ...]:
-    """Names of tools, some with a pattern in parentheses: a list, or one text with blanks or commas between them."""
+    """Parse names of tools, some with a pattern in parentheses: a list, or one text separated by spaces or commas."""
     if isinstance(value, list):
         texts = [each for each in cast("list[Any]", value)[:MOST_ITEMS] if isinstance(each, str)]
         return tuple(dict.fromkeys(t for each in texts for t in parse_tool_rules(each)))
@@ -67,7 +64,7 @@ def parse_tool_rules(value: Any) -> tuple[str, ...]:
 
 
 def split_unquoted(text: str, marks: str) -> Iterator[str]:
-    """The pieces of a text between any of the marks, where these do not stand in parentheses or quotes."""
+    """Split a text at separators outside of parentheses and quotes."""
     start, depth, quote = 0, 0, ""
     for at, char in enumerate(text):
         if quote:
@@ -85,13 +82,13 @@ def split_unquoted(text: str, marks: str) -> Iterator[str]:
 
 
 def parse_bool(value: Any) -> bool | None:
-    """Yes or no, in any of YAML's spellings; ``None`` for anything else."""
+    """Parse a YAML boolean in any spelling. ``None`` for other values."""
     word = parse_text(value).lower()
     return True if word in _TRUE else False if word in _FALSE else None
 
 
 def parse_map(value: Any) -> dict[str, Any]:
-    """A map with its keys as text; empty for anything else."""
+    """Parse a map with text keys. Empty for other types."""
     if not isinstance(value, dict):
         return {}
     pairs = list(cast("dict[Any, Any]", value).items())[:MOST_ITEMS]
@@ -99,7 +96,7 @@ def parse_map(value: Any) -> dict[str, Any]:
 
 
 def parse_metadata_value(value: Any) -> str | None:
-    """A value of ``metadata`` as text; a list is put on one line, and what is nested deeper is left out."""
+    """Return a value of ``metadata`` as text. A list becomes one line; deeper values are omitted."""
     if isinstance(value, str):
         return parse_text(value)[:_LONGEST_ITEM]
     if isinstance(value, list):
@@ -110,13 +107,13 @@ def parse_metadata_value(value: Any) -> str | None:
 
 
 def normalize_name(text: str) -> str:
-    """What a skill of this name is called here: lower-case letters and digits, with single hyphens between them."""
+    """Normalize a skill name: lower-case letters and digits, with single hyphens between them."""
     plain = unicodedata.normalize("NFKC", text).strip().lower()
     return "-".join(re.findall(r"[^\W_]+", plain))
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of a text, on one line and cut where it gets long."""
+    """Return the first sentence of a text, on one line and truncated."""
     line = " ".join(text.split())
     for end in _SENTENCE.finditer(line):
         if not _SHORT.search(line[: end.start()]):
@@ -138,7 +135,7 @@ MAINSPRING_FIELDS = frozenset(
     "user_invocable invocable argument_hint".split()
 )
 _FOREIGN_FIELDS = frozenset("model context agent hooks tags category keywords effort paths shell when_to_use".split())
-"""Fields that other programs know and that change nothing here."""
+"""Fields of other programs that have no effect here."""
 
 
 _LINK = lazy_re(r"\.{1,2}/[^\s]+\.md")
@@ -154,18 +151,18 @@ def parse_skill(
     directory: str | None = None,
     path: str | None = None,
 ) -> Skill:
-    """The skill that a file's text gives.
+    """Parse the text of a skill file.
 
     Args:
         text: The text.
-        fallback: The name to take where the head has none: that of the folder.
-        source: Where it comes from.
+        fallback: The name if the front matter has none: that of the folder.
+        source: Its source.
         trusted: Whether its code may run.
-        directory: The real path of its folder, if it has one of its own.
-        path: Its file; without one the instructions are kept in the skill.
+        directory: The real path of its own folder, if any.
+        path: Its file. Without one, the instructions are stored in the skill.
 
     Raises:
-        SkillError: If it gives none; the text says why, and what to do.
+        SkillError: If it is invalid. The message has the reason and the fix.
     """
     head = _parse_head(text)
     given: dict[str, Any] = {}
@@ -177,7 +174,7 @@ def parse_skill(
     metadata = _metadata(given, warnings)
     compatibility = parse_text(given.get("compatibility")) or None
     if compatibility and len(compatibility) > 500:
-        warnings.append(f"its compatibility has {len(compatibility)} characters; 500 are the most")
+        warnings.append(f"its compatibility has {len(compatibility)} characters; the maximum is 500")
     allowed = parse_tool_rules(given["allowed_tools"]) if given.get("allowed_tools") not in (None, "") else None
     toggled = {key: _flag(given, key, warnings) for key in ("default_enabled", "disable_model_invocation")}
     people = _flag(given, "user_invocable", warnings)
@@ -209,7 +206,7 @@ def parse_skill(
 
 
 def _limit_warnings(warnings: Sequence[str]) -> tuple[str, ...]:
-    """So many warnings as people read."""
+    """Limit the number of warnings."""
     more = len(warnings) - _MOST_WARNINGS
     return (*warnings[:_MOST_WARNINGS], f"and {more} more of this kind") if more > 0 else tuple(warnings)
 
@@ -220,34 +217,38 @@ def _parse_head(text: str) -> FrontMatter:
         return head
     plain = text.strip().removeprefix("\ufeff")
     if not plain:
-        raise SkillError("the file is empty; it needs a head with name and description, and instructions behind it")
+        raise SkillError(
+            "the file is empty; it needs front matter with name and description, and instructions after it"
+        )
     if _LINK.fullmatch(plain):
         raise SkillError(
-            f"it holds nothing but the path {plain[:200]}: it is a link that was checked out as a file. "
-            "Switch links on (git config core.symlinks true) and check it out again, or use the file that it names"
+            f"it contains only the path {plain[:200]}: it is a link that was checked out as a file. "
+            "Enable links (git config core.symlinks true) and check it out again, or use that file"
         )
     if plain.startswith("---"):
-        raise SkillError("its head has no end: behind the fields there must be a line with nothing but ---", line=1)
-    raise SkillError("it has no head: it must begin with ---, then name: and description:, then ---", line=1)
+        raise SkillError("its front matter has no end: a line with only --- must follow the fields", line=1)
+    raise SkillError("it has no front matter: it must start with ---, then name: and description:, then ---", line=1)
 
 
 def _field_warnings(head: FrontMatter, given: Mapping[str, Any]) -> list[str]:
-    """What is odd about the fields as such."""
+    """Return warnings about the fields."""
     odd: list[str] = []
     for key in head.mended:
         at = f"line {head.lines[key]}: " if key in head.lines else ""
-        odd.append(f"{at}{key} is no valid YAML and was read as plain text; put its value in quotes")
+        odd.append(f"{at}{key} is not valid YAML and was read as plain text; put its value in quotes")
     if head.flaw and not head.mended:
-        odd.append(f"line {head.flaw_line}: its head is no valid YAML ({head.flaw}); its fields were read one by one")
-    odd += [f"line {head.lines[key]}: {key} is there twice; the last counts" for key in head.twice]
+        odd.append(
+            f"line {head.flaw_line}: its front matter is not valid YAML ({head.flaw}); its fields were read one by one"
+        )
+    odd += [f"line {head.lines[key]}: {key} is a duplicate; the last one applies" for key in head.twice]
     if not given:
-        raise SkillError("its head has no fields; it needs name: and description:", line=1)
+        raise SkillError("its front matter has no fields; it needs name: and description:", line=1)
     for key in sorted(head.fields):
         name = to_snake_case(key)
         if name in _FOREIGN_FIELDS:
-            odd.append(f"{parse_text(key)} is known to other programs, and does nothing here")
+            odd.append(f"{parse_text(key)} is a field of other programs and has no effect here")
         elif name not in SPEC_FIELDS and name not in MAINSPRING_FIELDS:
-            odd.append(f"{parse_text(key)[:80]} is no field of a skill; move it below metadata")
+            odd.append(f"{parse_text(key)[:80]} is not a field of a skill; move it below metadata")
     return odd
 
 
@@ -257,24 +258,22 @@ def _name(given: Mapping[str, Any], fallback: str, head: FrontMatter, warnings: 
     spare = spare if len(spare) <= MAX_NAME_CHARS else ""
     if not written:
         if not spare:
-            raise SkillError("it has no name; add name: to its head", line=line)
-        warnings.append(f"it has no name, so it is called {spare!r} after its folder or file")
+            raise SkillError("it has no name; add name: to its front matter", line=line)
+        warnings.append(f"it has no name; {spare!r} is used after its folder or file")
         return spare
     name = normalize_name(written)
     if not name or len(name) > MAX_NAME_CHARS:
-        why = (
-            f"has {len(name)} characters, and {MAX_NAME_CHARS} are the most" if name else "has no letter or digit in it"
-        )
+        why = f"has {len(name)} characters; the maximum is {MAX_NAME_CHARS}" if name else "has no letter or digit"
         if not spare:
             raise SkillError(f"its name {why}", line=line)
-        warnings.append(f"its name {why}; it is called {spare!r} after its folder or file")
+        warnings.append(f"its name {why}; {spare!r} is used after its folder or file")
         return spare
     if name != written:
         warnings.append(
-            f"its name {written[:100]!r} should have lower-case letters, digits and single hyphens only; it is {name!r}"
+            f"its name {written[:100]!r} should have only lower-case letters, digits, and single hyphens; {name!r} is used"
         )
     elif fallback and name != spare:
-        warnings.append(f"its name is not that of its folder or file, {fallback[:100]!r}")
+        warnings.append(f"its name differs from that of its folder or file, {fallback[:100]!r}")
     return name
 
 
@@ -283,14 +282,16 @@ def _description(given: Mapping[str, Any], head: FrontMatter, warnings: list[str
     if not description:
         line = head.lines.get("description", 1)
         raise SkillError(
-            "it has no description, so nobody could tell when to use it; add description: to its head", line=line
+            "it has no description, so it is unknown when to use it; add description: to its front matter", line=line
         )
     if len(description) > MAX_DESCRIPTION_CHARS:
-        warnings.append(f"its description has {len(description)} characters and is cut at {MAX_DESCRIPTION_CHARS}")
+        warnings.append(
+            f"its description has {len(description)} characters and is truncated to {MAX_DESCRIPTION_CHARS}"
+        )
         return f"{description[: MAX_DESCRIPTION_CHARS - 1].rstrip()}…"
     if len(description) > RECOMMENDED_DESCRIPTION_CHARS:
         warnings.append(
-            f"its description has {len(description)} characters; every prompt carries them, and {RECOMMENDED_DESCRIPTION_CHARS} are plenty"
+            f"its description has {len(description)} characters; it is part of every prompt, and {RECOMMENDED_DESCRIPTION_CHARS} are enough"
         )
     return description
 
@@ -298,12 +299,12 @@ def _description(given: Mapping[str, Any], head: FrontMatter, warnings: list[str
 def _metadata(given: Mapping[str, Any], warnings: list[str]) -> dict[str, str]:
     value = given.get("metadata")
     if value not in (None, "") and not isinstance(value, dict):
-        warnings.append("metadata must be a map of names and texts; it is left out")
+        warnings.append("metadata must be a map of names and texts; it was ignored")
     notes: dict[str, str] = {}
     for key, each in parse_map(value).items():
         note = parse_metadata_value(each)
         if note is None:
-            warnings.append(f"metadata.{key[:80]} is no text, and is left out")
+            warnings.append(f"metadata.{key[:80]} is not text and was ignored")
         else:
             notes[key] = note
     author = parse_text(given.get("author"))
@@ -318,7 +319,7 @@ _KINDS = {
 
 
 def _requires(given: Mapping[str, Any]) -> tuple[str, ...]:
-    """What it needs: a list, or lists by kind; and the packages that other programs call its dependencies."""
+    """Parse requirements: a list, or lists by kind, and the packages that other programs call dependencies."""
     value = given.get("requires")
     needs = list(parse_list(value))
     for key, each in parse_map(value).items():
@@ -337,17 +338,17 @@ def _flag(given: Mapping[str, Any], key: str, warnings: list[str]) -> bool | Non
         return None
     flag = parse_bool(value)
     if flag is None:
-        warnings.append(f"{key} must be true or false; it is left out")
+        warnings.append(f"{key} must be true or false; it was ignored")
     return flag
 
 
 def _triggers(value: Any, warnings: list[str]) -> TriggerWords:
-    """A map of keywords, verbs and patterns; a list alone is one of keywords."""
+    """Parse a map of keywords, verbs, and patterns. A list contains keywords."""
     if not isinstance(value, dict):
         return TriggerWords(keywords=parse_list(value))
     given = {to_snake_case(key): each for key, each in parse_map(cast("Any", value)).items()}
     unknown = sorted(set(given) - {"keywords", "verbs", "patterns"})
-    warnings += [f"triggers has no {key[:80]}; there are keywords, verbs and patterns" for key in unknown]
+    warnings += [f"triggers has an unknown key {key[:80]}; use keywords, verbs, and patterns" for key in unknown]
     patterns: list[str] = []
     listed = given.get("patterns")
     for text in cast("list[Any]", listed) if isinstance(listed, list) else [listed] if listed else []:
@@ -356,14 +357,14 @@ def _triggers(value: Any, warnings: list[str]) -> TriggerWords:
                 re.compile(text)
                 patterns.append(text)
         except (re.error, RecursionError, OverflowError) as error:
-            warnings.append(f"the trigger pattern {parse_text(text)[:80]!r} is none ({error}), and is left out")
+            warnings.append(f"the trigger pattern {parse_text(text)[:80]!r} is invalid ({error}) and was ignored")
     return TriggerWords(
         keywords=parse_list(given.get("keywords")), verbs=parse_list(given.get("verbs")), patterns=tuple(patterns)
     )
 
 
 def _scripts(value: Any, warnings: list[str]) -> tuple[Script, ...]:
-    """A list of paths or of maps, or a map of names and either."""
+    """Parse a list of paths or maps, or a map of names to either."""
     rows: list[tuple[str, Any]] = []
     if isinstance(value, dict):
         rows = list(parse_map(cast("Any", value)).items())
@@ -375,7 +376,7 @@ def _scripts(value: Any, warnings: list[str]) -> tuple[Script, ...]:
     for name, row in rows:
         script = _script(name, row, warnings)
         if script is not None and found.setdefault(script.name, script) is not script:
-            warnings.append(f"there are two scripts {script.name!r}; the first counts")
+            warnings.append(f"the script {script.name!r} is a duplicate; the first one applies")
     return tuple(found.values())
 
 
@@ -384,7 +385,7 @@ def _script(name: str, row: Any, warnings: list[str]) -> Script | None:
     path = parse_text(given.get("path") or given.get("file") or given.get("script")).removeprefix("./")
     called = name or parse_text(given.get("name")) or path
     if not is_relative_inside(path):
-        warnings.append(f"the script {called[:80]!r} has no path inside the skill's folder, and is left out")
+        warnings.append(f"the script {called[:80]!r} has no path inside the skill's folder and was ignored")
         return None
     seconds = MAX_SCRIPT_SECONDS
     if given.get("timeout") not in (None, ""):
@@ -394,14 +395,14 @@ def _script(name: str, row: Any, warnings: list[str]) -> Script | None:
             seconds = -1.0
         if not 0 < seconds <= MAX_SCRIPT_SECONDS:
             warnings.append(
-                f"the timeout of {called[:80]!r} must be more than 0 and at most {MAX_SCRIPT_SECONDS:g} seconds; it is {MAX_SCRIPT_SECONDS:g}"
+                f"the timeout of {called[:80]!r} must be more than 0 and at most {MAX_SCRIPT_SECONDS:g} seconds; {MAX_SCRIPT_SECONDS:g} is used"
             )
             seconds = MAX_SCRIPT_SECONDS
     return Script(name=called, path=path, description=parse_text(given.get("description"))[:500], timeout=seconds)
 
 
 def is_relative_inside(path: str) -> bool:
-    """Whether a path as a file of a skill has it names something inside the folder."""
+    """Return True if a path in a skill file is inside the folder."""
     pure = PurePosixPath(path.replace("\\", "/"))
     return (
         bool(path)
@@ -413,7 +414,7 @@ def is_relative_inside(path: str) -> bool:
 
 
 def _toolsets(value: Any, warnings: list[str]) -> tuple[str, ...]:
-    """``path:Class`` or ``module:Class``; a list of these, or of maps that have one as ``class`` or ``path``."""
+    """Parse ``path:Class`` or ``module:Class``: one, a list, or a list of maps with ``class`` or ``path``."""
     rows = cast("list[Any]", value) if isinstance(value, list) else list(parse_list(value))
     found: list[str] = []
     for row in rows:
@@ -421,7 +422,7 @@ def _toolsets(value: Any, warnings: list[str]) -> tuple[str, ...]:
         text = parse_text(given.get("class") or given.get("path") or given.get("toolset")) if given else parse_text(row)
         place = text.rpartition(":")[0]
         if not _TOOLSET.fullmatch(text) or not is_relative_inside(place):
-            warnings.append(f"the toolset {text[:80]!r} is none: it is written as tools.py:Class or module:Class")
+            warnings.append(f"invalid toolset {text[:80]!r}: use tools.py:Class or module:Class")
         elif text not in found:
             found.append(text)
     return tuple(found)

@@ -1,6 +1,6 @@
-"""What the model is told of the skills that there are: nothing, their number, or a list.
+"""The skills plugin: finds skills, lists them for the model, and activates them.
 
-The plug: finds skills, tells the model of them, and has those that it takes up at hand.
+The model gets nothing, their number, or a list.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ from mainspring.tools import ToolContext, ToolErrorCode, ToolResult
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
-    from mainspring.skills.authoring import Confirm
+    from mainspring.skills.skill import Confirm
 
 
 MAX_FULL_CHARS = 6_000
-"""Characters of a list up to which each skill stands in it with its whole description; beyond, with a sentence of it."""
+"""Maximum characters of a list with full descriptions. A longer list has one sentence per skill."""
 
 
 MAX_CHARS = 24_000
-"""Characters of a list; what does not fit is named by number."""
+"""Maximum characters of a list. The remaining skills are only counted."""
 
 
 BRIEF_CHARS = 44
-"""Characters of a description in a short list: with the name some 15 tokens a skill."""
+"""Characters of a description in a short list: about 15 tokens per skill with the name."""
 
 
 _INTRODUCTION = (
@@ -66,23 +66,23 @@ _INTRODUCTION = (
 
 
 def render_count(count: int) -> str:
-    """Tier 1: how many skills there are, in some ten tokens; empty where there are none."""
+    """Tier 1: the number of skills, in about ten tokens. Empty if there are none."""
     return f"[{count} skill{'' if count == 1 else 's'} available]" if count else ""
 
 
 def render_short_list(skills: Sequence[Skill]) -> str:
-    """Tier 2: the list, some 15 tokens a skill, in its envelope; empty where there are none."""
+    """Tier 2: the list, about 15 tokens per skill, in its envelope. Empty if there are none."""
     return _wrap_list(skills, _short) if skills else ""
 
 
 def render_catalog(skills: Sequence[Skill], *, use: str = "skills_use") -> str:
-    """The part of the system prompt: what skills are, and the list, with descriptions as long as there is room for.
+    """Return the part of the system prompt that explains and lists skills, with descriptions as long as they fit.
 
-    The same skills give the same text, so that prompts stay the same from turn to turn and caches hold.
+    The same skills give the same text, so that prompts are stable across turns and can be cached.
 
     Args:
         skills: The skills.
-        use: The name under which the model knows the tool.
+        use: The name of the tool for the model.
     """
     if not skills:
         return ""
@@ -117,29 +117,29 @@ logger = logging.getLogger("mainspring.skills")
 
 
 CatalogMode = Literal["catalog", "breadcrumb", "none"]
-"""What the system prompt says of skills: the list, their number alone, or nothing."""
+"""What the system prompt contains: the list, only the number of skills, or nothing."""
 
 
-_GATE_ORDER = 10  # the gates of applications come first
-_PERMIT_ORDER = -50  # nobody is asked about what a skill does not allow
-_DELIVERY_ORDER = -150  # behind whatever leaves old messages out
+_GATE_ORDER = 10  # after the gates of applications
+_PERMIT_ORDER = -50  # before approvals: the user is not asked about calls that a skill does not allow
+_DELIVERY_ORDER = -150  # after handlers that omit old messages
 _DONE_ORDER = 200
 
 
 class SkillsPlug(Plugin):
-    """Gives an agent skills.
+    """Adds skills to an agent.
 
-    They are looked for once, by whichever comes first of `CoreAgent.warmup`, a run and `activate`. The model is told of them in the
-    system prompt, takes one up with ``skills_use``, and has its text until the end of the run.
+    They are discovered once, by the first of `CoreAgent.warmup`, a run, and `activate`. The system prompt lists them, and the model
+    activates one with ``skills_use`` and has its text until the end of the run.
 
     Args:
-        config: Which skills there are, and how many at a time.
-        catalog: The skills themselves, in place of looking for them.
-        tell: What the system prompt says of them. ``breadcrumb`` says how many there are; the list then comes with a prompt that asks
-            for it, and stands in the system prompt where no skill has triggers.
-        usage: Remembers when skills were used, for their ranking.
-        toolsets: Makers of toolsets that stand for those of a skill, by the skill's name: for tests.
-        confirm: Asks a person whether to keep a skill that the model wrote; without it none can be written.
+        config: Where to find skills, and limits.
+        catalog: The skills themselves, in place of a search.
+        tell: What the system prompt contains. ``breadcrumb`` has only their number; the list comes with a prompt that requests it,
+            and is in the system prompt if no skill has triggers.
+        usage: Records when skills were used, for their ranking.
+        toolsets: Factories that replace the toolsets of a skill, by the skill's name. For tests.
+        confirm: Asks the user whether to store a skill that the model wrote. Without it, none can be written.
     """
 
     def __init__(
@@ -170,23 +170,23 @@ class SkillsPlug(Plugin):
         self._ready = self._started = False
         self._resolving = LoopLock()
 
-    # --- as a plug --------------------------------------------------------------------------------------------------
+    # --- the plugin -------------------------------------------------------------------------------------------------
 
     def install(self, agent: CoreAgent) -> None:
-        """See `Plug`. Until skills are found there is only a look at each prompt.
+        """See `Plugin`. Until skills are discovered, each prompt only costs one check.
 
         Raises:
-            ConfigError: If it is in another agent already.
+            ConfigError: If it is already in another agent.
         """
         if self._agent is not None:
-            raise ConfigError("these Skills belong to another agent; make one for each")
+            raise ConfigError("These Skills belong to another agent. Create a separate object for each agent.")
         self._agent = agent
         self._before_off = agent.bus.on(BeforeRun, self._before)
         if self._above is not None:
             self._guard(agent)
 
     def for_child(self) -> Plugin:
-        """The same skills, none of them active; what the active ones of the parent forbid is forbidden."""
+        """Return the same skills, all inactive. Calls that the parent's active skills deny stay denied."""
         child = SkillsPlug(
             self.config, catalog=self._catalog, tell=self.tell, usage=self._usage, toolsets=self._toolsets
         )
@@ -195,7 +195,7 @@ class SkillsPlug(Plugin):
         return child
 
     async def prepare(self) -> None:
-        """Find the skills, and offer them if there are any."""
+        """Discover the skills, and offer them if there are any."""
         await self.activator.finish()
         if self._ready:
             return
@@ -205,34 +205,34 @@ class SkillsPlug(Plugin):
                 self._ready = True
 
     def reset(self) -> None:
-        """No skill is active any more. Async handlers of `skills:deactivate` are told with the next run."""
+        """Deactivate all skills. Async handlers of `skills:deactivate` are called with the next run."""
         self.activator.forget()
 
-    # --- what there is ----------------------------------------------------------------------------------------------
+    # --- the catalog ------------------------------------------------------------------------------------------------
 
     @property
     def agent(self) -> CoreAgent:
-        """The agent that has them.
+        """The agent.
 
         Raises:
-            ConfigError: If none has.
+            ConfigError: If it has none.
         """
         if self._agent is None:
-            raise ConfigError("these Skills are in no agent yet: Agent(..., skills=...)")
+            raise ConfigError("These Skills have no agent yet. Pass them with Agent(..., skills=...).")
         return self._agent
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What went wrong with skills in use; what is wrong with their files stands in the catalogue."""
+        """Problems of skills in use. Problems of their files are in the catalog."""
         return tuple(self.activator.problems)
 
     @property
     def catalog(self) -> SkillCatalog:
-        """The skills; none until they were looked for."""
+        """The skills. Empty before discovery."""
         return self._catalog or SkillCatalog()
 
     def find(self, name: str) -> Skill | None:
-        """The skill that somebody means: by its name, or ``SOURCE:NAME``, whatever the case."""
+        """Find a skill by its name or ``SOURCE:NAME``, ignoring case."""
         wanted = name.strip().lstrip("/$")
         found = self.catalog.get(wanted)
         if found is None:
@@ -240,25 +240,24 @@ class SkillsPlug(Plugin):
         return found
 
     def unknown(self, name: str) -> str:
-        """What is said of a skill that is not there."""
+        """Return the message for an unknown skill."""
         name = to_single_line(name[:100], 100)
         names = [s.name for s in self.catalog.skills if s.model_invocable]
         near = difflib.get_close_matches(name, names, 3)
-        rest = f"Did you mean {', '.join(near)}?" if near else f"There are {', '.join(names[:20]) or 'none'}."
+        rest = f"Did you mean {', '.join(near)}?" if near else f"Available: {', '.join(names[:20]) or 'none'}."
         return f"Skill not found: {name}. {rest}"
 
     def keeps(self, message: AgentMessage) -> bool:
-        """Whether a message holds the text of an active skill, so that no summary may take its place."""
+        """Return True if a message contains the text of an active skill, so that no summary may replace it."""
         return any(each.is_in(message) for each in self.active)
 
-    # --- by the host ------------------------------------------------------------------------------------------------
+    # --- for the host -----------------------------------------------------------------------------------------------
 
     async def set_active(self, name: str) -> None:
-        """Make a skill active: its text joins the next run, or the one that goes on. Where it is active already, it stays so beyond
-        the end of the run.
+        """Activate a skill: its text joins the current or next run. A skill that is already active stays active after the run.
 
         Raises:
-            SkillError: If there is no such skill, it cannot be read, or too many are active.
+            SkillError: If it is unknown, cannot be read, or too many are active.
         """
         await self.prepare()
         skill = self.find(name)
@@ -267,11 +266,11 @@ class SkillsPlug(Plugin):
         await self.activator.take_up(skill, "explicit")
 
     async def deactivate(self, name: str) -> bool:
-        """Make a skill inactive; says whether it was active."""
+        """Deactivate a skill. Returns True if it was active."""
         skill = self.find(name)
         return await self.activator.leave(skill.name if skill else name, "explicit")
 
-    # --- while it runs ----------------------------------------------------------------------------------------------
+    # --- during a run -----------------------------------------------------------------------------------------------
 
     async def _before(self, hook: BeforeRun) -> None:
         await self.prepare()
@@ -285,7 +284,7 @@ class SkillsPlug(Plugin):
             hook.messages = [*hook.messages, *await self._activate_triggered("\n".join(said)), *self._delivery.take()]
 
     async def _activate_triggered(self, prompt: str) -> list[Message]:
-        """Take up the skills that a prompt calls for; the list of skills, where it asks for that and the model has none."""
+        """Activate the skills that a prompt triggers. Adds the list of skills if the prompt requests it and the model does not have it."""
         words = strip_attachments(prompt)
         if self.tell == "none" or not words.strip():
             return []
@@ -301,7 +300,7 @@ class SkillsPlug(Plugin):
             try:
                 await self.activator.take_up(skill, "trigger")
             except SkillError as error:
-                logger.warning("the prompt calls for the skill %s, and it was not taken up: %s", skill.name, error)
+                logger.warning("cannot activate the skill %s, which the prompt triggers: %s", skill.name, error)
         return listing
 
     def _system(self, hook: SystemTransform) -> None:
@@ -312,11 +311,11 @@ class SkillsPlug(Plugin):
         hook.system = self._joined[1]
 
     def _has_tools(self) -> bool:
-        """Whether the run that goes on has the tools; it may have been given others."""
+        """Return True if the current run has the tools; it may have been given others."""
         return SKILL_TOOLS[0] in self.agent.active_tools
 
     async def _alias(self, hook: ToolUnknown) -> None:
-        """The handler of `tool:unknown`: ``load_skill`` is ``skills_use``, decided on like that."""
+        """Handler of `tool:unknown`: runs ``load_skill`` as ``skills_use``, with the same permissions."""
         tool = self.agent.tools.get(SKILL_TOOLS[0])
         if hook.name != LOAD_SKILL_ALIAS or tool is None:
             return
@@ -331,10 +330,12 @@ class SkillsPlug(Plugin):
             why = f"Permission denied: {'; '.join(permit.denied) or permit.paused}"
             hook.result = ToolResult(output=why, is_error=True, code=ToolErrorCode.PERMISSION_DENIED)
         else:
-            hook.result = await activate_for_model(self, arguments["name"], ToolContext(env=self.agent.env))
+            hook.result = await activate_for_model(
+                self, arguments["name"], ToolContext(env=self.agent.env, message_id=hook.turn_id)
+            )
 
     async def _begin(self, hook: SessionStart) -> None:
-        """The first run: what the conversation had active is active again."""
+        """Activate the skills that the conversation had active, in the first run."""
         await self.activator.finish()
         self.activator.known.intersection_update(self.active.names)
         if self._started:
@@ -345,29 +346,27 @@ class SkillsPlug(Plugin):
         await self._again(find_delivered(self.agent.context.messages))
 
     async def _follow(self, hook: ToolResultsAfter) -> None:
-        """The handler of `tool-results:after`. Where a run is done over from a record, its calls give what they gave without being
-        made; what they took up is active all the same.
+        """Handler of `tool-results:after`. When a run is replayed from a log, its calls return their results without being made; the skills
+        that they activated become active all the same.
         """
         if any(r.name in USE_TOOL_NAMES for r in hook.results.tool_results):
             await self._again([d for d in find_delivered((hook.results,)) if d.name not in self.activator.known])
         self._delivery.follow(hook)
 
     async def _again(self, found: Sequence[DeliveredSkill]) -> None:
-        """Make active what stands in the history, the newest as far as there is room."""
+        """Activate the skills in the history, newest first, up to the limit."""
         found = [d for d in found if d.name not in self.active]
         room = len(found) if self.active.most is None else max(self.active.most - len(self.active), 0)
         for each in found[len(found) - min(room, len(found)) :]:
             skill = self.find(each.name)
             if skill is None:
-                self.activator.note(
-                    f"the conversation used the skill {each.name}, and there is none of that name any more"
-                )
+                self.activator.note(f"the conversation used the skill {each.name}, which no longer exists")
                 continue
             again = ActiveSkill(skill, "resume", each.text, restricts=each.broken_off, carrier=each.carrier)
             await self.activator.reactivate(skill, again)
 
     async def _done(self, hook: RunDone) -> None:
-        """The run is over, and so is what was active in it; a paused one goes on."""
+        """Deactivate the skills of a finished run. A paused run keeps them."""
         if hook.status == "paused":
             return
         for each in self.active:
@@ -376,7 +375,7 @@ class SkillsPlug(Plugin):
             else:
                 await self.activator.leave(each.skill.name, "run-end")
 
-    # --- finding them -----------------------------------------------------------------------------------------------
+    # --- discovery --------------------------------------------------------------------------------------------------
 
     async def _resolve(self) -> None:
         agent = self.agent
@@ -418,7 +417,7 @@ class SkillsPlug(Plugin):
         return render_catalog(usable, use=use)
 
     def _replace_parent_tools(self, agent: CoreAgent) -> None:
-        """A sub-agent has its parent's tools; those of skills must be about its own."""
+        """Replace the skill tools that a subagent inherited by its own."""
         if SKILL_TOOLS[0] not in agent.tools:
             self._before_off()
             return

@@ -1,7 +1,8 @@
-"""What a skill is: instructions that a model reads when it needs them, with files, scripts and tools beside them."""
+"""A skill: instructions that a model reads when it needs them, with files, scripts, and tools."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from msgspec import Struct
@@ -9,21 +10,21 @@ from msgspec import Struct
 from mainspring.errors import ConfigError
 
 SkillSource = Literal["project", "user", "inline", "builtin"]
-"""Where a skill comes from. Of two of one name the one of the first source here counts."""
+"""The source of a skill. If names are equal, the first source in this list wins."""
 
 SOURCE_PRIORITY: tuple[SkillSource, ...] = ("project", "user", "inline", "builtin")
 
 SKILL_FOLDERS = (".agent/skills", ".agents/skills", ".claude/skills")
-"""Folders of skills in a project, and in the user's home: our own, the one that programs share, and one that many repositories have."""
+"""Folders for skills in a project and in the user's home: our own, the shared one, and one that many repositories have."""
 
 
 class TriggerWords(Struct, frozen=True, kw_only=True):
-    """When a skill fits a prompt.
+    """Defines which prompts trigger a skill.
 
     Attributes:
-        keywords: Words or phrases, matched at word boundaries whatever their case.
-        verbs: Words for what is done, matched likewise.
-        patterns: Regular expressions; each compiles.
+        keywords: Words or phrases, matched at word boundaries, ignoring case.
+        verbs: Words for actions, matched likewise.
+        patterns: Regular expressions. Each compiles.
     """
 
     keywords: tuple[str, ...] = ()
@@ -38,10 +39,10 @@ class Script(Struct, frozen=True, kw_only=True):
     """A program of a skill.
 
     Attributes:
-        name: What it is called by.
-        path: Its file, from the skill's folder on, with ``/``.
+        name: Its name.
+        path: Its file, relative to the skill's folder, with ``/``.
         description: What it does.
-        timeout: Seconds that it may take; 60 at most.
+        timeout: Maximum run time in seconds, at most 60.
     """
 
     name: str
@@ -51,32 +52,32 @@ class Script(Struct, frozen=True, kw_only=True):
 
 
 class Skill(Struct, frozen=True, kw_only=True):
-    """One skill.
+    """A skill.
 
     Attributes:
-        name: Its name: 1 to 64 letters, digits and hyphens.
-        description: What it is for, on one line; at most 1024 characters.
-        brief: A sentence of it: ``brief_description``, or the first sentence of the description.
-        source: Where it comes from.
-        trusted: Whether its code may run: scripts, toolsets and commands in its text. Its text may be read without.
-        directory: Real path of its folder; ``None`` for one that is given inline or is a single file.
-        path: Its file, ``SKILL.md`` or ``*.skill.md``; ``None`` for one that is given inline.
-        text: The instructions of one that is given inline; those of a file are read by `body.read_body(skill)` when they are needed.
+        name: Its name: 1 to 64 letters, digits, and hyphens.
+        description: Its description, on one line, at most 1024 characters.
+        brief: A short description: ``brief_description``, or the first sentence of the description.
+        source: Its source.
+        trusted: Whether its code may run: scripts, toolsets, and commands in its text. The text can be read regardless.
+        directory: Real path of its folder. ``None`` if it is inline or a single file.
+        path: Its file, ``SKILL.md`` or ``*.skill.md``. ``None`` if it is inline.
+        text: The instructions of an inline skill. Those of a file are read by `read_body(skill)` when needed.
         version: Its version as written.
         license: Its license as written.
-        compatibility: What it needs, in words.
-        metadata: Whatever else its author noted.
-        tools: Names of tools that it works with; a hint, no rule.
-        allowed_tools: The tools that may be called while it is active, as rules such as ``shell(git:*)``; ``None`` is no rule.
-        triggers: When it fits a prompt.
+        compatibility: Its requirements as text.
+        metadata: Other data by its author.
+        tools: Names of tools that it works with. A hint, not a rule.
+        allowed_tools: The tools that may be called while it is active, as rules such as ``shell(git:*)``. ``None`` for no rule.
+        triggers: Prompts that trigger it.
         scripts: Its programs.
         toolsets: Classes whose methods are tools while it is active, as ``tools.py:Class`` or ``module:Class``.
-        requires: Programs, Python packages (``python:NAME``) and variables (``env:NAME``) that it needs.
-        default_enabled: Whether it is on without anybody switching it on.
-        model_invocable: Whether the model may use it by itself; ``False`` leaves it to people (``disable-model-invocation``).
-        user_invocable: Whether people may call it as ``/name``.
-        argument_hint: What stands behind ``/name``, for help texts.
-        warnings: What is odd about its file, a sentence each.
+        requires: Required programs, Python packages (``python:NAME``), and variables (``env:NAME``).
+        default_enabled: Whether it is enabled by default.
+        model_invocable: Whether the model may use it without the user. ``False`` for ``disable-model-invocation``.
+        user_invocable: Whether the user may call it as ``/name``.
+        argument_hint: Text after ``/name`` in help texts.
+        warnings: Warnings about its file, a sentence each.
     """
 
     name: str
@@ -105,13 +106,13 @@ class Skill(Struct, frozen=True, kw_only=True):
 
 
 class SkillDiagnostic(Struct, frozen=True):
-    """A file that gives no skill, or one that is odd.
+    """A file with an error or a warning.
 
     Attributes:
-        path: Its path, or the folder that should hold one.
-        reason: What is wrong, and what to do.
-        level: ``error`` if something is lost by it; else ``warning``.
-        line: The line that is wrong; 0 where none is.
+        path: Its path, or the folder that should contain one.
+        reason: The problem and the fix.
+        level: ``error`` if the skill or a part is unusable, else ``warning``.
+        line: The line of the problem. 0 if unknown.
     """
 
     path: str
@@ -121,22 +122,22 @@ class SkillDiagnostic(Struct, frozen=True):
 
 
 class SkillsConfig(Struct, frozen=True, kw_only=True):
-    """Which skills there are, and how many at a time.
+    """Where to find skills, and limits.
 
     Attributes:
-        enabled: Whether there are any at all.
-        project: The root of a project; none is read unless it is named.
-        layouts: The folders in it that are read; the first counts first.
-        up_to: A folder above the project: those between are searched too, the nearest first.
+        enabled: Whether skills are enabled.
+        project: The root of the project. Without it, no project skills are read.
+        layouts: The folders in it that are read, by precedence.
+        up_to: A folder above the project: the folders between are searched, too, the nearest first.
         user: The user's own folders.
-        inline: Skills that the program brings itself.
-        builtin: Whether the bundled ones count.
-        trust_project_skills: Whether the project is trusted. ``True``: its skills may run code; ``False``: they are left out;
-            ``None``: their text counts, and their code does not run.
-        disabled: Names of those that are not wanted.
-        switched_on: Names of those that are wanted though they are off by default.
-        max_skills: How many of the skills that fit a prompt are put before the model at most.
-        max_active: How many may be active at the same time; any number if ``None``.
+        inline: Skills defined in code.
+        builtin: Whether to include the bundled skills.
+        trust_project_skills: Whether the project is trusted. ``True``: its skills may run code. ``False``: they are ignored.
+            ``None``: their text is used, and their code does not run.
+        disabled: Names of disabled skills.
+        switched_on: Names of enabled skills that are disabled by default.
+        max_skills: Maximum number of skills that a prompt can trigger.
+        max_active: Maximum number of active skills. ``None`` for no limit.
     """
 
     enabled: bool = True
@@ -160,12 +161,34 @@ class SkillsConfig(Struct, frozen=True, kw_only=True):
 
 
 class SkillError(ConfigError):
-    """A skill that cannot be read, or has something that it cannot have.
+    """A skill that cannot be read or is invalid.
 
     Attributes:
-        line: The line of its file that is wrong; 0 where none is.
+        line: The line of the problem. 0 if unknown.
     """
 
     def __init__(self, message: str, *, line: int = 0) -> None:
         super().__init__(message)
         self.line = line
+
+
+class SkillDraft(Struct, frozen=True):
+    """A skill to write.
+
+    Attributes:
+        name: Its name.
+        description: Its description.
+        text: The whole file.
+        path: The file.
+        replaces: Whether the file exists.
+    """
+
+    name: str
+    description: str
+    text: str
+    path: str
+    replaces: bool
+
+
+Confirm = Callable[[SkillDraft], "bool | Awaitable[bool]"]
+"""Asks the user whether to store a skill. Sync or async; a sync function runs in a thread, so it may block."""

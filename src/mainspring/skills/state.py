@@ -1,4 +1,4 @@
-"""What is remembered of skills from run to run: where they were installed from, whether they are on, and when they were used."""
+"""Stored state of skills: where they were installed from, whether they are enabled, and when they were used."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from mainspring.locks import LockTimeoutError, lock_directory
 from mainspring.state_files import write_text_atomically
 
 STATE_FILE_NAME = ".registry.json"
-"""Its name in the user's folder of skills; hidden, so that it is no skill."""
+"""Its name in the user's folder for skills. Hidden, so that it is not a skill."""
 
 VERSION = 1
 _MOST_USED = 1_000
 
 
 class InstallOrigin(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where an installed skill comes from.
+    """The source of an installed skill.
 
     Attributes:
-        url: The repository, or the folder it was copied from; without a password.
-        ref: The branch, tag or commit that was asked for; empty for the repository's own branch.
-        path: Its folder in there; empty for the top.
-        commit: The commit that was taken; empty for a folder.
-        digest: A hash over all of its files as they were installed.
-        installed: When it was installed first.
+        url: The repository, or the copied folder. Without a password.
+        ref: The requested branch, tag, or commit. Empty for the default branch.
+        path: Its folder in there. Empty for the root.
+        commit: The installed commit. Empty for a folder.
+        digest: A hash over all of its files as installed.
+        installed: When it was first installed.
         updated: When the files were last replaced.
     """
 
@@ -52,11 +52,11 @@ class UsageRecord(Struct, frozen=True, rename="camel"):
 
 
 class SkillState(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is remembered of one skill.
+    """Stored state of one skill.
 
     Attributes:
-        origin: Where it was installed from; ``None`` for one that somebody put there.
-        enabled: Whether the user switched it on or off; ``None`` leaves it as the skill says.
+        origin: Where it was installed from. ``None`` if it was not installed by Mainspring.
+        enabled: Whether the user enabled or disabled it. ``None`` for the skill's default.
         usage: How often and when it was used.
     """
 
@@ -71,10 +71,10 @@ class _File(Struct, frozen=True, kw_only=True):
 
 
 class SkillStateFile:
-    """The registry in a folder. Every method blocks.
+    """The registry in a folder. All methods block.
 
     Args:
-        folder: The user's folder of skills, made when something is to be kept; ``None`` remembers for this object's life only.
+        folder: The user's folder for skills, created when needed. ``None`` keeps the state in memory.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -82,10 +82,10 @@ class SkillStateFile:
         self._kept: dict[str, SkillState] = {}
 
     def entries(self) -> dict[str, SkillState]:
-        """Everything that is remembered, by name.
+        """Return all entries by name.
 
         Raises:
-            ConfigError: If the file is broken, or of a newer program.
+            ConfigError: If the file is damaged or of a newer version.
         """
         if self._folder is None:
             return dict(self._kept)
@@ -100,14 +100,14 @@ class SkillStateFile:
             read = msgspec.json.decode(data, type=_File)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ConfigError(
-                f"{file}: {error}; mend it, or remove it to forget what was installed and used"
+                f"{file}: {error}. Fix the file, or delete it to reset what was installed and used."
             ) from error
         if read.version > VERSION:
-            raise ConfigError(f"{file} was written by a newer version of Mainspring; update Mainspring to use it")
+            raise ConfigError(f"{file} was written by a newer version of Mainspring. Update Mainspring to use it.")
         return dict(read.skills)
 
     def last_used(self) -> dict[str, float]:
-        """When each skill was used last, by name, in seconds since 1970; empty where the file is broken: it is a hint alone."""
+        """Return when each skill was last used, by name, in seconds since 1970. Empty if the file is damaged: it is only a hint."""
         try:
             entries = self.entries()
         except ConfigError:
@@ -115,17 +115,17 @@ class SkillStateFile:
         return {name: entry.usage.last.timestamp() for name, entry in entries.items() if entry.usage is not None}
 
     def enabled_and_disabled(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Names of the skills that are switched on, and of those that are switched off.
+        """Return the names of the enabled and of the disabled skills.
 
         Raises:
-            ConfigError: If the file is broken.
+            ConfigError: If the file is damaged.
         """
         entries = sorted(self.entries().items())
         on = tuple([name for name, entry in entries if entry.enabled is True])
         return on, tuple([name for name, entry in entries if entry.enabled is False])
 
     def record_use(self, name: str, when: datetime | None = None) -> None:
-        """Note that a skill was used, now unless said otherwise. What cannot be kept is lost: it is a hint alone."""
+        """Record that a skill was used (default: now). Write errors are ignored: it is only a hint."""
         moment = (when or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
 
         def noted(old: SkillState) -> SkillState:
@@ -141,26 +141,26 @@ class SkillStateFile:
             self._change(name, noted)
 
     def switch(self, name: str, on: bool | None) -> None:
-        """Switch a skill on or off; ``None`` leaves it to the skill again.
+        """Enable or disable a skill. ``None`` restores the skill's default.
 
         Raises:
-            ConfigError: If it cannot be kept.
+            ConfigError: If it cannot be stored.
         """
         self._change(name, lambda old: replace(old, enabled=on))
 
     def record(self, name: str, origin: InstallOrigin) -> None:
-        """Note where a skill was installed from.
+        """Record the source of a skill.
 
         Raises:
-            ConfigError: If it cannot be kept.
+            ConfigError: If it cannot be stored.
         """
         self._change(name, lambda old: replace(old, origin=origin))
 
     def forget(self, name: str) -> None:
-        """Forget everything about a skill.
+        """Delete the state of a skill.
 
         Raises:
-            ConfigError: If it cannot be kept.
+            ConfigError: If it cannot be stored.
         """
         self._change(name, lambda old: SkillState())
 
@@ -186,7 +186,7 @@ class SkillStateFile:
 def _update_entry(
     entries: dict[str, SkillState], name: str, edit: Callable[[SkillState], SkillState]
 ) -> dict[str, SkillState]:
-    """The entries with one changed; empty ones, and usage of the longest ago where there is too much of it, are dropped."""
+    """Return the entries with one changed. Drops empty ones, and the oldest usage if there are too many."""
     new = {**entries, name: edit(entries.get(name, SkillState()))}
     times = sorted((e.usage.last, n) for n, e in new.items() if e.usage is not None)
     for _, stale in times[: max(len(times) - _MOST_USED, 0)]:

@@ -1,14 +1,14 @@
-"""The tools by which a model takes up skills: `skills_use`, `skills_read`, `skills_run_script`."""
+"""The tools with which a model uses skills: `skills_use`, `skills_read`, `skills_run_script`."""
 
 from __future__ import annotations
 
 import json
 import posixpath
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, cast
 
 from mainspring.env import explain
-from mainspring.skills.active import ActiveSkill
+from mainspring.skills.active import ActiveSkill, ActiveSkills
 from mainspring.skills.content import OutsideFolderError, escape_for_tag, is_within, resolve_skill_path
 from mainspring.skills.delivery import SKILL_FILE
 from mainspring.skills.execution import ScriptError, find_script, render_command, run_script, validate_arguments
@@ -16,13 +16,14 @@ from mainspring.skills.skill import Skill, SkillError
 from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResult, define_tool
 
 if TYPE_CHECKING:
-    from mainspring.skills.plug import SkillsPlug
+    from mainspring.loop import CoreAgent
+    from mainspring.skills.activation import SkillActivator
 
 MAX_FILE_BYTES = 1 << 20
-"""Bytes of a file of a skill that are looked at."""
+"""Maximum bytes of a skill's file that are read."""
 
 MAX_PAGE_BYTES = 28_000
-"""Bytes of a file that one call gives."""
+"""Maximum bytes of a file in one result."""
 
 _USE = (
     "Take up a skill: its instructions come back and hold for this task. Do it before the work that it is about. A skill that is "
@@ -35,12 +36,37 @@ _RUN = (
 )
 
 
-def skill_tools(skills: SkillsPlug) -> tuple[Tool, Tool, Tool]:
-    """The three tools over the skills of an agent."""
+class SkillSet(Protocol):
+    """The skills of an agent, as its skill tools see them.
+
+    Attributes:
+        active: The active skills.
+        activator: Activates skills.
+    """
+
+    active: ActiveSkills
+    activator: SkillActivator
+
+    @property
+    def agent(self) -> CoreAgent:
+        """The agent that has the skills."""
+        ...
+
+    def find(self, name: str) -> Skill | None:
+        """The skill of a name."""
+        ...
+
+    def unknown(self, name: str) -> str:
+        """The message that a skill was not found."""
+        ...
+
+
+def skill_tools(skills: SkillSet) -> tuple[Tool, Tool, Tool]:
+    """Create the three tools for an agent's skills."""
     return _use_tool(skills), _read_tool(skills), _run_tool(skills)
 
 
-def _use_tool(skills: SkillsPlug) -> Tool:
+def _use_tool(skills: SkillSet) -> Tool:
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         return await activate_for_model(skills, arguments["name"], ctx)
 
@@ -57,13 +83,13 @@ def _use_tool(skills: SkillsPlug) -> Tool:
     )
 
 
-async def activate_for_model(skills: SkillsPlug, name: str, ctx: ToolContext) -> ToolResult:
-    """Make a skill active for the model; what it is told."""
+async def activate_for_model(skills: SkillSet, name: str, ctx: ToolContext) -> ToolResult:
+    """Activate a skill for the model. Returns the result text."""
     skill = skills.find(name)
     if skill is None or not skill.model_invocable:
         return _error(ToolErrorCode.NOT_FOUND, skills.unknown(name))
     try:
-        activation, new = await skills.activator.take_up(skill, "model", signal=ctx.signal)
+        activation, new = await skills.activator.take_up(skill, "model", signal=ctx.signal, turn_id=ctx.message_id)
     except SkillError as error:
         return _error(ToolErrorCode.CONFIG_ERROR, f"The skill {skill.name} was not taken up: {error}")
     facts = {"skill": skill.name}
@@ -73,7 +99,7 @@ async def activate_for_model(skills: SkillsPlug, name: str, ctx: ToolContext) ->
             title=skill.name,
             metadata=facts,
         )
-    if activation.carrier is not None:  # an earlier run had the very same text
+    if activation.carrier is not None:  # An earlier run had the same text.
         return ToolResult(
             output=f"The skill {skill.name} is active again; its instructions stand above, unchanged.",
             title=skill.name,
@@ -82,10 +108,10 @@ async def activate_for_model(skills: SkillsPlug, name: str, ctx: ToolContext) ->
     return ToolResult(output=activation.text, title=skill.name, metadata=facts)
 
 
-def _read_tool(skills: SkillsPlug) -> Tool:
+def _read_tool(skills: SkillSet) -> Tool:
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         found = skills.active.get(arguments["skill"])
-        if found is None:
+        if not _is_usable(found, ctx):
             return _inactive_error(skills, arguments["skill"])
         try:
             text = await _text(skills, found, arguments["path"])
@@ -101,7 +127,7 @@ def _read_tool(skills: SkillsPlug) -> Tool:
         found = skills.active.get(str(arguments.get("skill")))
         folder = found.skill.directory if found is not None else None
         if found is None or folder is None or not is_within(folder, skills.agent.env.cwd):
-            return ()  # what the user installed for all projects is part of the skill's text
+            return ()  # Files that the user installed for all projects are part of the skill's text.
         return (Access("fs-read", posixpath.join(folder, str(arguments.get("path", "")))),)
 
     return define_tool(
@@ -124,12 +150,12 @@ def _read_tool(skills: SkillsPlug) -> Tool:
     )
 
 
-async def _text(skills: SkillsPlug, found: ActiveSkill, path: str) -> str:
-    """The text of a file.
+async def _text(skills: SkillSet, found: ActiveSkill, path: str) -> str:
+    """Return the text of a file.
 
     Raises:
-        OutsideError: If it is not in the skill's folder.
-        ValueError: If it is no text.
+        OutsideFolderError: If it is not in the skill's folder.
+        ValueError: If it is not text.
         OSError: If it cannot be read.
     """
     skill = found.skill
@@ -147,7 +173,7 @@ async def _text(skills: SkillsPlug, found: ActiveSkill, path: str) -> str:
 
 
 def _paginate(text: str, offset: int) -> str:
-    """The lines from ``offset`` on, as many as fit."""
+    """Return the lines from ``offset`` on, as many as fit."""
     lines = text.split("\n")
     if offset > len(lines):
         return f"(there are {len(lines)} lines)"
@@ -158,17 +184,17 @@ def _paginate(text: str, offset: int) -> str:
         if size > MAX_PAGE_BYTES:
             break
         shown.append(each)
-    if not shown:  # one line that is longer than all that can be shown
+    if not shown:  # One line that is longer than a page.
         return f"{lines[offset - 1][: MAX_PAGE_BYTES // 4]}…\n(line {offset} is cut; offset={offset + 1} goes on)"
     last = offset + len(shown) - 1
     end = "" if last >= len(lines) else f"\n(lines {offset} to {last} of {len(lines)}; offset={last + 1} goes on)"
     return "\n".join(shown) + end
 
 
-def _run_tool(skills: SkillsPlug) -> Tool:
+def _run_tool(skills: SkillSet) -> Tool:
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         found = skills.active.get(arguments["skill"])
-        if found is None:
+        if not _is_usable(found, ctx):
             return _inactive_error(skills, arguments["skill"])
         skill, given = found.skill, list(arguments.get("arguments", ()))
         try:
@@ -231,8 +257,8 @@ def _check_trusted(skill: Skill) -> None:
         raise ScriptError(f"the skill {skill.name} has no scripts: it is a text alone")
 
 
-def _run_access(skills: SkillsPlug, arguments: Mapping[str, Any]) -> Sequence[Access]:
-    """The command that a call runs; nothing for a call that will be refused."""
+def _run_access(skills: SkillSet, arguments: Mapping[str, Any]) -> Sequence[Access]:
+    """Return the command that a call runs. Empty for a call that will be refused."""
     found = skills.active.get(str(arguments.get("skill")))
     given: Any = arguments.get("arguments") or ()
     if found is None or not found.skill.directory or not isinstance(given, list | tuple):
@@ -248,12 +274,18 @@ def _run_access(skills: SkillsPlug, arguments: Mapping[str, Any]) -> Sequence[Ac
     return (Access("shell-run", line),)
 
 
-def _inactive_error(skills: SkillsPlug, name: str) -> ToolResult:
+def _is_usable(found: ActiveSkill | None, ctx: ToolContext) -> TypeGuard[ActiveSkill]:
+    """Return True if a skill was active when the calls of this turn were judged."""
+    return found is not None and not (found.turn_id and found.turn_id == ctx.message_id)
+
+
+def _inactive_error(skills: SkillSet, name: str) -> ToolResult:
     if skills.find(name) is None:
         return _error(ToolErrorCode.NOT_FOUND, skills.unknown(name))
-    return _error(
-        ToolErrorCode.VALIDATION_ERROR, f"The skill {name} is not active; call skills_use with its name first."
+    early = (
+        "; it becomes active with the next turn" if name in skills.active else "; call skills_use with its name first"
     )
+    return _error(ToolErrorCode.VALIDATION_ERROR, f"The skill {name} is not active{early}.")
 
 
 def _error(code: ToolErrorCode, text: str) -> ToolResult:
@@ -261,7 +293,7 @@ def _error(code: ToolErrorCode, text: str) -> ToolResult:
 
 
 def _no_access(arguments: Mapping[str, Any]) -> Sequence[Access]:
-    del arguments  # the text is the skill's, and each of its commands is decided on by itself
+    del arguments  # The text is the skill's, and each of its commands is judged separately.
     return ()
 
 

@@ -11,90 +11,107 @@ import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.errors import MainspringError
-from mainspring.skills.skill import Skill
+from mainspring.skills.skill import Confirm, Skill, SkillsConfig
 from mainspring.tools import Tool, tool
 
 if TYPE_CHECKING:
     from mainspring.env import ExecutionEnv
-    from mainspring.skills.plug import SkillsPlug
+    from mainspring.loop import CoreAgent
 
 logger = logging.getLogger("mainspring.skills")
 
 
 class ToolsetError(MainspringError):
-    """A toolset that cannot be used; the text says why."""
+    """A toolset that cannot be used. The message has the reason."""
+
+
+class SkillHost(Protocol):
+    """The skills of an agent, as toolsets see them.
+
+    Attributes:
+        config: Which skills the agent can use.
+        confirm: Asks the user whether to save a skill that the model wrote; ``None``: the model cannot write skills.
+    """
+
+    config: SkillsConfig
+    confirm: Confirm | None
+
+    @property
+    def agent(self) -> CoreAgent:
+        """The agent that has the skills."""
+        ...
 
 
 class ToolsetContext(Struct, frozen=True):
-    """What a toolset shares with the agent that it works for.
+    """What a toolset gets from its agent.
 
     Attributes:
-        env: Files and processes, as all tools of the agent have them.
-        extra: What the application put into ``Agent(extra=...)``: its clients, its settings; in a test, what stands for them.
+        env: Files and processes, like all tools of the agent.
+        extra: The value of ``Agent(extra=...)``: clients and settings of the application, or their test doubles.
         agent: Name of the agent.
-        skill: The skill that the toolset belongs to.
-        skills: The skills of the agent; for toolsets that are about skills.
+        skill: The skill of the toolset.
+        skills: The skills of the agent, for toolsets about skills.
     """
 
     env: ExecutionEnv
     extra: Mapping[str, Any]
     agent: str
     skill: Skill
-    skills: SkillsPlug | None = None
+    skills: SkillHost | None = None
 
 
 ToolsetFactory = Callable[..., Any]
-"""A class, or anything else that makes an object with tools; called with `Dependencies` if it takes an argument."""
+"""A class or function that creates an object with tools. Called with a `ToolsetContext` if it takes an argument."""
 
 
 def load_toolset(skill: Skill, spec: str) -> ToolsetFactory:
     """Import a toolset. Blocks, and runs its code.
 
     Args:
-        skill: The skill; one that is not trusted has none.
+        skill: The skill. Toolsets of an untrusted one are not loaded.
         spec: ``tools.py:Class``, a file of the skill, or ``module:Class``.
 
     Raises:
         ToolsetError: If it may not or cannot be loaded.
     """
     if not skill.trusted:
-        raise ToolsetError(f"{skill.name}: toolsets of a skill that is not trusted are not loaded")
+        raise ToolsetError(f"{skill.name}: toolsets of an untrusted skill are not loaded")
     place, _, name = spec.partition(":")
     if not place or not name.isidentifier():
-        raise ToolsetError(f"{skill.name}: a toolset is written as tools.py:Class, not as {spec!r}")
+        raise ToolsetError(f"{skill.name}: invalid toolset {spec!r}; use tools.py:Class")
     try:
         made = getattr(_import_file(skill, place), name) if place.endswith(".py") else pkgutil.resolve_name(spec)
     except ToolsetError:
         raise
-    except (Exception, SystemExit) as error:  # what stands there is anybody's code
+    except (Exception, SystemExit) as error:  # The code may raise anything.
         raise ToolsetError(
             f"{skill.name}: the toolset {spec} cannot be loaded: {type(error).__name__}: {error}"
         ) from error
     if not callable(made):
-        raise ToolsetError(f"{skill.name}: {spec} is no class")
+        raise ToolsetError(f"{skill.name}: {spec} is not a class")
     return made
 
 
 def _import_file(skill: Skill, place: str) -> Any:
-    """The module of a file of the skill, under a name that no other file has."""
+    """Import a file of the skill under a unique module name."""
     if skill.directory is None:
-        raise ToolsetError(f"{skill.name}: it has no folder that could hold {place}")
+        raise ToolsetError(f"{skill.name}: it has no folder with {place}")
     root = Path(os.path.realpath(skill.directory))
     path = Path(os.path.realpath(root / place))
     if not path.is_relative_to(root) or os.path.isabs(place):
-        raise ToolsetError(f"{skill.name}: the toolset {place} lies outside the skill's folder")
+        raise ToolsetError(f"{skill.name}: the toolset {place} is outside the skill's folder")
     name = f"_mainspring_skill_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ToolsetError(f"{skill.name}: {place} is no Python file")
+        raise ToolsetError(f"{skill.name}: {place} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and the like look their module up
+    sys.modules[name] = module  # dataclasses and similar libraries look up their module
     try:
         spec.loader.exec_module(module)
     except BaseException:
@@ -104,12 +121,12 @@ def _import_file(skill: Skill, place: str) -> Any:
 
 
 def create_tools(made: ToolsetFactory, dependencies: ToolsetContext) -> tuple[Any, list[Tool]]:
-    """Make a toolset and its tools.
+    """Create a toolset and its tools.
 
-    The tools are what its method ``tools`` gives; without one, each public method is a tool, told of by its docstring.
+    The tools are the result of its method ``tools``. Without that method, each public method is a tool, described by its docstring.
 
     Raises:
-        ToolsetError: If it cannot be made, or has no tools.
+        ToolsetError: If it cannot be created or has no tools.
     """
     skill = dependencies.skill.name
     try:
@@ -119,14 +136,14 @@ def create_tools(made: ToolsetFactory, dependencies: ToolsetContext) -> tuple[An
         )
         tools = [each if isinstance(each, Tool) else tool(each) for each in given]
     except Exception as error:  # the toolset's own code
-        raise ToolsetError(f"{skill}: a toolset cannot be made: {type(error).__name__}: {error}") from error
+        raise ToolsetError(f"{skill}: cannot create a toolset: {type(error).__name__}: {error}") from error
     if not tools:
-        raise ToolsetError(f"{skill}: a toolset has no tools: give it public methods, or a method tools()")
+        raise ToolsetError(f"{skill}: a toolset has no tools: add public methods, or a method tools()")
     return toolset, [replace(each, source=f"skill:{skill}") for each in tools]
 
 
 async def close_toolset(toolset: Any) -> None:
-    """Have a toolset give back what it holds: its method ``aclose``, if it has one, sync or async. What that raises is logged."""
+    """Close a toolset with its method ``aclose``, if it has one, sync or async. Exceptions are logged."""
     close = getattr(toolset, "aclose", None)
     if close is None:
         return
@@ -135,7 +152,7 @@ async def close_toolset(toolset: Any) -> None:
         if inspect.isawaitable(answer):
             await answer
     except Exception:  # the toolset's own code
-        logger.exception("a toolset could not be closed")
+        logger.exception("cannot close a toolset")
 
 
 def _public_methods(toolset: Any) -> list[Any]:

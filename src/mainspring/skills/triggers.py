@@ -1,7 +1,4 @@
-"""What in a prompt calls for a skill: its name, the words that it lists, and its regular expressions.
-
-Which of the skills that a prompt calls for come first.
-"""
+"""Finds the skills that a prompt triggers, by name, words, and regular expressions, and ranks them."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from mainspring.skills.skill import Skill
 from mainspring.tools.patterns import max_safe_length
 
 MAX_PROMPT_CHARS = 20_000
-"""Characters of a prompt that are looked at."""
+"""Maximum characters of a prompt that are searched."""
 
 
 _LONGEST_PATTERN = 500
@@ -27,13 +24,13 @@ _LIST_REQUEST = lazy_re(
 
 
 class TriggerMatch(Struct, frozen=True):
-    """A skill that a prompt calls for.
+    """A skill that a prompt triggers.
 
     Attributes:
         skill: The skill.
         named: Whether the prompt names it.
-        phrase: Words of the longest phrase of its own that the prompt holds; 1 for single words, 0 if only a pattern was found.
-        count: How many of its triggers were found.
+        phrase: Number of words of the longest matching phrase; 1 for single words, 0 if only a pattern matched.
+        count: Number of matching triggers.
     """
 
     skill: Skill
@@ -43,14 +40,14 @@ class TriggerMatch(Struct, frozen=True):
 
 
 class TriggerMatcher:
-    """The triggers of skills, made ready to be looked for in many prompts.
+    """Matches the triggers of skills against prompts.
 
     Args:
         skills: The skills.
 
     Attributes:
-        problems: Patterns that are left out, and why.
-        any: Whether a skill has triggers at all.
+        problems: Ignored patterns, and the reasons.
+        any: Whether any skill has triggers.
     """
 
     def __init__(self, skills: Iterable[Skill]) -> None:
@@ -65,7 +62,7 @@ class TriggerMatcher:
         for text in given.patterns:
             limit = max_safe_length(text) if len(text) <= _LONGEST_PATTERN else -1
             if limit < 0:
-                self.problems.append(f"{skill.name}: the trigger pattern {text[:80]!r} is none, or takes too long")
+                self.problems.append(f"{skill.name}: the trigger pattern {text[:80]!r} is invalid or takes too long")
                 continue
             patterns.append((re.compile(text, re.IGNORECASE), limit))
         triggered = bool(words or patterns)
@@ -74,11 +71,10 @@ class TriggerMatcher:
         )
 
     def find(self, prompt: str) -> list[TriggerMatch]:
-        """The skills that a prompt calls for, in the order in which they were given.
+        """Return the skills that a prompt triggers, in their original order.
 
-        Keywords and verbs count where they stand between word boundaries, upper and lower case alike; a phrase may be broken over
-        lines. A skill without triggers is called for by its name alone: as ``/name`` or ``$name``, as "the name skill", or, where the
-        name is of several words, as it is.
+        Keywords and verbs match at word boundaries, ignoring case; a phrase may contain a line break. A skill without triggers matches only
+        its name: as ``/name`` or ``$name``, as "the name skill", or, for a name of several words, as it is.
         """
         text = prompt[:MAX_PROMPT_CHARS]
         hits: list[TriggerMatch] = []
@@ -100,12 +96,12 @@ class _CompiledTriggers(Struct, frozen=True):
 
 
 def asks_for_skills(prompt: str) -> bool:
-    """Whether a prompt asks what can be done here: "what can you do", "list skills"."""
+    """Return True if a prompt asks what is possible: "what can you do", "list skills"."""
     return _LIST_REQUEST.search(prompt[:MAX_PROMPT_CHARS]) is not None
 
 
 def _word_pattern(words: Sequence[str]) -> re.Pattern[str] | None:
-    """Finds whole words; the longest of those that begin alike."""
+    """Return a pattern for whole words. The longest of several possible matches wins."""
     if not words:
         return None
     each = [r"\s+".join(map(re.escape, word.split())) for word in sorted(words, key=len, reverse=True)]
@@ -122,15 +118,15 @@ def _name_pattern(name: str, *, plainly: bool) -> re.Pattern[str]:
 
 
 def sort_matches(hits: Iterable[TriggerMatch], used: Mapping[str, float], limit: int) -> list[Skill]:
-    """The best of them.
+    """Return the best matches.
 
-    A skill that the prompt names comes first, then one of which it holds a phrase (the more words the better), then one that was used
-    more recently, then one of which it holds more triggers; what is still equal goes by name.
+    A skill that the prompt names comes first, then one with a matching phrase (the more words the better), then one that was used more
+    recently, then one with more matching triggers, then by name.
 
     Args:
-        hits: What the prompt calls for.
-        used: When a skill was used last, by name; a greater number is later.
-        limit: Most skills to return.
+        hits: The matches.
+        used: When a skill was last used, by name. A greater number is later.
+        limit: Maximum number of results.
     """
 
     def key(hit: TriggerMatch) -> tuple[bool, int, float, int, str]:

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from mainspring.subagents.inheritance import ParentContext as ParentContext
     from mainspring.subagents.inheritance import SubagentHost as SubagentHost
     from mainspring.subagents.inheritance import SubagentRequest as SubagentRequest
+    from mainspring.subagents.plug import SPAWN_TOOL as SPAWN_TOOL
     from mainspring.subagents.plug import Subagents as Subagents
     from mainspring.subagents.run import SubagentResult as SubagentResult
     from mainspring.subagents.run import SubagentRun as SubagentRun
-    from mainspring.subagents.tool import SPAWN_TOOL as SPAWN_TOOL
 
 __all__, __getattr__ = lazy_exports(
     __name__,
@@ -26,7 +26,6 @@ __all__, __getattr__ = lazy_exports(
         "run": "SubagentRun SubagentResult SubagentStats",
         "definition": "AgentDefinition DefinitionScan SkippedFile load_definitions parse_definition",
         "inheritance": "SubagentRequest SubagentHost ParentContext NestedSteps",
-        "plug": "Subagents",
-        "tool": "SPAWN_TOOL",
+        "plug": "Subagents SPAWN_TOOL",
     },
 )

@@ -5,19 +5,18 @@ from typing import TYPE_CHECKING
 from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from mainspring.telemetry.helpers import TelemetryHelpers
     from mainspring.telemetry.options import TelemetryOptions
     from mainspring.telemetry.plug import Tracing, install_tracing
     from mainspring.telemetry.telemetry import Telemetry
+    from mainspring.telemetry.telemetry import TelemetryHelpers as TelemetryHelpers
 
 __all__ = ["Telemetry", "TelemetryHelpers", "TelemetryOptions", "Tracing", "install_tracing"]
 
 _, __getattr__ = lazy_exports(
     __name__,
     {
-        "helpers": "TelemetryHelpers",
+        "telemetry": "TelemetryHelpers Telemetry",
         "options": "TelemetryOptions",
         "plug": "Tracing install_tracing",
-        "telemetry": "Telemetry",
     },
 )

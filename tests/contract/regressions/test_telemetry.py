@@ -21,9 +21,9 @@ from mainspring.app.run.options import WorkspaceOptions
 from mainspring.env import MemoryEnv
 from mainspring.errors import AgentAbortedError, NetworkError
 from mainspring.loop import RunHandle, RunOptions
+from mainspring.loop.option_types import Budget
 from mainspring.messages import Cost, Usage
 from mainspring.models import ModelRequest
-from mainspring.policies.budgets import Budget
 from mainspring.sessions import Session
 from mainspring.sessions.event_log import SessionEventLog
 from mainspring.telemetry import Tracing

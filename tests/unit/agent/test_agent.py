@@ -99,7 +99,7 @@ async def test_text_stands_for_a_message_wherever_messages_are_taken() -> None:
 @pytest.mark.parametrize("blank", ["   ", "\n", [TextBlock(" ")], Message.user("\t")])
 async def test_a_blank_prompt_is_refused_here_and_asks_nobody(blank: Any) -> None:
     agent = make("never", messages=[Message.user("x")])
-    with pytest.raises(AgentError, match="The prompt is empty"):
+    with pytest.raises(AgentError, match="The prompt is empty."):
         await agent.run(blank)
     assert len(agent.messages) == 1
     assert isinstance(agent.model, ScriptedModel)

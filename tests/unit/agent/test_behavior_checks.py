@@ -13,9 +13,8 @@ from mainspring.agent.options import validate_behavior
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ConfigWarning
 from mainspring.loop import ResolvedRunOptions
+from mainspring.loop.option_types import Budget, Compaction, ToolBudget
 from mainspring.models import RetryConfig
-from mainspring.policies.budgets import Budget, ToolBudget
-from mainspring.policies.compaction import Compaction
 from mainspring.testing import ScriptedCall, ScriptedModel
 
 WRONG: list[dict[str, Any]] = [

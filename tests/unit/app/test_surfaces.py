@@ -11,8 +11,8 @@ from mainspring.app.chat.command_results import Choice, Picker
 from mainspring.app.cli.console import Console, one_line
 from mainspring.app.commands.sessions import format_tree
 from mainspring.app.export import render_html, render_markdown
-from mainspring.app.tui.dialogs.approval import ApprovalDialog
-from mainspring.app.tui.dialogs.question import PickerDialog
+from mainspring.app.tui.approval_dialog import ApprovalDialog
+from mainspring.app.tui.dialogs import PickerDialog
 from mainspring.app.tui.safe_text import escape_all, sanitize, to_one_row
 from mainspring.app.tui.styled_text import to_text
 from mainspring.app.tui.theme import Theme

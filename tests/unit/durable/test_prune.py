@@ -46,6 +46,6 @@ async def test_old_runs_go_again_and_again_and_a_failure_is_no_end(caplog: pytes
     assert [info.id for info in await runs.list()] == ["going"]
     assert set(engine.asked) == {0.0}
     assert [record.getMessage() for record in caplog.records][:2] == [
-        "old runs could not be deleted; that is tried again in 0 seconds",
-        "1 old runs were deleted",
+        "could not delete old runs; retrying in 0 seconds",
+        "deleted 1 old runs",
     ]

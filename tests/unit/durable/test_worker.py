@@ -18,7 +18,7 @@ async def test_agents_that_were_not_entered_say_so_where_somebody_waits() -> Non
     agents = DurableWorker(MemoryEngine(), {"one": make})
     run = await agents.start("one", "go")
     with pytest.raises(
-        TimeoutError, match=r"is not over after 0.01 s, it is waiting: no worker.*only inside `async with`"
+        TimeoutError, match=r"is not finished after 0.01s. It is waiting: no worker.*only inside `async with`"
     ):
         await run.result(timeout=0.01)
 
@@ -34,6 +34,6 @@ async def test_what_failed_in_a_run_that_is_done_is_told() -> None:
 @pytest.mark.parametrize("prompt", ["", "  ", []])
 async def test_a_run_with_nothing_to_do_is_refused(prompt: str) -> None:
     runs = DurableClient(MemoryEngine())
-    with pytest.raises(DurableError, match="the prompt is empty|nothing to run"):
+    with pytest.raises(DurableError, match="The prompt is empty.|Nothing to run"):
         await runs.start("one", prompt)
     assert await runs.list() == []

@@ -200,7 +200,7 @@ async def test_how_docker_is_called(fake_docker: str, project: Path) -> None:
     assert await output(env, "echo $MARK", env={"MARK": "1"}) == "1\n"
     await env.aclose()
     called = log(fake_docker)
-    assert "--network none --pids-limit 50 --memory 2g --entrypoint sh image:1 -c" in called
+    assert "--network none --pids-limit 50 --memory 2g --entrypoint /bin/sh image:1 -c" in called
     assert f'--mount type=bind,"source={project}","target={project}" -w {project}' in called
     open_env = ContainerEnv("image:1", project, engine=fake_docker, network=True)
     await open_env.run("true")

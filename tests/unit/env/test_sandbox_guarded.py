@@ -74,7 +74,7 @@ def guarded_files(root: Path) -> dict[str, str]:
     """The guarded files of a project by their path, with their content."""
     tree = GuardedTree(str(root)).find()
     files: dict[str, str] = {}
-    waiting = [*tree.names, *tree.of_git]
+    waiting = list(tree.all)
     while waiting:
         path = Path(waiting.pop())
         if path.is_symlink():
@@ -136,6 +136,22 @@ SCRIPTS = [
     "mkdir -p s/.agent/commands; echo EVIL > s/.agent/commands/x.md; chmod 111 s/.agent s",
     "mkdir .Agent; echo EVIL > .Agent/settings.json",
     "mkdir s; echo EVIL > s/agents.MD",
+    "cp -r .git inner; mv inner .git/inner; echo EVIL > .git/inner/config",
+    "mkdir -p .git/lfs/x/hooks; echo EVIL > .git/lfs/x/hooks/post-checkout; echo EVIL > .git/lfs/x/config",
+    "mkdir -p .git/modules/new/hooks; echo EVIL > .git/modules/new/hooks/pre-commit",
+    "mkdir -p .git/modules/new/info; echo EVIL > .git/modules/new/info/attributes; echo EVIL > .git/modules/config",
+    "mkdir -p .git/worktrees/w/x; echo EVIL > .git/worktrees/w/x/config; echo EVIL > .git/worktrees/config",
+    "ln -s /tmp .git/refs/out; ln -s /tmp/x .git/objects/aa; ln -s /tmp .git/objects/pack/p; ln -s /tmp .git/logs/out",
+    "ln -s /tmp .git/MERGE_HEAD; ln -s /tmp/x .git/info/sparse-checkout; ln -s /tmp .git/rr-cache",
+    "echo EVIL > .git/refs/heads/config; echo EVIL > .git/refs/commondir; echo EVIL > .git/logs/gitdir",
+    "mkdir -p .git/refs/x/{objects,refs}; cp .git/HEAD .git/refs/x/; echo EVIL > .git/refs/x/y",
+    "mkdir -p .git/logs/x/y; echo EVIL > .git/logs/x/commondir; cp .git/HEAD .git/logs/x/",
+    "mkdir -p .git/objects/aa/x; echo EVIL > .git/objects/aa/config; echo EVIL > .git/objects/aa/x/hooks",
+    "mkdir -p .git/worktrees/w; echo EVIL > .git/worktrees/w/gitdir; echo EVIL > .git/refs/heads/.git; echo EVIL > .git/config.lock",
+    "mkdir .git/rebase-merge; echo 'exec EVIL' > .git/rebase-merge/git-rebase-todo",
+    "mkdir -p .git/branches .git/remotes; echo EVIL > .git/branches/x; echo EVIL > .git/remotes/x; echo EVIL > .git/info/grafts",
+    "git init -q nest; cp -r nest/.git nest/.git/inner; echo EVIL > nest/.git/inner/config",
+    "git init -q .GIT2 && mv .GIT2/.git s.git && echo EVIL > s.git/hooks/pre-commit",
     "git init -q nest; mkfifo nest/.git/commondir",
     "git init -q nest; rm nest/.git/config; mkfifo nest/.git/config",
     "mkdir s; mkfifo s/AGENTS.md .mcp.json",
@@ -176,6 +192,11 @@ ORDINARY = [
     "git init -q --bare store.git",
     "git checkout -q -b other && git tag v1 && git pack-refs --all && git gc -q",
     "mkdir -p a1/b1 && touch a1/b1/c && mv a1 a2 && rm -r a2",
+    "git branch config && git branch hooks/x && git checkout -q config && git commit -q --allow-empty -m second",
+    "git checkout -q -b l && echo 2 > a && git commit -qam l && git checkout -q main && echo 3 > a && git commit -qam m && ! git merge l >/dev/null"
+    " && echo 4 > a && git commit -qam n && git stash list && echo 5 > a && git stash -q && git stash pop -q && git checkout -q . && git gc -q --aggressive"
+    " && git notes add -m x && git bisect start >/dev/null && git bisect reset -q >/dev/null 2>&1; git repack -adq && git commit-graph write --reachable 2>/dev/null",
+    "echo 2 > a && git commit -qam 2 && echo 3 > a && git commit -qam 3 && GIT_SEQUENCE_EDITOR='sed -i 1s/pick/edit/' git rebase -q -i HEAD~2 2>/dev/null",
 ]
 
 
@@ -302,6 +323,10 @@ def test_a_project_cannot_name_a_foreign_repository(project: Path, worktree: Pat
         (".git/refs/heads/config", False),
         (".git/config", True),
         (".git/modules/x/config", True),
+        (".git/inner/config", True),
+        (".git/objects/aa/config", True),
+        (".git/objects/info/alternates", True),
+        (".git/index.lock", False),
         ("src/config", False),
         ("", False),
     ],

@@ -19,7 +19,7 @@ from mainspring.errors import (
     RateLimitedError,
 )
 from mainspring.events import StreamEvent
-from mainspring.loop import HookBus, LiveSteps, LoopContext, RunOptions, agent_loop
+from mainspring.loop import HookBus, LiveSteps, LoopContext, RunOptions, RunResult, agent_loop
 from mainspring.loop.hooks import (
     ContextCompacted,
     ContextTransform,
@@ -143,7 +143,7 @@ async def test_the_usage_of_a_broken_stream_is_counted_once() -> None:
     error, events = await failed_run(Script(broken()), bus=bus)
     partial = next(e.message for e in events if e.type == "error")
     outcome = error.outcome
-    assert outcome is not None
+    assert isinstance(outcome, RunResult)
     spent = partial.usage.total_tokens if partial.usage else 0
     assert outcome.usage.total_tokens == spent
     assert [u.total_tokens for u in outcome.stats.turn_usage] == ([spent] if partial.usage else [])
@@ -175,7 +175,7 @@ class UsageThenError(Script):
 async def test_the_usage_of_the_partial_message_is_counted() -> None:
     error, events = await failed_run(UsageThenError(1))
     outcome = error.outcome
-    assert outcome is not None
+    assert isinstance(outcome, RunResult)
     assert outcome.usage.total_tokens == 7
     assert outcome.cost is not None
     assert outcome.cost.total == 0.25

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from mainspring.env import MemoryEnv
 from mainspring.mcp import create_tool_search  # the public place: hosts make one of their own
-from mainspring.mcp.tool_search import DEFAULT_RESULTS, MAX_RESULTS
-from mainspring.text_search import ToolIndex
+from mainspring.mcp.tool_search import DEFAULT_RESULTS, MAX_RESULTS, ToolIndex
 from mainspring.tools import Tool, ToolContext, ToolResult, define_tool
 
 TOOLS = {

@@ -158,7 +158,7 @@ def test_a_file_that_cannot_be_read_is_told_and_left_alone(tmp_path: Path) -> No
     memory = Memory(tmp_path / "MEMORY.md")
 
     assert memory.read() == ""
-    assert "cannot be read" in memory.problems[0]
+    assert "Cannot read the memory file" in memory.problems[0]
     with pytest.raises(MainspringError, match="MEMORY.md"):
         MemoryFile(tmp_path / "MEMORY.md").change(lambda text: text + "x")
 
@@ -189,7 +189,7 @@ def test_a_link_stays_a_link_and_a_loop_is_told(tmp_path: Path) -> None:
     assert (tmp_path / "dotfiles" / "memory.md").read_text() == "one\n"
 
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    with pytest.raises(MainspringError, match="cannot be read"):
+    with pytest.raises(MainspringError, match="Cannot read the memory file"):
         MemoryFile(tmp_path / "loop").read()
 
 

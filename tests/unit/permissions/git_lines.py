@@ -66,6 +66,12 @@ LINES: dict[str, tuple[str, tuple[str, ...]]] = {
     'loose tag to blob': (f'echo KEY={SECRET} > .env; git tag b $(git hash-object -w .env); git tag -am x t b; git update-ref refs/heads2/x $(git hash-object .env); rm .env', (
         'git show b', 'git show t', 'git cat-file -p b', 'git cat-file -p t', 'git cat-file blob t', 'git show --tags', 'git show --all', 'git show t^{}', 'git show t^{blob}', 'git diff b HEAD:notes.md', 'git diff t HEAD:notes.md', 'git log -p --all', 'git log -p --tags', 'git grep KEY b', 'git grep KEY t', "git for-each-ref --format='%(raw)'", "git for-each-ref --format='%(*raw)'", "git for-each-ref --format='%(contents)'", 'git tag -l -n5', "git tag -l --format='%(contents)'", "git tag -l --format='%(*raw)' t", 'git show refs/heads2/x',
     )),
+    'format in a word of its own': (f'echo KEY={SECRET} > .env; git tag b $(git hash-object -w .env); rm .env', (
+        "git for-each-ref --format '%(raw)'", "git for-each-ref refs/tags --format '%(raw)'", "git for-each-ref --format '%(if:equals=x)%(raw)%(then)%(else)%(raw)%(end)'", 'git tag -l',
+    )),
+    'a value that looks like a revision': (f'git tag A; git tag plain; git tag histogram; git tag 3; echo KEY={SECRET} > .env; git add .env; git commit -qm e', (
+        'git show --diff-filter A', 'git show --word-diff-regex plain', 'git show --diff-algorithm histogram', 'git show --inter-hunk-context 3', 'git show --unified 3', 'git log -p -1 --diff-filter A',
+    )),
     'two -C': (f'(seq 50; echo KEY={SECRET}) > .env; git add .env; git commit -qm e; (seq 50) > new; git add new; git commit -qm n', (
         'git log -p -1 -C -C', 'git show -C -C HEAD', 'git show -CC HEAD', 'git diff --find-copies -C HEAD~1 HEAD', 'git show -C --find-copies HEAD', 'git diff -C -C HEAD~1', 'git diff-tree -p -C -C HEAD',
     )),

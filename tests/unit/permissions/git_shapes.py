@@ -84,6 +84,13 @@ HOSTILE: dict[str, str] = {
     "bare repository as the folder": 'git clone -q --bare . b; git config -f b/config core.bare false; git config -f b/config core.worktree .; git config -f b/config core.fsmonitor "$RUN"; rm -rf .git; mv b/* .',
     "bare with commondir": 'git clone -q --bare . b; git config -f b/config core.fsmonitor "$RUN"; rm -rf .git; cp b/HEAD .; echo b > commondir',
     "steps of a rebase": "mkdir .git/rebase-merge; git rev-parse HEAD > .git/rebase-merge/onto; echo refs/heads/main > .git/rebase-merge/head-name; touch .git/rebase-merge/interactive; ln -s ../../../other/s .git/rebase-merge/done; ln -s ../../../other/s .git/rebase-merge/git-rebase-todo",
+    "reference link": "ln -s ../../../../other/s .git/refs/heads/x",
+    "link to a folder of references": "ln -s ../../../other .git/refs/x",
+    "reflog link": "rm .git/logs/HEAD; ln -s ../../../other/s .git/logs/HEAD",
+    "link to the worktree of another repository": "git -C ../other worktree add -q ../otherwt side; mkdir .git/worktrees; ln -s ../../../other/.git/worktrees/otherwt .git/worktrees/w",
+    "reference link of a worktree": "git worktree add -q ../wt -b wt; mkdir -p .git/worktrees/wt/refs/bisect; ln -s ../../../../../../other/s .git/worktrees/wt/refs/bisect/x; cd ../wt",
+    "object link": 'o=$(git -C ../other rev-parse HEAD:s); d=$(echo $o | cut -c1-2); mkdir .git/objects/$d; ln -s ../../../../other/.git/objects/$d/$(echo $o | cut -c3-) .git/objects/$d/; t=$(printf "100644 blob $o\\ts\\n" | git mktree); git update-ref refs/heads/main $(git commit-tree -m m $t)',
+    "alternates with a linked object": 'mkdir -p alt/info alt/ab; ln -s ../../../other/s alt/ab/cd; echo ../../alt > .git/objects/info/alternates',
     # Submodules.
     "submodule with fsmonitor": 'git -c protocol.file.allow=always submodule -q add ../lib sub; git commit -qm s; git -C sub config core.fsmonitor "$RUN"',
     "submodule, old form": 'git clone -q ../lib sub; git add sub 2>/dev/null; git commit -qm s; git -C sub config core.fsmonitor "$RUN"',

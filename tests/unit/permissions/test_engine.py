@@ -251,6 +251,28 @@ async def test_a_tool_that_cannot_say_what_it_touches_asks() -> None:
     assert (await decided("odd", {}, definition=tool)).outcome == "ask"
 
 
+@pytest.mark.parametrize(
+    ("rules", "argument", "outcome"),
+    [
+        ({"deny": ["odd(*private*)"]}, "private", "deny"),
+        ({"ask": ["odd(*private*)"]}, "private", "ask"),
+        ({"deny": ["odd(*private*)"], "allow": ["odd"]}, "private", "deny"),
+        ({"deny": ["odd(*private*)"]}, "public", "allow"),
+        ({"deny": ["read_file(private/**)"]}, "private/a", "deny"),
+        ({}, ".env", "ask"),
+        ({}, "src/app.py", "allow"),
+    ],
+)
+async def test_rules_hold_for_a_tool_that_says_it_touches_nothing(
+    rules: dict[str, list[str]], argument: str, outcome: str
+) -> None:
+    tool = Tool(name="odd", description="", input_schema={}, execute=nothing, access=lambda a: (), source="mcp:x")
+
+    decision = await decided("odd", {"q": argument}, definition=tool, **rules)
+
+    assert decision.outcome == outcome
+
+
 async def test_a_tool_that_touches_nothing_is_allowed() -> None:
     tool = Tool(name="todo", description="", input_schema={}, execute=nothing, access=lambda a: ())
 

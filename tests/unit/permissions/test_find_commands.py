@@ -176,11 +176,33 @@ find src -type f -name '*.py' -print0 2>/dev/null | xargs -0r cat | sort | head
 find private -type f | xargs wc -l
 find private -type f -name '*.py' -print | xargs -r cat
 find . -type f -name '*.py' | xargs grep -n TODO
+find . -name '*.py' | xargs wc -l
+find private | xargs ls -l
+grep -rl e private | xargs wc -l
+grep -rliw --include='*.py' e private | xargs cat
+rg -l e private | xargs sed -n 1,3p
+rg --files private | xargs wc -l
 find private README.md -type f | xargs ls -l
 """
 XARGS_NOT_PROVED = r"""
 find . -type f | xargs wc -l
-find . -name '*.py' | xargs wc -l
+find . | xargs wc -l
+find private | xargs grep -r e
+find private | xargs diff -r src
+find private | xargs rg e
+grep -rl e . | xargs cat
+grep -rl e private | xargs -0 cat
+grep -rlc e private | xargs cat
+grep -rn e private | xargs cat
+grep -rl e private | xargs rm
+grep -rl --color=always e private | xargs cat
+grep -l e link | xargs cat
+grep -rlZ e private | xargs cat
+grep -rl e private 2>&1 | xargs cat
+rg -l --stats e private | xargs cat
+rg -l --json e private | xargs cat
+rg -lc e private | xargs cat
+rg -l e | xargs cat
 find . -print0 | xargs -0 cat
 find . -type l -print0 | xargs -0 cat
 find . -print0 -type f | xargs -0 cat

@@ -158,6 +158,40 @@ async def test_the_environment_alone_keeps_git_from_running_programs(name: str, 
     assert trace.exists()
 
 
+DRIVER = """
+mkdir -p .venv/bin; cp "$RUN" .venv/bin/{name}; git config --global filter.{name}.clean "{name} clean -- %f"
+echo "*.md filter={name}" > .gitattributes; touch notes.md
+"""
+"""The user's own settings name a program, and the project holds one of that name."""
+
+
+async def test_git_does_not_start_programs_of_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make_repository(tmp_path, DRIVER.format(name="driver"))
+    monkeypatch.setenv("PATH", str(folder / ".venv/bin"), prepend=":")
+    env = LocalEnv(str(folder))
+    trace = tmp_path / "trace"
+
+    decision = await decide("git diff", env)
+    assert decision.outcome == "allow"
+    assert str(folder) not in decision.environment["PATH"]
+    await run("git diff; git status", env, decision.environment)
+    assert not trace.exists()
+
+    await run("git diff", env, {})
+    assert trace.exists()
+
+
+async def test_git_lfs_of_the_project_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make_repository(tmp_path, DRIVER.format(name="git-lfs"))
+    monkeypatch.setenv("PATH", str(folder / ".venv/bin"), prepend=":")
+
+    decision = await decide("git diff && git status", LocalEnv(str(folder)))
+
+    assert decision.outcome == "ask"
+    assert "'git-lfs' would run" in decision.reason
+    assert not (tmp_path / "trace").exists()
+
+
 async def test_a_partial_clone_fetches_nothing(tmp_path: Path) -> None:
     env = LocalEnv(str(make_repository(tmp_path, PARTIAL)))
     trace = tmp_path / "trace"

@@ -3,10 +3,13 @@
 import asyncio
 import re
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mainspring.env import ExecutionEnv
+from mainspring.env.local import LocalEnv
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ConfigError, ConfigWarning
 from mainspring.loop import CoreAgent, Plugin
@@ -21,12 +24,12 @@ def write(path: str, id: str = "w") -> ScriptedCall:
     return ScriptedCall("write_file", {"path": path, "content": "new"}, id=id)
 
 
-def agent(permissions: Permissions, *script: Any, env: MemoryEnv | None = None) -> CoreAgent:
+def agent(permissions: Permissions, *script: Any, env: ExecutionEnv | None = None) -> CoreAgent:
     return CoreAgent(ScriptedModel(*script), env=env or project(), tools=TOOLS.values(), plugs=[permissions])
 
 
 async def results(
-    permissions: Permissions, *calls: ScriptedCall, env: MemoryEnv | None = None
+    permissions: Permissions, *calls: ScriptedCall, env: ExecutionEnv | None = None
 ) -> list[ToolResultBlock]:
     """Run one turn with these calls; their results."""
     made = agent(permissions, Reply(calls=list(calls)), "done", env=env)
@@ -413,3 +416,32 @@ async def test_a_rule_about_a_tool_that_joins_later_is_none_to_tell() -> None:
     await CoreAgent(ScriptedModel("done"), env=project(), tools=[lazy], plugs=[permissions]).run("go")
     assert permissions.problems == ()
     assert Permissions(rules=RuleSet.build(deny=["late"])).problems == ()  # the business of whoever read them
+
+
+@pytest.mark.parametrize("line", ["cat d/plain", "ls; cat d/plain", "cat d/*"])
+async def test_a_call_is_judged_again_after_another_one_of_its_turn_changed_files(tmp_path: Path, line: str) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "plain").write_text("hunter2")
+    project = tmp_path / "project"
+    project.mkdir()
+    link = ScriptedCall("shell", {"command": "ln -s ../outside d"})
+    calls = [link, ScriptedCall("shell", {"command": line}), ScriptedCall("shell", {"command": "ls"})]
+    permissions = Permissions(allow=[f"shell({link.input['command']})"])
+
+    made, read, listed = await results(permissions, *calls, env=LocalEnv(project))
+
+    assert not made.is_error
+    assert read.is_error
+    assert "hunter2" not in read.text
+    assert "another call changed files" in read.text
+    assert not listed.is_error
+
+
+async def test_what_the_user_agreed_to_runs_after_another_call_changed_files() -> None:
+    person = Person(True)
+    calls = [write("a.txt", "1"), write("b.txt", "2"), ScriptedCall("shell", {"command": "cat README.md"}, id="3")]
+
+    found = await results(Permissions(on_permission_request=person), *calls)
+
+    assert not any(each.is_error and "approved" in each.text for each in found)
+    assert len(person.asked) == 2

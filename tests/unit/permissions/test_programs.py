@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from mainspring.env import LocalEnv
+from mainspring.env.container import ContainerEnv
 from mainspring.permissions import Permissions
 from mainspring.programs import find_program
+from tests.helpers.containers import fake_docker as fake_docker
 from tests.unit.permissions.harness import TOOLS
 
 
@@ -18,16 +20,21 @@ def project(tmp_path: Path) -> Path:
         make_program(folder / name)
     (folder / "a").write_text("x")
     (tmp_path / "link").symlink_to(folder / "bin")
-    make_program(tmp_path / "other" / "ls")
+    make_program(tmp_path / "other" / "ls", "a program")
+    make_program(tmp_path / "other" / "tar", "a program")
+    make_program(tmp_path / "scripts" / "stat")
+    make_program(tmp_path / "scripts" / "wc", "#!/usr/bin/env mawk\n")
+    make_program(folder / "bin" / "gzip")
+    make_program(folder / "awks" / "mawk")
     make_program(folder / "bin" / "echo")
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / "ls").symlink_to(folder / "bin" / "ls")
     return folder
 
 
-def make_program(path: Path) -> None:
+def make_program(path: Path, text: str = "#!/bin/sh\n") -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("#!/bin/sh\n")
+    path.write_text(text)
     path.chmod(0o755)
 
 
@@ -51,6 +58,12 @@ def make_program(path: Path) -> None:
         ("bin", "cd sub && cat ../a", "ask"),
         ("{project}/.venv/bin", "python3 --version", "ask"),
         ("bin", "cat a", "allow"),
+        ("{outside}/other:bin", "tar tzf a", "ask"),  # which starts gzip
+        ("{outside}/other:awks", "tar tzf a", "allow"),
+        ("{outside}/scripts:awks", "stat a", "ask"),  # a script of a shell may start anything
+        ("{outside}/scripts", "stat a", "allow"),
+        ("{outside}/scripts:awks", "wc a", "ask"),
+        ("{outside}/scripts:bin", "wc a", "allow"),
         ("bin", "/bin/ls", "allow"),
         ("bin", "echo a; pwd; test -f a", "allow"),
         ("/usr/bin:/bin:bin", "ls", "allow"),
@@ -113,3 +126,54 @@ async def test_where_the_project_is_the_whole_system_its_programs_do_not_ask() -
     decision = await Permissions().decide("shell", {"command": "ls etc"}, env=LocalEnv("/"), definition=TOOLS["shell"])
 
     assert decision.outcome == "allow"
+
+
+@pytest.mark.parametrize("given", ["image", "variables"])
+@pytest.mark.parametrize(
+    ("entry", "line", "outcome"),
+    [
+        ("bin", "ls", "ask"),
+        ("{project}/bin", "ls", "ask"),
+        ("{project}/bin", "egrep x a", "ask"),
+        ("{outside}/link", "ls", "ask"),
+        ("{outside}/linked", "ls", "ask"),
+        ("", "cd bin && ls", "ask"),
+        ("{project}/.venv/bin", "ls; cat a", "allow"),
+        ("{outside}/other:bin", "ls", "allow"),
+        ("{project}/bin", "/bin/ls", "allow"),
+        ("/usr/bin:/bin:{project}/bin", "ls", "allow"),
+    ],
+)
+@pytest.mark.covers("SEC-01")
+async def test_a_program_of_the_project_asks_in_a_container(
+    project: Path, fake_docker: str, given: str, entry: str, line: str, outcome: str
+) -> None:
+    path = entry.format(project=project, outside=project.parent) + os.pathsep + os.environ["PATH"]
+    if given == "image":
+        Path(f"{fake_docker}.path").write_text(path)
+    env = ContainerEnv("image", project, engine=fake_docker, variables={"PATH": path} if given == "variables" else {})
+
+    decision = await Permissions().decide("shell", {"command": line}, env=env, definition=TOOLS["shell"])
+    await env.aclose()
+
+    assert decision.outcome == outcome, [v.reason for v in decision.verdicts]
+    if outcome == "ask":
+        assert any("PATH entry" in v.reason for v in decision.asked)
+
+
+@pytest.mark.covers("SEC-01")
+async def test_a_container_runs_no_program_of_the_project_for_itself(project: Path, fake_docker: str) -> None:
+    for name in ("sh", "bash", "stat", "readlink", "cat", "tail"):
+        make_program(project / "bin" / name)
+        (project / "bin" / name).write_text(f"#!/bin/sh\ntouch {project}/ran\n")
+    Path(f"{fake_docker}.path").write_text(f"{project}/bin:bin:{os.environ['PATH']}")
+    env = ContainerEnv("image", project, engine=fake_docker)
+
+    await env.stat("/etc/hostname")
+    await env.read_bytes("/etc/hostname")
+    assert not (await env.find_program("bash") or "").startswith(str(project))
+    done = await env.run("echo hi")
+    await env.aclose()
+
+    assert done.stdout.text == "hi\n"
+    assert not (project / "ran").exists()

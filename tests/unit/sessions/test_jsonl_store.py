@@ -63,12 +63,12 @@ def test_files_and_folders_are_the_owners_only(store: JsonlStore, log: JsonlSess
     [
         (b"", "empty"),
         (b"\n", "no header"),
-        (b"hello\n", "not the header"),
-        (b'{"type":"message"}\n', "not the header"),
-        (b'{"id":"x","messages":[]}\n', "not the header"),
-        (line("a") + b"\n", "not the header"),
-        (b"\x89PNG\x00\xff\xfe", "not the header"),
-        (b"[" * 100_000, "not the header"),
+        (b"hello\n", "not a session header"),
+        (b'{"type":"message"}\n', "not a session header"),
+        (b'{"id":"x","messages":[]}\n', "not a session header"),
+        (line("a") + b"\n", "not a session header"),
+        (b"\x89PNG\x00\xff\xfe", "not a session header"),
+        (b"[" * 100_000, "not a session header"),
     ],
 )
 def test_a_file_that_is_no_session_is_refused_and_left_alone(
@@ -87,7 +87,7 @@ def test_a_folder_and_a_pipe_are_no_sessions(store: JsonlStore, tmp_path: Path) 
     for name in ("pipe.jsonl", "folder.jsonl"):
         with pytest.raises(SessionError, match="not a file"):
             store.open(str(tmp_path / name))
-    with pytest.raises(SessionError, match="no session file"):
+    with pytest.raises(SessionError, match="Session file not found"):
         store.open(str(tmp_path / "none.jsonl"))
 
 

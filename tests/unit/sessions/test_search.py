@@ -113,7 +113,7 @@ async def test_a_broken_index_is_made_anew(content: bytes, tmp_path: Path) -> No
 
 
 def test_nothing_to_look_for_is_told(tmp_path: Path) -> None:
-    with pytest.raises(SessionError, match="nothing to look for"):
+    with pytest.raises(SessionError, match="search query is empty"):
         search_sessions("  ", home=JsonlStore(tmp_path))
 
 

@@ -95,9 +95,9 @@ async def test_the_last_used_session_of_a_folder_is_found_however_it_is_spelled(
 
 
 def test_without_a_session_it_is_said_so(tmp_path: Path) -> None:
-    with pytest.raises(SessionError, match="no session of .* yet"):
+    with pytest.raises(SessionError, match="No sessions in .* yet"):
         Session.latest(tmp_path)
-    with pytest.raises(SessionError, match="no session nothing"):
+    with pytest.raises(SessionError, match="Unknown session: nothing"):
         Session.open("nothing")
 
 
@@ -133,7 +133,7 @@ async def test_a_home_folder_that_cannot_be_made_is_told_and_the_session_goes_on
     one = agent(session, calling("a"), "hi")
     await one.run("go")
     assert [p.kind for p in session.problems] == ["unsaved"]
-    assert "goes on in memory" in str(session.problems[0])
+    assert "continues in memory" in str(session.problems[0])
     assert len(one.messages) == len(session.messages) == 4
     assert texts(session.messages)[2] == "user: a=value of a"
     session.close()
@@ -168,7 +168,7 @@ async def test_a_second_opener_reads_and_is_told() -> None:
     second = Session.open(first.id, options=QUICK)
     assert not second.writable
     assert [p.kind for p in second.problems] == ["locked"]
-    assert "is open in this process too: what is said now is not saved" in str(second.problems[0])
+    assert "is open in this process too: new messages are not saved" in str(second.problems[0])
     before = text_of(first)
     await agent(second, "not saved").run("more")
     second.close()
@@ -469,6 +469,6 @@ def test_a_session_that_is_open_twice_in_one_process_says_so(store: Any, tmp_pat
     with Session.create(home=kept, options=QUICK) as first:
         asyncio.run(agent(first, "one").run("first"))
         with Session.open(first.id, home=kept) as second:
-            assert "is open in this process too: what is said now is not saved" in str(second.problems[0])
+            assert "is open in this process too: new messages are not saved" in str(second.problems[0])
         with Session.open(first.id, home=kept, if_taken="fork") as third:
-            assert f"is open already: this goes on in a copy of it, {third.id}" in str(third.problems[0])
+            assert f"is already open: continuing in a copy, {third.id}" in str(third.problems[0])

@@ -52,9 +52,9 @@ def test_a_database_of_something_else_is_left_alone(store: SqliteSessionStore) -
     other.close()
     before = store.path.read_bytes()
 
-    with pytest.raises(SessionError, match="something else"):
+    with pytest.raises(SessionError, match="another program"):
         list(store.list())
-    with pytest.raises(SessionError, match="something else"):
+    with pytest.raises(SessionError, match="another program"):
         store.create(header())
 
     assert store.path.read_bytes() == before
@@ -65,7 +65,7 @@ def test_what_is_no_database_is_left_alone(store: SqliteSessionStore, content: b
     store.path.parent.mkdir()
     store.path.write_bytes(content)
 
-    with pytest.raises(SessionError, match="cannot be read|something else"):
+    with pytest.raises(SessionError, match="Cannot read|another program"):
         list(store.list())
 
     assert store.path.read_bytes() == content
@@ -77,7 +77,7 @@ def test_a_newer_layout_is_told(store: SqliteSessionStore) -> None:
         other.execute("PRAGMA user_version = 99")
     other.close()
 
-    with pytest.raises(SessionError, match="newer version of this program"):
+    with pytest.raises(SessionError, match="newer version of Mainspring"):
         store.open("s1")
 
 

@@ -78,6 +78,8 @@ x='a[$(touch F)]'; printf %d $x
 x='a[$(touch F)]'; exit $x
 printf '%d' 'a[$(touch F)]'
 printf '%*s' 'a[$(touch F)]' x
+printf '%d%s' 1 b 'a[$(touch F)]'
+x='b a[$(touch F)]'; printf '%s%d' $x
 printf '%n' 'a[$(touch F)]'
 return 'a[$(touch F)]'
 shift 'a[$(touch F)]'

@@ -88,7 +88,7 @@ def test_project_beats_user_beats_inline_beats_builtin(tmp_path: Path) -> None: 
     assert catalog.get("builtin:a") is None
     assert "b" in catalog
     assert "user:a" in catalog
-    assert sum("comes first" in p.reason and p.level == "warning" for p in catalog.problems) == 3
+    assert sum("takes precedence" in p.reason and p.level == "warning" for p in catalog.problems) == 3
 
 
 @pytest.mark.covers("SKL-20")
@@ -164,11 +164,11 @@ def test_everything_that_was_not_loaded_says_why(tmp_path: Path) -> None:
     reasons = told(catalog)
 
     assert {s.name for s in catalog} == {"good", "cased"}
-    assert "call it misnamed.skill.md" in reasons["misnamed.md"]
-    assert "there is no SKILL.md" in reasons["empty"]
-    assert "there is no SKILL.md" in reasons["folder"]
-    assert "no head" in reasons["headless"]
-    assert "it is no folder" in reasons["file"]
+    assert "rename it to misnamed.skill.md" in reasons["misnamed.md"]
+    assert "the folder has no SKILL.md" in reasons["empty"]
+    assert "the folder has no SKILL.md" in reasons["folder"]
+    assert "no front matter" in reasons["headless"]
+    assert "it is not a folder" in reasons["file"]
     assert "should be called SKILL.md" in reasons["Skill.md"]
     assert set(reasons) == {"misnamed.md", "empty", "folder", "headless", "file", "Skill.md"}
     assert next(p.line for p in catalog.problems if "headless" in p.path) == 1
@@ -188,8 +188,8 @@ def test_links_that_lead_nowhere_or_round_are_told_and_end(tmp_path: Path) -> No
     assert len(scan_folder(tmp_path / "skills").found) == 2
     reasons = told(catalog)
     assert set(reasons) == {"gone", "self", "pipe.skill.md"}
-    assert "leads nowhere" in reasons["gone"]
-    assert "no file with text" in reasons["pipe.skill.md"]
+    assert "broken link" in reasons["gone"]
+    assert "not a text file" in reasons["pipe.skill.md"]
 
 
 @pytest.mark.covers("SKL-37")
@@ -278,7 +278,7 @@ def test_the_text_of_a_file_is_cleaned_when_it_is_read(tmp_path: Path) -> None:
     skill = found(only(tmp_path))["a"]
     assert read_body(skill).endswith("Do it.\nNow.")
     file.unlink()
-    with pytest.raises(SkillError, match="cannot be read any more"):
+    with pytest.raises(SkillError, match="it can no longer be read"):
         read_body(skill)
 
 
@@ -300,7 +300,7 @@ def test_scripts_are_those_that_are_there(tmp_path: Path) -> None:
         Script(name="more.sh", path="scripts/more.sh"),
     )
     assert skills["single"].scripts == ()
-    assert sum("is left out" in p.reason for p in catalog.problems) == 3
+    assert sum("was skipped" in p.reason for p in catalog.problems) == 3
 
 
 @pytest.mark.covers("SKL-19")
@@ -339,4 +339,4 @@ def test_there_is_a_limit_to_how_many_are_taken(tmp_path: Path) -> None:
         put(tmp_path / f"s{number}")
     places = scan_folder(tmp_path, most=3)
     assert len(places.found) == 3
-    assert "the rest is left out" in places.problems[0].reason
+    assert "the rest is skipped" in places.problems[0].reason

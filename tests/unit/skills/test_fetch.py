@@ -101,12 +101,12 @@ async def test_every_kind_of_host_and_of_name_will_do(host: GitHost, repository:
 
 
 async def test_a_repository_that_is_not_there_and_a_login_are_told_and_nobody_is_asked(host: GitHost) -> None:
-    assert "there is no such repository" in await refusal_of(f"{host.url}/other.git")
+    assert "the repository does not exist" in await refusal_of(f"{host.url}/other.git")
     host.password = "Basic " + base64.b64encode(b"me:right").decode()
     for ref in ("", "#main", "#0123456789"):
         before = len(host.asked)
         text = await refusal_of(f"{host.url}/skills.git{ref}")
-        assert "it wants a login, and none is asked for here: log in with git first" in text
+        assert "requires a login, and Mainspring does not ask for one: log in with git first" in text
         assert len(host.asked) == before + 1  # it is not asked again in another way
 
 
@@ -125,7 +125,7 @@ async def test_the_credentials_that_git_has_are_used(
     if password == "right":
         assert "New." in await text_of(f"{host.url}/skills.git")
     else:
-        assert "it wants a login" in await refusal_of(f"{host.url}/skills.git")
+        assert "requires a login" in await refusal_of(f"{host.url}/skills.git")
 
 
 async def test_a_certificate_that_nobody_trusts_or_of_another_host(
@@ -133,15 +133,15 @@ async def test_a_certificate_that_nobody_trusts_or_of_another_host(
 ) -> None:
     other = f"https://127.0.0.1:{host.port}/skills.git"
     monkeypatch.setenv("NO_PROXY", "localhost,127.0.0.1")
-    assert "not trusted or is another host's" in await refusal_of(other)
+    assert "not trusted or belongs to another host" in await refusal_of(other)
     monkeypatch.delenv("GIT_SSL_CAINFO")
-    assert "not trusted or is another host's" in await refusal_of(f"{host.url}/skills.git")
+    assert "not trusted or belongs to another host" in await refusal_of(f"{host.url}/skills.git")
     assert host.asked == []
 
 
 async def test_no_way_that_is_not_encrypted_is_followed(host: GitHost) -> None:
     host.moved = "http://localhost:9/skills.git/info/refs?service=git-upload-pack"
-    assert "sends us on to an address that is neither https" in await refusal_of(f"{host.url}/skills.git")
+    assert "redirects to a URL that is neither https" in await refusal_of(f"{host.url}/skills.git")
 
 
 async def test_no_network_and_no_such_host_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,8 +149,8 @@ async def test_no_network_and_no_such_host_are_told(monkeypatch: pytest.MonkeyPa
     with socket.socket() as taken:  # bound, and nobody listens
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-        assert "cannot be reached" in await refusal_of(f"https://127.0.0.1:{port}/a.git#main")
-    assert "there is no such host, or no network" in await refusal_of("https://no-such-host.invalid/a.git")
+        assert "is unreachable" in await refusal_of(f"https://127.0.0.1:{port}/a.git#main")
+    assert "unknown host or no network" in await refusal_of("https://no-such-host.invalid/a.git")
 
 
 @pytest.mark.parametrize(("name", "value"), [("_SILENT_SECONDS", 1), ("_SECONDS", 0.5)])
@@ -222,11 +222,11 @@ async def test_ssh_cannot_ask_either(
     repository: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ssh(tmp_path, monkeypatch, ASKS)
-    assert "it wants a login, and none is asked for here" in await refusal_of("git@host.example:skills.git")
+    assert "requires a login, and Mainspring does not ask for one" in await refusal_of("git@host.example:skills.git")
     ssh(tmp_path, monkeypatch, 'sys.exit("Host key verification failed.")')
-    assert "the host's key is not known" in await refusal_of("git@host.example:skills.git#main")
+    assert "the host's key is unknown" in await refusal_of("git@host.example:skills.git#main")
     ssh(tmp_path, monkeypatch, RUNS)
-    assert "there is no such repository there" in await refusal_of("git@host.example:gone.git")
+    assert "the repository does not exist" in await refusal_of("git@host.example:gone.git")
 
 
 async def test_ssh_is_ended_with_whoever_waits_for_it(

@@ -306,6 +306,25 @@ async def test_permissions_see_the_command_that_a_script_is(tmp_path: Path) -> N
     assert json.loads(second.text)["stdout"] == "ran\n"
 
 
+async def test_a_script_is_judged_although_its_skill_becomes_active_in_the_same_turn(tmp_path: Path) -> None:
+    write_skill(tmp_path / "s", "pdf", scripts__a_dot_sh="touch ran", secret_dot_md="x")
+    asked: list[PermissionRequest] = []
+
+    def ask(request: PermissionRequest) -> bool:
+        asked.append(request)
+        return False
+
+    permissions = Permissions(on_permission_request=ask)
+    for first in (use(), ScriptedCall("load_skill", {"name": "pdf"})):
+        calls = [run("scripts/a.sh"), first, run("scripts/a.sh")]
+        agent, _, _ = agent_with(tmp_path / "s", calls, "done", execution=str(tmp_path), permissions=permissions)
+
+        await agent.run("go")
+
+        assert not (tmp_path / "ran").exists()
+        assert all(r.is_error for r in (results(agent)[0], results(agent)[2]))
+
+
 @pytest.mark.covers("SKL-09", "SKL-20", "SKL-30", "SKL-37")
 async def test_nothing_of_a_skill_that_is_not_trusted_runs(tmp_path: Path) -> None:
     folder = tmp_path / ".agent" / "skills"

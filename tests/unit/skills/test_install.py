@@ -134,7 +134,7 @@ async def test_branches_tags_and_commits(tmp_path: Path) -> None:
     for ref in ("gone", "f" * 40, "abcdef0"):
         with pytest.raises(SkillError, match=ref):
             await take(InstallSpec(url=f"file://{source}", git=True, ref=ref), home)
-    with pytest.raises(SkillError, match="there is no such repository"):
+    with pytest.raises(SkillError, match="the repository does not exist"):
         await take(InstallSpec(url=f"file://{tmp_path}/nowhere", git=True), home)
     assert left(home) == set()
 
@@ -147,7 +147,7 @@ async def test_what_a_repository_offers(tmp_path: Path) -> None:
     skill(source / "z" / "a")
     skill(source / "node_modules" / "b")
     (source / "broken").mkdir()
-    (source / "broken" / "SKILL.md").write_text("no head")
+    (source / "broken" / "SKILL.md").write_text("no front matter")
     (source / "one.skill.md").write_text(HEAD.format("one", ""))
     commit(source)
     for spec in (InstallSpec(url=str(source), git=False), InstallSpec(url=f"file://{source}", git=True)):
@@ -161,7 +161,7 @@ async def test_what_a_repository_offers(tmp_path: Path) -> None:
     async with open_source(InstallSpec(url=f"file://{source}", git=True, path=".claude")) as opening:
         assert (await opening.list_skills()).names == {"a": ".claude/skills/a"}
     async with open_source(InstallSpec(url=f"file://{source}", git=True, path="nowhere")) as opening:
-        with pytest.raises(SkillError, match="there is no folder nowhere"):
+        with pytest.raises(SkillError, match="Folder not found in .*: nowhere"):
             await opening.list_skills()
 
 
@@ -261,12 +261,12 @@ async def test_what_is_too_much_or_of_an_odd_kind_is_refused(tmp_path: Path, kin
     with pytest.raises(SkillError) as caught:
         await take(InstallSpec(url=str(source), git=False), home)
     reasons = {
-        "many": "2000 are the most",
-        "large": "50 are the most",
+        "many": "the maximum is 2000",
+        "large": "the maximum is 50",
         "deep": "nested more than",
         "fifo": "neither a file nor a folder",
-        "case": "upper and lower case",
-        "hidden": "cannot be used",
+        "case": "ignores case",
+        "hidden": "invalid name",
     }
     assert reasons[kind] in str(caught.value)
     assert left(home) == set()
@@ -324,7 +324,7 @@ async def test_a_failure_leaves_the_old_one(tmp_path: Path) -> None:
 
     candidate = await take(spec, home)
     candidate.staged.rename(candidate.staged.with_name("moved"))  # its files are gone in between
-    with pytest.raises(SkillError, match="cannot be put there"):
+    with pytest.raises(SkillError, match="Cannot install to"):
         install_skill(candidate, home, registry)
     assert "one" in (home / "pdf" / "SKILL.md").read_text()
     discard_staged([candidate])

@@ -82,8 +82,8 @@ async def test_an_unknown_skill_is_an_error_that_helps(tmp_path: Path) -> None:
 
     assert [(r.is_error, r.text) for r in results(agent)] == [
         (True, "Skill not found: pfd. Did you mean pdf?"),
-        (True, "Skill not found: zzz. There are pdf."),
-        (True, "Skill not found: no. There are pdf."),
+        (True, "Skill not found: zzz. Available: pdf."),
+        (True, "Skill not found: no. Available: pdf."),
     ]
 
 
@@ -115,7 +115,7 @@ async def test_no_more_than_max_active(tmp_path: Path) -> None:
 
     third, again = results(agent)[2:]
     assert third.is_error
-    assert third.text == "The skill c was not taken up: 2 skills are active (a, b), and that is the most"
+    assert third.text == "The skill c was not taken up: 2 skills are active (a, b), which is the maximum"
     assert not again.is_error
 
 
@@ -314,7 +314,7 @@ async def test_load_skill_is_the_same_and_is_decided_on_as_such(tmp_path: Path) 
     first, second = results(agent)
     assert not first.is_error
     assert first.text.startswith("<skill_content")
-    assert second.text == "Skill not found: x. There are pdf."
+    assert second.text == "Skill not found: x. Available: pdf."
     assert "load_skill" not in [t.name for t in model.requests[0].request.tools]
 
     other, _, theirs = agent_with(tmp_path, ScriptedCall("load_skill", {"name": "pdf"}), "done")
@@ -443,7 +443,7 @@ async def test_a_tool_of_that_name_stays_the_applications(tmp_path: Path) -> Non
     await agent.run("go")
 
     assert results(agent)[0].text == "mine pdf"
-    assert "there is one of that name" in skills.problems[0]
+    assert "a tool with this name exists" in skills.problems[0]
 
 
 @pytest.mark.covers("SKL-24")
@@ -477,7 +477,7 @@ async def test_a_skill_only_for_people_is_not_told_and_not_used_by_the_model(tmp
     await agent.run("go")
 
     assert "deploy" not in model.requests[0].request.system
-    assert results(agent)[0].text == "Skill not found: deploy. There are pdf."
+    assert results(agent)[0].text == "Skill not found: deploy. Available: pdf."
     assert model.requests[0].messages[1].text.startswith('<skill_content name="deploy"')
 
 

@@ -61,25 +61,25 @@ def test_folders_and_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "neither a folder nor"),
-        ("--upload-pack=touch x", "neither a folder nor"),
-        ("-x/y", "neither a folder nor"),
-        ("./gone", "there is no folder"),
-        ("word", "is no address"),
+        ("", "Invalid source"),
+        ("--upload-pack=touch x", "Invalid source"),
+        ("-x/y", "Invalid source"),
+        ("./gone", "Folder not found"),
+        ("word", "Invalid URL|is not the URL"),
         ("http://example.org/a", "is not encrypted"),
         ("git://example.org/a", "is not encrypted"),
-        ("ext::sh -c touch% x", "is no address"),
-        ("ext::touch", "is no address"),
-        ("ext://sh", "is no way to reach"),
-        ("fd://17/a", "is no way to reach"),
+        ("ext::sh -c touch% x", "Invalid URL|is not the URL"),
+        ("ext::touch", "Invalid URL|is not the URL"),
+        ("ext://sh", "cannot reach"),
+        ("fd://17/a", "cannot reach"),
         ("file://other/host", "three slashes"),
-        ("https:///a", "names no host"),
-        ("ssh://-oProxyCommand=x/a", "names no host"),
-        ("https://me:secret@example.org/a", "may not hold a password"),
-        ("https://[::1/a", "is no address"),
-        ("https://example.org/a#--exec=x", "is no branch"),
-        ("https://example.org/a#a..b", "is no branch"),
-        ("https://example.org/a#a b", "is no branch"),
+        ("https:///a", "has no host"),
+        ("ssh://-oProxyCommand=x/a", "has no host"),
+        ("https://me:secret@example.org/a", "may not contain a password"),
+        ("https://[::1/a", "Invalid URL|is not the URL"),
+        ("https://example.org/a#--exec=x", "Invalid branch"),
+        ("https://example.org/a#a..b", "Invalid branch"),
+        ("https://example.org/a#a b", "Invalid branch"),
     ],
 )
 def test_what_cannot_be_installed_from(text: str, why: str, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_what_cannot_be_installed_from(text: str, why: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("path", ["../x", "a/../../b", "-x"])
 def test_a_folder_outside_of_the_repository(path: str, tmp_path: Path) -> None:
-    with pytest.raises(SkillError, match="is no folder in there"):
+    with pytest.raises(SkillError, match="Invalid folder in a repository"):
         parse_spec("https://example.org/a", cwd=str(tmp_path), path=path)
 
 

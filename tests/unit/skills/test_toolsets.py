@@ -90,10 +90,10 @@ async def test_another_toolset_can_stand_for_it_in_a_test(tmp_path: Path) -> Non
         ("link.py:T", "", "outside the skill's folder"),
         ("no.module.there:T", "", "ModuleNotFoundError"),
         ("tools.py:Leaves", "raise SystemExit(3)", "SystemExit: 3"),
-        ("os:getcwd.x", "", "is written as tools.py:Class"),
-        ("tools.py", _TOOLS, "is written as tools.py:Class"),
-        ("tools.py:a.b", _TOOLS, "is written as tools.py:Class"),
-        ("tools.py:X", "X = 5", "is no class"),
+        ("os:getcwd.x", "", "use tools.py:Class"),
+        ("tools.py", _TOOLS, "use tools.py:Class"),
+        ("tools.py:a.b", _TOOLS, "use tools.py:Class"),
+        ("tools.py:X", "X = 5", "is not a class"),
         ("tools.py:Empty", "class Empty: pass", "has no tools"),
         ("tools.py:Raises", "class Raises:\n    def __init__(self): raise ValueError('no')", "ValueError: no"),
     ],
@@ -154,7 +154,7 @@ def test_code_of_a_skill_that_is_not_trusted_is_not_imported(tmp_path: Path) -> 
     own = write_skill(tmp_path, "hello", tools_dot_py=f"open({str(tmp_path / 'ran')!r}, 'w')")
     skill = Skill(name="hello", description="d", brief="d", source="project", directory=str(own))
 
-    with pytest.raises(ToolsetError, match="not trusted"):
+    with pytest.raises(ToolsetError, match="untrusted"):
         load_toolset(skill, "tools.py:T")
     assert not (tmp_path / "ran").exists()
 

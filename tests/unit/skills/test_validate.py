@@ -80,7 +80,7 @@ def test_no_text_breaks_the_strict_reading(text: str, folder: str) -> None:
 def test_a_folder_a_file_and_many_are_looked_at(tmp_path: Path) -> None:
     write(tmp_path / "good", "---\nname: good\ndescription: d\n---\nText.")
     write(tmp_path / "odd", "---\nname: odd\ndescription: Use when: it\n---\n[gone](references/x.md) [there](SKILL.md)")
-    write(tmp_path / "bad", "no head")
+    write(tmp_path / "bad", "no front matter")
     write(tmp_path, "---\nname: single\ndescription: d\n---\nText.", "single.skill.md")
 
     verdicts = {v.name or Path(v.path).parent.name: v for v in check_skills(tmp_path)}
@@ -91,7 +91,7 @@ def test_a_folder_a_file_and_many_are_looked_at(tmp_path: Path) -> None:
         "bad": (False, False),
         "single": (True, True),
     }
-    assert verdicts["bad"].reason.startswith("line 1: it has no head")
+    assert verdicts["bad"].reason.startswith("line 1: it has no front matter")
     assert any("links to references/x.md" in w for w in verdicts["odd"].warnings)
     assert check_skills(tmp_path / "good") == (verdicts["good"],)
     assert check_skills(tmp_path / "good" / "SKILL.md") == (verdicts["good"],)
@@ -133,7 +133,7 @@ def test_a_new_skill_is_valid_by_both_readings(tmp_path: Path) -> None:
 @pytest.mark.covers("SKL-38")
 @pytest.mark.parametrize("name", ["", "A", "a b", "../a", "a/b", "-a", "a--b", "x" * 65, ".", "a_b"])
 def test_a_new_skill_needs_a_proper_name(tmp_path: Path, name: str) -> None:
-    with pytest.raises(SkillError, match="cannot be the name"):
+    with pytest.raises(SkillError, match="Invalid skill name"):
         create_skill_folder(tmp_path / "skills", name)
     assert not (tmp_path / "skills").exists()
 
@@ -143,6 +143,6 @@ def test_a_new_skill_takes_no_place_that_is_taken(tmp_path: Path) -> None:
     create_skill_folder(tmp_path, "a")
     with pytest.raises(SkillError, match="already"):
         create_skill_folder(tmp_path, "a")
-    with pytest.raises(SkillError, match="1024 characters at most"):
+    with pytest.raises(SkillError, match="Use at most 1024"):
         create_skill_folder(tmp_path, "b", description="x" * 1025)
     assert [p.name for p in tmp_path.iterdir()] == ["a"]

@@ -1,4 +1,4 @@
-"""The chat engine: commands in, events out, and nothing that draws."""
+"""The chat engine, for front ends: commands in, events out."""
 
 from typing import TYPE_CHECKING
 
@@ -7,13 +7,12 @@ from mainspring.lazy import lazy_exports
 if TYPE_CHECKING:
     from mainspring.app.chat.commands import parse_line as parse_line
     from mainspring.app.chat.engine import Chat as Chat
-    from mainspring.app.chat.options import ChatOptions as ChatOptions
+    from mainspring.app.chat.engine import ChatOptions as ChatOptions
 
 __all__, __getattr__ = lazy_exports(
     __name__,
     {
-        "engine": "Chat",
+        "engine": "Chat ChatOptions",
         "commands": "parse_line",
-        "options": "ChatOptions",
     },
 )

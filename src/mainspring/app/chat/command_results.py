@@ -1,4 +1,4 @@
-"""What slash commands give: a few shapes that every front end can show, so that a new command needs no new formatter."""
+"""Results of slash commands: a few shapes that each front end can show, so that a new command needs no new formatter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class _Shown(Struct, frozen=True, tag_field="type", tag=snake_case_tag):
 
 
 class Text(_Shown, frozen=True):
-    """A text. ``markdown``: whether it is Markdown; otherwise every character stands for itself."""
+    """A text, in Markdown if ``markdown`` is set."""
 
     text: str
     title: str = ""
@@ -29,7 +29,7 @@ class Fields(_Shown, frozen=True):
 
 
 class Table(_Shown, frozen=True):
-    """Rows under headings. ``empty``: what to say where there are none."""
+    """Rows under headings; ``empty`` is shown if there are no rows."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -38,14 +38,14 @@ class Table(_Shown, frozen=True):
 
 
 class Choice(Struct, frozen=True):
-    """One of several: ``line`` is the command line that takes it.
+    """An entry of a list; ``line`` is the command line that selects it.
 
     Attributes:
-        label: For people.
-        line: As ``/model openai:gpt-5-mini``.
-        detail: More about it.
-        current: Whether it holds now.
-        depth: How far it is indented, in a tree.
+        label: The text for the user.
+        line: For example, ``/model openai:gpt-5-mini``.
+        detail: Further text.
+        current: Whether the entry is selected now.
+        depth: Level of indentation, in a tree.
     """
 
     label: str
@@ -56,7 +56,7 @@ class Choice(Struct, frozen=True):
 
 
 class Picker(_Shown, frozen=True):
-    """Something to choose: the front end lets people pick, and sends the line as `Slash`; or it prints the list."""
+    """A list to choose from: the front end sends the chosen line as `Slash`, or prints the list."""
 
     title: str
     choices: tuple[Choice, ...]
@@ -64,35 +64,35 @@ class Picker(_Shown, frozen=True):
 
 
 class Changes(_Shown, frozen=True):
-    """Changes to files, with a sentence about them."""
+    """Changes to files, with a summary."""
 
     text: str
     diffs: tuple[FileDiff, ...] = ()
 
 
 class Clipboard(_Shown, frozen=True):
-    """A text for the user's clipboard."""
+    """A text for the clipboard of the user."""
 
     text: str
 
 
 class Screen(_Shown, frozen=True):
-    """Something that only the front end can do: ``clear`` its screen, or ``quit``."""
+    """An action of the front end: ``clear`` the screen, or ``quit``."""
 
     action: Literal["clear", "quit"]
 
 
 CommandResult = Text | Fields | Table | Picker | Changes | Clipboard | Screen
-"""What a command can give."""
+"""The results that a command can return."""
 
 
 class Candidate(Struct, frozen=True):
     """A completion.
 
     Attributes:
-        text: What to put in place of ``[start:]`` of the line.
-        start: From which character on it replaces.
-        detail: More about it.
+        text: The text that replaces ``[start:]`` of the line.
+        start: The first character to replace.
+        detail: Further text.
     """
 
     text: str

@@ -1,7 +1,4 @@
-"""What a front end may ask of a chat: a closed union of plain values, each of which is also one JSON object.
-
-What a line that somebody typed means.
-"""
+"""Commands that a client can send to a chat. A closed union of structs; each is one JSON object on the wire."""
 
 from __future__ import annotations
 
@@ -16,17 +13,17 @@ from mainspring.app.chat.types import AgentMode, ApprovalDecision, ThinkingLevel
 
 
 class ChatCommandBase(Struct, frozen=True, tag_field="type", tag=snake_case_tag, forbid_unknown_fields=True):
-    """Base of all commands. As JSON, a field that is not known is refused: what was asked for with it would not happen."""
+    """Base of all commands. JSON with an unknown field is rejected, since the field would have no effect."""
 
 
 class Attachment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What comes with a text: an image, or a text that stands apart from it.
+    """An attachment of a message: an image, or a separate text.
 
     Attributes:
-        media_type: As ``image/png``; ``text/plain`` for a text.
-        data: The image's bytes; in JSON as base64.
-        text: The text, where it is one.
-        name: What it is called, as ``notes.txt``.
+        media_type: For example, ``image/png``; ``text/plain`` for a text.
+        data: The bytes of the image; base64 in JSON.
+        text: The text.
+        name: Its name, for example ``notes.txt``.
     """
 
     media_type: str
@@ -36,11 +33,11 @@ class Attachment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Prompt(ChatCommandBase, frozen=True):
-    """Say something. Begins a run; while one is going on it is queued, as `Queue` is.
+    """Send a message. Starts a run, or queues the message during a run.
 
     Attributes:
-        text: What is said, as it is: nothing in it is a command. ``@path`` attaches a file.
-        attachments: What comes with it.
+        text: The text. It is never run as a command; ``@path`` attaches a file.
+        attachments: Its attachments.
     """
 
     text: str
@@ -48,47 +45,47 @@ class Prompt(ChatCommandBase, frozen=True):
 
 
 class Steer(ChatCommandBase, frozen=True):
-    """Have the run see this at its next step; without a run the same as `Prompt`."""
+    """Send a steering message, which the run sees in its next turn. Without a run, the same as `Prompt`."""
 
     text: str
     attachments: tuple[Attachment, ...] = ()
 
 
 class Queue(ChatCommandBase, frozen=True):
-    """Have this said when the run is over; without a run the same as `Prompt`."""
+    """Queue a message until the run is over. Without a run, the same as `Prompt`."""
 
     text: str
     attachments: tuple[Attachment, ...] = ()
 
 
 class EditQueued(ChatCommandBase, frozen=True):
-    """Change a text that waits, in its place."""
+    """Edit a queued message."""
 
     id: str
     text: str
 
 
 class RemoveQueued(ChatCommandBase, frozen=True):
-    """Take back a text that waits."""
+    """Remove a queued message."""
 
     id: str
 
 
 class SendQueued(ChatCommandBase, frozen=True):
-    """Say a text that waits now: it steers the run that is going on, or begins one. Empty for the first that waits."""
+    """Send a queued message now: it steers the run, or starts one. An empty ID is the first message."""
 
     id: str = ""
 
 
 class Shell(ChatCommandBase, frozen=True):
-    """Run a shell command of the user's own. ``tell``: whether its output joins the conversation."""
+    """Run a shell command of the user. With ``tell``, its output is added to the conversation."""
 
     line: str
     tell: bool = True
 
 
 class Shortcut(ChatCommandBase, frozen=True):
-    """Do what an extension has put on a key: ``ctrl+k``."""
+    """Run the shortcut of an extension: ``ctrl+k``."""
 
     key: str
 
@@ -97,14 +94,14 @@ class Approve(ChatCommandBase, frozen=True):
     """Answer an `ApprovalAsked`.
 
     Attributes:
-        id: That of the question.
+        id: ID of the question.
         decision: ``once``: this call. ``session``: such calls until the session ends. ``edits``: all edits in this project until the
             session ends. ``always``: a rule that allows is saved for this project. ``everywhere``: the same for every project, in the
             user's settings. ``edit``: this call with ``input``. ``deny``: not this call. ``never``: a rule that denies is saved for
             this project. `ApprovalAsked.choices` are those that make sense.
-        reason: In the user's words, for the model.
-        hunks: The numbers of the hunks that may be applied, where not all may; ``None`` is all of them.
-        input: The arguments to use in place of the model's, with ``edit``.
+        reason: The reason of the user, for the model.
+        hunks: The numbers of the hunks to apply; None for all.
+        input: The arguments that replace those of the model, with ``edit``.
         rule: The rule to save, with ``always``, ``everywhere``, and ``never``; several are on separate lines. Empty: the suggested ones.
         stop: Whether a denial ends the run.
     """
@@ -122,10 +119,10 @@ class Answer(ChatCommandBase, frozen=True):
     """Answer a `QuestionAsked`.
 
     Attributes:
-        id: That of the question.
+        id: ID of the question.
         chosen: The values of the options that were chosen.
-        text: Words of the user's own; with a plan, what should be changed.
-        declined: Whether they do not answer.
+        text: Text of the user; for a plan, what to change.
+        declined: Whether the user declined to answer.
     """
 
     id: str
@@ -135,11 +132,11 @@ class Answer(ChatCommandBase, frozen=True):
 
 
 class Abort(ChatCommandBase, frozen=True):
-    """Stop what is going on: the run, a shell command of the user's, or a slash command. What is queued stays, and waits.
+    """Abort the run, shell commands of the user, and the running slash command. Queued messages stay, and are held.
 
     Attributes:
-        reason: Why, for the record.
-        child: Only this sub-agent; the run goes on.
+        reason: The reason, which is stored.
+        child: Abort only this subagent; the run continues.
     """
 
     reason: str = ""
@@ -147,55 +144,55 @@ class Abort(ChatCommandBase, frozen=True):
 
 
 class SetModel(ChatCommandBase, frozen=True):
-    """Have another model answer, from the next request on: ``provider:model``."""
+    """Switch to another model from the next request on: ``provider:model``."""
 
     model: str
 
 
 class SetThinking(ChatCommandBase, frozen=True):
-    """How much the model reasons, from the next request on; ``None`` leaves it to the provider."""
+    """Set the reasoning effort from the next request on; None leaves it to the provider."""
 
     level: ThinkingLevelName | None
 
 
 class SetMode(ChatCommandBase, frozen=True):
-    """``build`` works; ``accept_edits`` edits the project's files without approval, too; ``plan`` only looks and plans."""
+    """Switch to ``build``, ``accept_edits`` (edits the project without approval), or ``plan`` (only reads and plans)."""
 
     mode: AgentMode
 
 
 class ExecutePlan(ChatCommandBase, frozen=True):
-    """Leave plan mode and carry out the plan: the file named, or the last one."""
+    """Leave plan mode and execute a plan: the named file, or the last plan."""
 
     plan: str = ""
 
 
 class Slash(ChatCommandBase, frozen=True):
-    """A command line, as ``/model openai:gpt-5-mini``, with its slash. Its outcome comes as `CommandDone`."""
+    """Run a slash command, for example ``/model openai:gpt-5-mini``. Its result arrives as `CommandDone`."""
 
     line: str
 
 
 class Resume(ChatCommandBase, frozen=True):
-    """Go on with another session: its id, title or file; empty for the folder's last one."""
+    """Resume another session by its ID, title, or file; empty for the most recent one of the folder."""
 
     session: str = ""
 
 
 class Fork(ChatCommandBase, frozen=True):
-    """Go on in a copy of the session: of all of it, or up to an entry (see ``/tree``)."""
+    """Continue in a copy of the session: of all of it, or up to an entry (see ``/tree``)."""
 
     entry: str = ""
 
 
 class Rewind(ChatCommandBase, frozen=True):
-    """Take the conversation, the files or both back to a prompt.
+    """Rewind the conversation, the files, or both to before a prompt.
 
     Attributes:
-        to: Id of the prompt's entry; empty for the last prompt.
-        what: What is taken back.
-        preview: Whether only to tell what would happen.
-        force: Whether files that were changed by others since are taken back as well.
+        to: Number or entry ID of the prompt; empty for the last prompt, ``undo`` to revert the last rewind.
+        what: What to rewind.
+        preview: Whether to only show what would change.
+        force: Whether to rewind files that other programs changed since.
     """
 
     to: str = ""
@@ -205,17 +202,17 @@ class Rewind(ChatCommandBase, frozen=True):
 
 
 class NewSession(ChatCommandBase, frozen=True):
-    """Begin anew; the session so far stays on disk."""
+    """Start a new session; the current one stays saved."""
 
 
 class Rename(ChatCommandBase, frozen=True):
-    """Give the session a title."""
+    """Change the title of the session."""
 
     title: str
 
 
 class Compact(ChatCommandBase, frozen=True):
-    """Sum up the conversation so far. ``instructions`` say what matters."""
+    """Compact the conversation. ``instructions`` say what the summary must keep."""
 
     instructions: str = ""
 
@@ -244,31 +241,31 @@ ChatCommand = (
     | Rename
     | Compact
 )
-"""Everything that a chat can be asked."""
+"""All commands of a chat."""
 
 
 @cache
 def _decoder() -> msgspec.json.Decoder[ChatCommand]:
-    """Made when a program speaks JSON with a chat; a terminal never does."""
+    """Return the decoder. It is made on first use, since the terminal never needs it."""
     return msgspec.json.Decoder(ChatCommand)
 
 
 def decode_command(line: bytes | str) -> ChatCommand:
-    """A command from its JSON object: ``{"type": "prompt", "text": "..."}``.
+    """Decode a command from its JSON object: ``{"type": "prompt", "text": "..."}``.
 
     Raises:
-        msgspec.ValidationError: If it is none; the text says where and why.
-        msgspec.DecodeError: If it is no JSON.
+        msgspec.ValidationError: If it is not a valid command.
+        msgspec.DecodeError: If it is not JSON.
     """
     return _decoder().decode(line)
 
 
 class CommandReceipt(Struct, frozen=True):
-    """What became of a command at once.
+    """Whether a command was accepted.
 
     Attributes:
-        id: That of the command; `CommandDone` and `Refused` carry it, and a text that waits is known by it.
-        refused: Why it was not taken; empty if it was.
+        id: ID of the command in `CommandDone` and `Refused`, or of the queued message.
+        refused: Why the command was rejected; empty if it was accepted.
     """
 
     id: str
@@ -276,7 +273,7 @@ class CommandReceipt(Struct, frozen=True):
 
     @property
     def accepted(self) -> bool:
-        """Whether it was taken."""
+        """Whether the command was accepted."""
         return not self.refused
 
 
@@ -285,18 +282,18 @@ def parse_line(
     attachments: tuple[Attachment, ...] = (),
     *,
     known: Collection[str] = (),
-    say: type[Prompt] | type[Steer] | type[Queue] = Prompt,
+    message_type: type[Prompt] | type[Steer] | type[Queue] = Prompt,
 ) -> ChatCommand:
-    """The command that a typed line stands for.
+    """Parse a typed line into a command.
 
-    ``/word`` is a slash command, ``!line`` a shell command whose output the model sees, ``!!line`` one that it does not see.
-    A path is no command: the first word of ``/usr/bin/env is missing`` has another slash. Everything else is said to the model.
+    ``/word`` is a slash command, ``!line`` a shell command whose output the model sees, and ``!!line`` one that it does not see.
+    A path is not a command: the first word of ``/usr/bin/env is missing`` contains another slash. All other lines are messages.
 
     Args:
-        line: What was typed.
-        attachments: What comes with it.
-        known: Names of commands that have a slash of their own.
-        say: How it is said: at once, as steering, or queued.
+        line: The line.
+        attachments: Its attachments.
+        known: Names of commands that contain a slash.
+        message_type: The command for a message: send, steer, or queue.
     """
     text = line.strip()
     if text.startswith("!!") and text[2:].strip():
@@ -306,4 +303,4 @@ def parse_line(
     word = text[1:].split(maxsplit=1)[0] if text.startswith("/") and text[1:2].strip() else ""
     if word and ("/" not in word or word in known):
         return Slash(text)
-    return say(line, attachments)
+    return message_type(line, attachments)

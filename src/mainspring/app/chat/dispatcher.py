@@ -1,7 +1,4 @@
-"""Commands that take their turn: one after the other, each of them stoppable.
-
-What a command of a front end comes to: taken at once, put in its turn, or refused.
-"""
+"""Dispatches chat commands: runs them now, queues them, or rejects them."""
 
 from __future__ import annotations
 
@@ -12,298 +9,421 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.app.chat import commands as asked
+from mainspring.app.chat.agent_settings import ModelSwitch, ModeSwitch
 from mainspring.app.chat.command_results import CommandResult
-from mainspring.app.chat.commands import ChatCommand
-from mainspring.app.chat.events import ChatEvent, CommandDone
-from mainspring.app.chat.message_queue import create_queued_message
-from mainspring.app.chat.runs import RunController, start_plan
+from mainspring.app.chat.commands import (
+    Abort,
+    Answer,
+    Approve,
+    ChatCommand,
+    Compact,
+    EditQueued,
+    ExecutePlan,
+    Fork,
+    NewSession,
+    Prompt,
+    Queue,
+    RemoveQueued,
+    Rename,
+    Resume,
+    Rewind,
+    SendQueued,
+    SetMode,
+    SetModel,
+    SetThinking,
+    Shell,
+    Shortcut,
+    Slash,
+    Steer,
+)
+from mainspring.app.chat.conversation import CurrentConversation
+from mainspring.app.chat.event_translation import error_notice
+from mainspring.app.chat.events import ChatEvent, CommandDone, ShellFinished, ShellOutput, ShellStarted, UserText
+from mainspring.app.chat.message_queue import MessageQueue, create_queued_message
+from mainspring.app.chat.questions import PendingQuestions
+from mainspring.app.chat.runs import STOPPED_BY_USER, RunController
 from mainspring.app.chat.session_control import SessionController
-from mainspring.app.chat.shell import run_shell
-from mainspring.app.chat.slash.agent import set_thinking, switch_model
-from mainspring.app.chat.slash.registry import SlashCommands
-from mainspring.app.chat.slash.sessions import compact
-from mainspring.app.chat.state import ChatState
+from mainspring.app.chat.slash_commands import SlashCommands
+from mainspring.app.chat.status import StatusReporter
+from mainspring.app.chat.tool_display import truncate_middle
 from mainspring.cancellation import CancelToken
+from mainspring.env import OutputLimits, ProcessResult
 from mainspring.errors import ConfigError, MainspringError
+from mainspring.messages import Message, utc_now
+from mainspring.prompt_tags import wrap_in_tag
+from mainspring.sessions import MessageEntry
+
+_BUSY_MESSAGE = "A run is in progress. Stop it first."
+_SHELL_LIMITS = OutputLimits(head=16 << 10, tail=16 << 10)
+
+_PromptCommand = Prompt | Queue | Steer
+_QueueCommand = EditQueued | RemoveQueued | SendQueued
+_IdleOnlyCommand = Resume | Fork | Rewind | NewSession | Compact | ExecutePlan
 
 
 class QueuedCommand(Struct, frozen=True):
-    """A command that waits for its turn.
+    """A command that waits for the commands before it.
 
     Attributes:
-        id: The receipt's.
-        name: What it is called when it is done; empty where nothing is told of that.
-        do: Does it.
+        id: The ID of its receipt.
+        name: Its name in `CommandDone`.
+        run: Runs it.
     """
 
     id: str
     name: str
-    do: Callable[[], Awaitable[CommandResult | None]]
+    run: Callable[[], Awaitable[CommandResult | None]]
 
 
 class CommandQueue:
-    """Does commands in the order in which they came.
+    """Runs commands one at a time, in order. The current one can be cancelled.
 
     Args:
-        tell: Is told what became of each.
-        idle: Called when nothing waits any more.
+        publish: Publishes an event of the chat.
+        on_idle: Called when no command is left.
     """
 
-    def __init__(self, tell: Callable[[ChatEvent], None], idle: Callable[[], None]) -> None:
-        self._tell = tell
-        self._idle = idle
-        self._waiting: deque[QueuedCommand] = deque()
-        self._notify_waiter = asyncio.Event()
-        self._current_task: asyncio.Task[CommandResult | None] | None = None
-        self._now: QueuedCommand | None = None
+    def __init__(self, publish: Callable[[ChatEvent], None], on_idle: Callable[[], None]) -> None:
+        self._publish = publish
+        self._on_idle = on_idle
+        self._commands: deque[QueuedCommand] = deque()
+        self._has_commands = asyncio.Event()
+        self._current: asyncio.Task[CommandResult | None] | None = None
+        self._is_running = False
 
     @property
-    def busy(self) -> bool:
-        """Whether a command is being done or waits."""
-        return self._now is not None or bool(self._waiting)
+    def is_busy(self) -> bool:
+        """Whether a command is running or queued."""
+        return self._is_running or bool(self._commands)
 
-    def put(self, work: QueuedCommand) -> None:
-        """One more."""
-        self._waiting.append(work)
-        self._notify_waiter.set()
+    def put(self, command: QueuedCommand) -> None:
+        """Queue a command."""
+        self._commands.append(command)
+        self._has_commands.set()
 
-    def stop(self) -> bool:
-        """Stop the one that is being done. Says whether there was one."""
-        if self._current_task is not None and not self._current_task.done():
-            self._current_task.cancel()
-            return True
-        return False
+    def cancel_current(self) -> None:
+        """Cancel the running command."""
+        if self._current is not None:
+            self._current.cancel()
 
-    async def work(self) -> None:
-        """Do them, until this is cancelled."""
+    async def run(self) -> None:
+        """Run commands until cancelled."""
         while True:
-            while self._waiting:
-                self._now = self._waiting.popleft()
-                await self._do(self._now)
-                self._now = None
-                if not self._waiting:
-                    self._idle()
-            self._notify_waiter.clear()
-            await self._notify_waiter.wait()
+            while self._commands:
+                self._is_running = True
+                await self._run_command(self._commands.popleft())
+                self._is_running = False
+                if not self._commands:
+                    self._on_idle()
+            self._has_commands.clear()
+            await self._has_commands.wait()
 
-    async def _do(self, work: QueuedCommand) -> None:
-        shown: CommandResult | None = None
+    async def _run_command(self, command: QueuedCommand) -> None:
+        result: CommandResult | None = None
         error = ""
-        self._current_task = task = asyncio.ensure_future(work.do())
+        self._current = task = asyncio.ensure_future(command.run())
         try:
             await asyncio.wait((task,))
-        except asyncio.CancelledError:  # the chat is being closed
+        except asyncio.CancelledError:  # the chat is closing
             task.cancel()
             await asyncio.wait((task,))
             raise
         finally:
-            self._current_task = None
+            self._current = None
         try:
-            shown = task.result()
+            result = task.result()
         except asyncio.CancelledError:
-            error = "stopped"
-        except Exception as failed:  # whatever a command raises, the chat goes on
-            known = isinstance(failed, MainspringError | OSError | ValueError)
-            error = str(failed) if known and str(failed) else f"{type(failed).__name__}: {failed}"
-        if work.name:
-            self._tell(CommandDone(work.id, work.name, shown, error))
+            error = "Stopped"
+        except Exception as raised:  # a command must not end the chat
+            is_known = isinstance(raised, MainspringError | OSError | ValueError)
+            error = str(raised) if is_known and str(raised) else f"{type(raised).__name__}: {raised}"
+        self._publish(CommandDone(command.id, command.name, result, error))
 
 
-_BUSY_MESSAGE = "a run goes on; stop it first"
-_PromptCommand = asked.Prompt | asked.Queue | asked.Steer
-_QueueCommand = asked.EditQueued | asked.RemoveQueued | asked.SendQueued
-_IdleOnlyCommand = asked.Resume | asked.Fork | asked.Rewind | asked.NewSession | asked.Compact | asked.ExecutePlan
-"""What needs that no run goes on."""
-
-
-class CommandDispatcher:
-    """Takes commands.
+class ShellRunner:
+    """Runs shell commands that the user types. They need no approval.
 
     Args:
-        room: The chat.
-        runs: Its runs.
-        switching: Its sessions.
-        slashes: Its slash commands.
+        current: The conversation, whose environment runs them.
+        runs: The run that sees their output.
+        status: Measures the context that their output fills.
+        publish: Publishes an event of the chat.
+        tasks: The tasks of the chat.
     """
 
     def __init__(
-        self, room: ChatState, runs: RunController, switching: SessionController, slashes: SlashCommands
+        self,
+        current: CurrentConversation,
+        runs: RunController,
+        status: StatusReporter,
+        publish: Callable[[ChatEvent], None],
+        tasks: asyncio.TaskGroup,
     ) -> None:
-        self._room = room
+        self._current = current
         self._runs = runs
-        self._switching = switching
-        self._slashes = slashes
-        self._shells: dict[str, CancelToken] = {}
-        self.command_queue = CommandQueue(room.tell, runs.start_next_queued)
+        self._status = status
+        self._publish = publish
+        self._tasks = tasks
+        self._signals: dict[str, CancelToken] = {}
 
     @property
-    def busy(self) -> bool:
-        """Whether a command goes on, or one is about to."""
-        return self.command_queue.busy or bool(self._shells)
+    def is_busy(self) -> bool:
+        """Whether a command is running."""
+        return bool(self._signals)
 
-    def stop_shells(self, reason: str) -> None:
-        """Stop the shell commands that run."""
-        for signal in self._shells.values():
+    def start(self, id: str, command: Shell) -> str:
+        """Start a command. Return why it is rejected, or an empty string."""
+        if not command.line.strip():
+            return "The shell command is empty."
+        self._signals[id] = signal = CancelToken()
+        self._tasks.create_task(self._run(id, command, signal))
+        return ""
+
+    def abort(self, reason: str) -> None:
+        """Abort all running commands."""
+        for signal in self._signals.values():
             signal.cancel(reason)
 
-    def take(self, id: str, command: ChatCommand) -> tuple[str, str]:
-        """Take a command: what it is known by, and why not, if it is not taken."""
-        match command:
-            case asked.Prompt() | asked.Queue() | asked.Steer():
-                return self._say(id, command)
-            case asked.Approve() | asked.Answer():
-                return id, self._room.questions.settle(command)
-            case asked.Abort():
-                return id, self._abort(command)
-            case asked.EditQueued() | asked.RemoveQueued() | asked.SendQueued():
-                return id, self._edit_queue(command)
-            case asked.Slash(line=line):
-                return id, self._slash(id, line)
-            case asked.Shell():
-                return id, self._shell(id, command)
-            case asked.Shortcut(key=key):
-                return id, self._shortcut(id, key)
-            case _:
-                return id, self._change(id, command)
+    async def _run(self, id: str, command: Shell, signal: CancelToken) -> None:
+        def on_output(_: object, data: bytes) -> None:
+            self._publish(ShellOutput(id, data.decode("utf-8", "replace")))
 
-    def _say(self, id: str, command: _PromptCommand) -> tuple[str, str]:
-        room, waiting = self._room, self._room.waiting
-        empty = not command.text.strip() and not command.attachments
-        if empty and (room.running or room.conversation.agent.pending is None):
-            return id, "there is nothing in it"
-        steers = isinstance(command, asked.Steer)
-        text = create_queued_message(command.text, command.attachments, "steer" if steers and room.running else "queue")
-        if room.running:
-            if steers:
-                self._runs.steer(text)
-            else:
-                waiting.add(text)
+        try:
+            self._publish(ShellStarted(id, command.line, command.tell))
+            env = self._current.conversation.env
+            result = await env.run(command.line, on_output=on_output, signal=signal, limits=_SHELL_LIMITS)
+            output = _format_output(result)
+            self._publish(ShellFinished(id, result.exit_code, truncate_middle(output)[0]))
+            if command.tell and not signal.cancelled:
+                await self._add_to_conversation(command.line, output, result.exit_code)
+        except OSError as error:
+            self._publish(error_notice(error))
+        finally:
+            del self._signals[id]
+
+    async def _add_to_conversation(self, line: str, output: str, exit_code: int) -> None:
+        status = "" if exit_code == 0 else f"\n[exit code {exit_code}]"
+        text = "I ran a command:\n\n" + wrap_in_tag("shell", f"$ {line}\n{output}{status}")
+        agent, session = self._current.agent, self._current.session
+        if self._runs.is_running:
+            agent.steer(text)
+            return
+        message = Message.user(text, id=create_queued_message("").id, timestamp=utc_now())
+        if session is not None and session.writable:
+            session.journal.record(MessageEntry, message=message, source="given")
+            session.journal.wanted = True
+            await session.journal.flush()
+        agent.context.messages.append(message)
+        self._publish(UserText(text, "shell", id=message.id))
+        self._status.measure()
+
+
+def _format_output(result: ProcessResult) -> str:
+    parts = [result.stdout.text, result.stderr.text]
+    omitted = result.stdout.omitted + result.stderr.omitted
+    text = "\n".join([part.rstrip("\n") for part in parts if part])
+    return f"{text}\n[{omitted} bytes left out]" if omitted else text
+
+
+class InputDispatcher:
+    """Handles what the user says: prompts, changes of the message queue, and answers to questions.
+
+    Args:
+        current: The conversation.
+        queue: The queued messages.
+        questions: The questions that wait for the user.
+        runs: Starts and steers runs.
+        commands: Commands that a new run has to wait for.
+    """
+
+    def __init__(
+        self,
+        current: CurrentConversation,
+        queue: MessageQueue,
+        questions: PendingQuestions,
+        runs: RunController,
+        commands: CommandQueue,
+    ) -> None:
+        self._current = current
+        self._queue = queue
+        self._questions = questions
+        self._runs = runs
+        self._commands = commands
+
+    def answer(self, answer: Approve | Answer) -> str:
+        """Settle a question. Return why the answer is rejected, or an empty string."""
+        return self._questions.settle(answer)
+
+    def send(self, id: str, command: _PromptCommand) -> tuple[str, str]:
+        """Send or queue a message. Return its ID and, if it was rejected, the reason."""
+        is_running = self._runs.is_running
+        is_empty = not command.text.strip() and not command.attachments
+        if is_empty and (is_running or self._current.agent.pending is None):
+            return id, "The message is empty."
+        is_steering = isinstance(command, Steer) and is_running
+        message = create_queued_message(command.text, command.attachments, "steer" if is_steering else "queue")
+        if is_steering:
+            self._runs.steer(message)
+        elif is_running:
+            self._queue.add(message)
         else:
-            waiting.hold(False)
-            if self.command_queue.busy:
-                waiting.add(text)
-            elif empty:
-                self._runs.begin(None)
+            self._queue.hold(False)
+            if self._commands.is_busy:
+                self._queue.add(message)
             else:
-                self._runs.begin(text)
-        return text.id, ""
+                self._runs.start(None if is_empty else message)
+        return message.id, ""
 
-    def _edit_queue(self, command: _QueueCommand) -> str:
-        waiting = self._room.waiting
-        found = waiting.find(command.id) if command.id or isinstance(command, asked.SendQueued) else None
-        if found is None:
-            return f"no text {command.id!r} waits; it may have been said meanwhile" if command.id else "nothing waits"
+    def change_queue(self, command: _QueueCommand) -> str:
+        """Edit, remove, or send a queued message. Return why the command is rejected, or an empty string."""
+        message = self._queue.find(command.id) if command.id or isinstance(command, SendQueued) else None
+        if message is None:
+            if not command.id:
+                return "No queued messages."
+            return f"No queued message {command.id!r}. It may already have been sent."
         match command:
-            case asked.EditQueued(text=text):
+            case EditQueued(text=text):
                 if not text.strip():
-                    return "there is nothing in it; remove it instead"
-                waiting.edit(found.id, text)
-            case asked.RemoveQueued():
-                waiting.take(found.id)
-                self._room.conversation.agent.cancel_steering(found.id)
-            case asked.SendQueued():
-                if self._room.running:
-                    if found.kind == "queue":
-                        waiting.take(found.id)
-                        self._runs.steer(replace(found, kind="steer"))
-                else:
-                    waiting.hold(False)
-                    if not self.command_queue.busy:
-                        waiting.take(found.id)
-                        self._runs.begin(found, "queue")
+                    return "The message is empty. Remove it from the queue instead."
+                self._queue.edit(message.id, text)
+            case RemoveQueued():
+                self._queue.remove(message.id)
+                self._current.agent.cancel_steering(message.id)
+            case SendQueued() if self._runs.is_running:
+                if message.kind == "queue":
+                    self._queue.remove(message.id)
+                    self._runs.steer(replace(message, kind="steer"))
+            case SendQueued():
+                self._queue.hold(False)
+                if not self._commands.is_busy:
+                    self._queue.remove(message.id)
+                    self._runs.start(message, "queue")
         return ""
 
-    def _abort(self, command: asked.Abort) -> str:
+
+class CommandDispatcher:
+    """Dispatches the commands of a client.
+
+    Args:
+        commands: Runs commands that change the conversation, in order.
+        inputs: Handles what the user says.
+        runs: Aborts runs and executes plans.
+        shell: Runs shell commands.
+        slash_commands: Runs slash commands and the shortcuts of extensions.
+        sessions: Switches between sessions.
+        models: Switches the model.
+        mode: Switches the mode.
+    """
+
+    def __init__(
+        self,
+        commands: CommandQueue,
+        inputs: InputDispatcher,
+        runs: RunController,
+        shell: ShellRunner,
+        slash_commands: SlashCommands,
+        sessions: SessionController,
+        models: ModelSwitch,
+        mode: ModeSwitch,
+    ) -> None:
+        self._commands = commands
+        self._inputs = inputs
+        self._runs = runs
+        self._shell = shell
+        self._slash_commands = slash_commands
+        self._sessions = sessions
+        self._models = models
+        self._mode = mode
+
+    def dispatch(self, id: str, command: ChatCommand) -> tuple[str, str]:
+        """Dispatch a command. Return its ID and, if it was rejected, the reason."""
+        match command:
+            case Prompt() | Queue() | Steer():
+                return self._inputs.send(id, command)
+            case Approve() | Answer():
+                return id, self._inputs.answer(command)
+            case Abort():
+                return id, self._abort(command)
+            case EditQueued() | RemoveQueued() | SendQueued():
+                return id, self._inputs.change_queue(command)
+            case Slash(line=line):
+                return id, self._run_slash_command(id, line)
+            case Shell():
+                return id, self._shell.start(id, command)
+            case Shortcut(key=key):
+                return id, self._press_shortcut(id, key)
+            case _:
+                return id, self._queue_change(id, command)
+
+    def _abort(self, command: Abort) -> str:
         if command.child:
-            found = self._runs.abort_child(command.child, command.reason)
-            return "" if found else f"no sub-agent {command.child!r} runs"
+            is_aborted = self._runs.abort_subagent(command.child, command.reason)
+            return "" if is_aborted else f"Subagent {command.child!r} is not running."
         self._runs.abort(command.reason)
-        self.command_queue.stop()
-        self.stop_shells(command.reason or "the user stopped it")
+        self._commands.cancel_current()
+        self._shell.abort(command.reason or STOPPED_BY_USER)
         return ""
 
-    def _slash(self, id: str, line: str) -> str:
-        refused = self._slashes.why_not(line)
-        if not refused:
-            self._enqueue(id, line.strip()[1:].split(maxsplit=1)[0].lower(), lambda: self._slashes.run(line))
-        return refused
+    def _run_slash_command(self, id: str, line: str) -> str:
+        problem = self._slash_commands.find_problem(line)
+        if not problem:
+            name = line.strip()[1:].split(maxsplit=1)[0].lower()
+            self._commands.put(QueuedCommand(id, name, lambda: self._slash_commands.run(line)))
+        return problem
 
-    def _shortcut(self, id: str, key: str) -> str:
-        extensions = self._room.conversation.agent.extensions
-        if extensions is None or all(key != shortcut.key for shortcut in extensions.runner.shortcuts):
-            return f"nothing is on {key!r}"
-        runner = extensions.runner
-
-        async def press() -> None:
-            await runner.run_shortcut(key)
-
-        self._enqueue(id, "shortcut", press)
+    def _press_shortcut(self, id: str, key: str) -> str:
+        run = self._slash_commands.find_shortcut(key)
+        if run is None:
+            return f"No extension has a shortcut for {key!r}."
+        self._commands.put(QueuedCommand(id, "shortcut", run))
         return ""
 
-    def _shell(self, id: str, command: asked.Shell) -> str:
-        room = self._room
-        if not command.line.strip():
-            return "there is no command in it"
-        self._shells[id] = signal = CancelToken()
+    def _queue_change(self, id: str, command: ChatCommand) -> str:
+        """Queue a command that changes the conversation."""
+        if isinstance(command, _IdleOnlyCommand):
+            if self._runs.is_running:
+                return _BUSY_MESSAGE
+            idle_command = command
 
-        async def run() -> None:
-            try:
-                await run_shell(room, id, command.line, signal, tell=command.tell)
-            except OSError as error:
-                room.publish_error(error)
-            finally:
-                del self._shells[id]
+            async def run() -> CommandResult | None:
+                if self._runs.is_running:  # a run started while the command was queued
+                    raise ConfigError(_BUSY_MESSAGE)
+                return await self._switch_session(idle_command)
 
-        room.spawn(run())
+        else:
+
+            async def run() -> CommandResult | None:
+                await self._apply_setting(command)
+                return None
+
+        self._commands.put(QueuedCommand(id, str(type(command).__struct_config__.tag), run))
         return ""
 
-    def _change(self, id: str, command: ChatCommand) -> str:
-        """What changes how the conversation goes on, in order."""
-        room, idle = self._room, isinstance(command, _IdleOnlyCommand)
-        if idle and room.running:
-            return _BUSY_MESSAGE
-
-        async def do() -> CommandResult | None:
-            if idle and room.running:  # it began meanwhile
-                raise ConfigError(_BUSY_MESSAGE)
-            return await (self._elsewhere(command) if idle else self._apply_setting(command))
-
-        self._enqueue(id, str(type(command).__struct_config__.tag), do)
-        return ""
-
-    async def _apply_setting(self, command: ChatCommand) -> CommandResult | None:
+    async def _apply_setting(self, command: ChatCommand) -> None:
         match command:
-            case asked.SetModel(model=model):
-                switch_model(self._room, model)
-            case asked.SetThinking(level=level):
-                set_thinking(self._room, level)
-            case asked.SetMode(mode=mode):
-                self._room.set_mode(mode)
-            case asked.Rename(title=title):
-                await self._switching.rename(title)
+            case SetModel(model=model):
+                self._models.switch(model)
+            case SetThinking(level=level):
+                self._models.set_thinking(level)
+            case SetMode(mode=mode):
+                self._mode.set(mode)
+            case Rename(title=title):
+                await self._sessions.rename(title)
             case _:
                 pass
-        return None
 
-    async def _elsewhere(self, command: ChatCommand) -> CommandResult | None:
-        switching = self._switching
+    async def _switch_session(self, command: _IdleOnlyCommand) -> CommandResult | None:
         match command:
-            case asked.ExecutePlan(plan=plan):
-                start_plan(self._room, self._runs, plan)
-            case asked.Resume(session=session):
-                await switching.resume(session)
-            case asked.Fork(entry=entry):
-                await switching.fork(entry)
-            case asked.Rewind():
-                return await switching.rewind(command)
-            case asked.NewSession():
-                await switching.new()
-            case asked.Compact(instructions=instructions):
-                return await compact(self._slashes.seat, instructions)
-            case _:
-                pass
+            case ExecutePlan(plan=plan):
+                self._runs.execute_plan(plan)
+            case Resume(session=session):
+                await self._sessions.resume(session)
+            case Fork(entry=entry):
+                await self._sessions.fork(entry)
+            case Rewind():
+                return await self._sessions.rewind(command)
+            case NewSession():
+                await self._sessions.start_new()
+            case Compact(instructions=instructions):
+                return await self._sessions.compact(instructions)
         return None
-
-    def _enqueue(self, id: str, name: str, do: Callable[[], Awaitable[CommandResult | None]]) -> None:
-        self.command_queue.put(QueuedCommand(id, name, do))

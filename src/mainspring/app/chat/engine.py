@@ -1,29 +1,76 @@
-"""The chat: one conversation with a person, whatever shows it. Commands go in, events come out."""
+"""The chat engine: one conversation with a user, independent of how it is shown. Commands go in, events come out."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from msgspec import Struct
+
+from mainspring.app.chat.agent_settings import ModelSwitch, ModeSwitch
+from mainspring.app.chat.approvals import ApprovalManager
 from mainspring.app.chat.command_results import Candidate
 from mainspring.app.chat.commands import ChatCommand, CommandReceipt
-from mainspring.app.chat.completion import Completer
-from mainspring.app.chat.dispatcher import CommandDispatcher
-from mainspring.app.chat.events import ChatEvent, Refused
-from mainspring.app.chat.message_queue import create_queued_message
-from mainspring.app.chat.options import ChatOptions
-from mainspring.app.chat.runs import RunController, start_plan
-from mainspring.app.chat.session_control import SessionController
-from mainspring.app.chat.slash.registry import COMMANDS, SlashCommands
-from mainspring.app.chat.state import ChatState
+from mainspring.app.chat.conversation import CurrentConversation
+from mainspring.app.chat.dispatcher import CommandDispatcher, CommandQueue, InputDispatcher, ShellRunner
+from mainspring.app.chat.event_stream import EventBuffer
+from mainspring.app.chat.event_translation import SubagentTracker
+from mainspring.app.chat.events import ChatEvent, QueueChanged, Refused
+from mainspring.app.chat.message_queue import MessageQueue, create_queued_message
+from mainspring.app.chat.prompt_sources import CustomCommandPrompts, McpPrompts, PromptSource, SkillPrompts
+from mainspring.app.chat.questions import PendingQuestions, UserPrompter
+from mainspring.app.chat.runs import RunController
+from mainspring.app.chat.session_commands import InfoCommands, SessionCommands
+from mainspring.app.chat.session_control import ConversationOpener, SessionController
+from mainspring.app.chat.settings_commands import AgentCommands, PermissionCommands, WorkspaceCommands
+from mainspring.app.chat.slash_commands import CommandRegistry, Completer, SlashCommands
+from mainspring.app.chat.status import StatusReporter
 from mainspring.app.chat.types import Status
+from mainspring.app.compose.client_services import ClientServices
+from mainspring.app.run.options import LaunchOptions
+from mainspring.env import EditorBuffers, TerminalProvider
 from mainspring.messages import Message
+from mainspring.models import ModelProvider
+from mainspring.sessions import Transcript
+from mainspring.tools.interaction import INTERACTION_KEY
+from mainspring.tools.support.editing.review import APPROVE_HUNK
+
+
+class ChatOptions(Struct, frozen=True, kw_only=True):
+    """Options of a chat.
+
+    Attributes:
+        ask: Model, session, rules, limits, and folder, as for a run; its prompt is the first message, if it has one.
+        environ: Environment variables.
+        attended: Whether a user can answer. Otherwise, what needs approval is denied with a reason.
+        replay: Whether the events of a resumed session are published.
+        model: A model in place of the one that settings select, for tests and applications.
+        make_model: Makes a model from its name in place of the settings, for tests and applications.
+        exporters: Renders a transcript for ``/export``, by file extension; ``jsonl`` is always available.
+        buffers: The open files of an editor, with unsaved changes; tools read and write through them.
+        terminals: Terminals of the editor, which run commands unless a sandbox or a limit must apply.
+        mcp_servers: Further MCP servers, as decoded JSON of an ``mcp.json``; they override those of the settings.
+        sources: Further prompts by name.
+    """
+
+    ask: LaunchOptions = LaunchOptions(prompt="")
+    environ: Mapping[str, str] = os.environ
+    attended: bool = True
+    replay: bool = True
+    model: ModelProvider | None = None
+    make_model: Callable[[str], ModelProvider] | None = None
+    exporters: Mapping[str, Callable[[Transcript], str]] = {}
+    buffers: EditorBuffers | None = None
+    terminals: TerminalProvider | None = None
+    mcp_servers: Any = None
+    sources: tuple[PromptSource, ...] = ()
 
 
 class Chat:
-    """One conversation with a person. Knows nothing of how it is shown.
+    """A conversation with a user. Creates the parts of the chat and connects them.
 
     ```
     async with Chat.open(ChatOptions()) as chat:
@@ -34,137 +81,220 @@ class Chat:
     """
 
     def __init__(self, options: ChatOptions) -> None:
-        self._state = room = ChatState(options, tuple(COMMANDS))
-        self._runs = RunController(room)
-        self._switching = SessionController(room)
-        self._slashes = SlashCommands(room, self._runs, self._switching)
-        self._completion = Completer(room, self._slashes)
-        self._dispatcher = CommandDispatcher(room, self._runs, self._switching, self._slashes)
-        self._queue_task: asyncio.Task[None] | None = None
+        self._options = options
+        self._events = EventBuffer()
+        self._tasks = asyncio.TaskGroup()
+        self._current = current = CurrentConversation()
+        self._queue = MessageQueue(self._publish)
+        self._questions = PendingQuestions(self._publish, attended=options.attended)
+        subagents = SubagentTracker(self._publish, current.tool_label, self._publish_status)
+        models = ModelSwitch(current, options.make_model, self._publish_status)
+        mode = ModeSwitch(current, self._publish_status)
+        self._approvals = ApprovalManager(
+            self._questions, current.tool_label, subagents.is_running, self._publish, mode.save_change
+        )
+        self._status = StatusReporter(
+            current, mode, self._queue, subagents, lambda: self._runs.is_running, self._publish
+        )
+        self._runs = RunController(
+            current,
+            self._queue,
+            self._approvals,
+            mode,
+            self._status,
+            self._publish,
+            self._tasks,
+            options.ask.place.offline,
+        )
+        self._registry = CommandRegistry()
+        custom_commands = CustomCommandPrompts(current, self._registry.names)
+        self._opener = ConversationOpener(
+            options.environ,
+            current,
+            models,
+            self._queue,
+            self._status,
+            self._client_services,
+            self._publish,
+            (models, self._approvals, self._runs, subagents, mode, custom_commands),
+        )
+        self._sessions = SessionController(
+            options.ask, current, self._opener, self._queue, mode, self._status, self._publish
+        )
+        mcp_prompts = McpPrompts(current)
+        sources = (custom_commands, SkillPrompts(current), mcp_prompts, *options.sources)
+        self._slash_commands = SlashCommands(
+            self._registry, sources, mcp_prompts, current, models, self._runs, self._publish
+        )
+        self._add_commands(models, mode)
+        self._completer = Completer(current, self._slash_commands)
+        self._commands = CommandQueue(self._publish, self._runs.start_next_queued)
+        self._shell = ShellRunner(current, self._runs, self._status, self._publish, self._tasks)
+        self._dispatcher = CommandDispatcher(
+            self._commands,
+            InputDispatcher(current, self._queue, self._questions, self._runs, self._commands),
+            self._runs,
+            self._shell,
+            self._slash_commands,
+            self._sessions,
+            models,
+            mode,
+        )
+        self._command_task: asyncio.Task[None] | None = None
         self._save_task: asyncio.Task[None] | None = None
-        self._count = 0
+        self._command_count = 0
+
+    def _add_commands(self, models: ModelSwitch, mode: ModeSwitch) -> None:
+        options, current = self._options, self._current
+        launch, environ = options.ask, options.environ
+        for group in (
+            InfoCommands(current, self._status, self._runs, self._slash_commands),
+            SessionCommands(self._sessions, current, launch.place, environ, options.exporters),
+            AgentCommands(models, mode, self._runs, current, launch, environ),
+            PermissionCommands(current, self._approvals, mode, launch, environ),
+            WorkspaceCommands(current, launch, environ),
+        ):
+            self._registry.add(group.commands())
+
+    def _client_services(self) -> ClientServices:
+        options = self._options
+        prompter = UserPrompter(self._questions, self._publish)
+        return ClientServices(
+            ask=self._approvals.ask,
+            ui=prompter,
+            extra={INTERACTION_KEY: prompter, APPROVE_HUNK: self._approvals.review_hunk},
+            reserved=self._registry.names(),
+            tools=("ask_user",),
+            model=options.model,
+            buffers=options.buffers,
+            terminals=options.terminals,
+            servers=options.mcp_servers,
+        )
+
+    def _publish(self, event: ChatEvent) -> None:
+        self._events.push(event)
+        if isinstance(event, QueueChanged):
+            self._status.publish()
+
+    def _publish_status(self) -> None:
+        self._status.publish()
 
     @classmethod
     @asynccontextmanager
     async def open(cls, options: ChatOptions) -> AsyncGenerator[Chat]:
-        """Open a chat; leaving the block stops what runs, saves what is queued and ends the events.
+        """Open a chat. Leaving the block stops what is running, saves the queue, and ends the events.
 
         Raises:
-            ConfigError: If something is wrong with options or settings.
-            SessionError: If the session to go on with cannot be opened.
+            ConfigError: If an option or a setting is invalid.
+            SessionError: If the session cannot be opened.
         """
         chat = cls(options)
-        room = chat._state
-        await room.tasks.__aenter__()
+        await chat._tasks.__aenter__()
         try:
-            await room.enter(options.ask)
             await chat._start()
             yield chat
         finally:
             try:
                 await _finish_despite_cancel(chat._close())
             finally:
-                # The error of the block is not the group's: it must come out as it is.
-                await room.tasks.__aexit__(None, None, None)
-                room.outbox.close()
+                # The group gets no error of the block: it would wrap the error in an exception group.
+                await chat._tasks.__aexit__(None, None, None)
+                chat._events.close()
 
     async def _start(self) -> None:
-        room, ask = self._state, self._state.options.ask
-        await self._switching.opened()
-        self._queue_task = room.spawn(self._dispatcher.command_queue.work())
-        self._save_task = room.spawn(self._save())
-        if ask.execute is not None:
-            start_plan(room, self._runs, ask.execute)
-        elif ask.prompt.strip() or ask.piped.strip():
-            parts = [part for part in (ask.prompt, ask.piped) if part.strip()]
-            self._runs.begin(create_queued_message("\n\n".join(parts)))
+        launch = self._options.ask
+        await self._sessions.open_first(replay=self._options.replay)
+        self._command_task = self._tasks.create_task(self._commands.run())
+        self._save_task = self._tasks.create_task(self._save_queue())
+        if launch.execute is not None:
+            self._runs.execute_plan(launch.execute)
+        elif launch.prompt.strip() or launch.piped.strip():
+            parts = [part for part in (launch.prompt, launch.piped) if part.strip()]
+            self._runs.start(create_queued_message("\n\n".join(parts)))
 
-    async def _save(self) -> None:
-        """Keep what waits with the session, whenever it changes."""
-        room = self._state
-        while not room.closing:
-            await room.waiting.wait_changed()
-            await room.waiting.save(room.conversation.session)
+    async def _save_queue(self) -> None:
+        """Save the message queue with the session whenever it changes."""
+        while not self._runs.is_closed:
+            await self._queue.wait_changed()
+            await self._queue.save(self._current.session)
 
     async def _close(self) -> None:
-        room = self._state
-        room.closing = True
-        self._runs.abort("the chat is closed")
-        room.questions.cancel_all()
-        self._dispatcher.stop_shells("the chat is closed")
-        if self._queue_task is not None:
-            self._queue_task.cancel()
-        await self._runs.ended()
-        room.waiting.changed()  # so that the last state is stored, by whoever waits for changes
+        reason = "the chat is closed"
+        self._runs.close(reason)
+        self._questions.cancel_all()
+        self._shell.abort(reason)
+        if self._command_task is not None:
+            self._command_task.cancel()
+        await self._runs.wait_finished()
+        self._queue.publish()  # so that the last state is saved
         if self._save_task is not None:
             await asyncio.wait((self._save_task,))
-        await room.close()
+        await self._opener.close()
 
-    # --- what a front end uses --------------------------------------------------------------------------------------
+    # --- for clients ------------------------------------------------------------------------------------------------
 
     async def send(self, command: ChatCommand) -> CommandReceipt:
-        """Hand in a command. Returns at once; what comes of it is told by events. Commands take effect in order.
+        """Send a command. Returns immediately; results arrive as events. Commands are processed in order.
 
-        What cannot be taken changes nothing: the receipt says why, and so does a `Refused` event.
+        A rejected command changes nothing: the receipt and a `Refused` event contain the reason.
         """
-        self._count += 1
-        id = f"c{self._count}"
-        refused = "the chat is closed" if self._state.closing else ""
-        if not refused:
-            id, refused = self._dispatcher.take(id, command)
-        if refused:
-            self._state.tell(Refused(id, str(type(command).__struct_config__.tag), refused))
-        return CommandReceipt(id, refused)
+        self._command_count += 1
+        id = f"c{self._command_count}"
+        problem = "The chat is closed." if self._runs.is_closed else ""
+        if not problem:
+            id, problem = self._dispatcher.dispatch(id, command)
+        if problem:
+            self._publish(Refused(id, str(type(command).__struct_config__.tag), problem))
+        return CommandReceipt(id, problem)
 
     def events(self) -> AsyncIterator[ChatEvent]:
-        """Everything that happens, in order, from the beginning; for one reader. Ends when the chat is closed.
+        """Return all events in order, from the beginning, for one reader. They end when the chat is closed.
 
-        A slow reader loses nothing: pieces of text that wait are joined, and so is progress.
+        A slow reader misses no result: pieces of text that it has not read yet are joined, and progress is shortened.
         """
-        return self._state.outbox
+        return self._events
 
     @property
     def status(self) -> Status:
-        """How it stands."""
-        return self._state.status()
+        """The status now."""
+        return self._status.status()
 
     @property
     def busy(self) -> bool:
-        """Whether a run or a command goes on, or one is about to."""
-        return self._state.running or self._dispatcher.busy
+        """Whether a run or a command is in progress or about to start."""
+        return self._runs.is_running or self._commands.is_busy or self._shell.is_busy
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The conversation as the model has it: prompts, answers, calls and results, from the last summary on."""
-        return tuple([m for m in self._state.conversation.agent.messages if isinstance(m, Message)])
+        """The conversation as the model sees it: prompts, responses, tool calls, and results since the last compaction."""
+        return tuple([m for m in self._current.agent.messages if isinstance(m, Message)])
 
     async def completions(self, line: str) -> tuple[Candidate, ...]:
-        """Completions at the end of a line: names of commands, their arguments, and files after ``@``."""
-        return await self._completion.complete(line)
+        """Return completions of the end of a line: command names, their arguments, and files after ``@``."""
+        return await self._completer.complete(line)
 
     @property
     def command_names(self) -> dict[str, str]:
-        """What can be typed behind a slash, each with a word about it."""
-        return self._slashes.names()
+        """All names that can be typed after a slash, each with a summary."""
+        return self._slash_commands.names()
 
     @property
     def shortcuts(self) -> dict[str, str]:
-        """The keys on which extensions do something, each with a word about it."""
-        extensions = self._state.conversation.agent.extensions
-        return {s.key: s.description for s in extensions.runner.shortcuts} if extensions is not None else {}
+        """The keys of extensions, each with a description."""
+        return {shortcut.key: shortcut.description for shortcut in self._current.extension_shortcuts}
 
     def kill_all(self) -> None:
-        """Force every program of the conversation to end, at once: for a signal handler, where nothing can be awaited."""
-        self._state.conversation.env.kill_all()
+        """Kill all programs of the conversation. For signal handlers, which cannot await."""
+        self._current.conversation.env.kill_all()
 
     async def stop(self) -> None:
-        """End the events, so that their reader leaves the block. Safe to call twice."""
-        self._state.outbox.close()
+        """End the events, so that their reader leaves the block. Calling it again has no effect."""
+        self._events.close()
 
 
-async def _finish_despite_cancel(closing: Coroutine[Any, Any, None]) -> None:
-    """Close what must be closed though this task is being cancelled; that comes behind it."""
-    task = asyncio.ensure_future(closing)
+async def _finish_despite_cancel(cleanup: Coroutine[Any, Any, None]) -> None:
+    """Run cleanup to completion even if this task is cancelled, then propagate the cancellation."""
+    task = asyncio.ensure_future(cleanup)
     try:
         await asyncio.shield(task)
     except asyncio.CancelledError:

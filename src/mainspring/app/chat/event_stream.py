@@ -1,4 +1,4 @@
-"""Events on their way to the front end: in order, and bounded where the reader is slow."""
+"""A buffer of events for a client: in order, and bounded if the client reads slowly."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from mainspring.app.chat.events import (
 )
 
 MAX_PENDING_PROGRESS = 65_536
-"""Characters of progress that wait for a slow reader; what comes before them is dropped, the final result has it."""
+"""Maximum characters of progress that are buffered. Older ones are dropped, since the final result contains them."""
 
-_REPLACEABLE_EVENTS = (StatusChanged, QueueChanged, Working)  # of several in a row only the last one matters
+_REPLACEABLE_EVENTS = (StatusChanged, QueueChanged, Working)  # of several in a row, only the last is kept
 
 
 class _CoalescedText:
-    """Pieces of one text that wait to be read."""
+    """Pieces of one text that were not read yet."""
 
-    __slots__ = ("first", "most", "parts", "size")
+    __slots__ = ("first", "max_size", "parts", "size")
 
-    def __init__(self, first: ChatEvent, most: int | None) -> None:
+    def __init__(self, first: ChatEvent, max_size: int | None) -> None:
         self.first = first
-        self.most = most
+        self.max_size = max_size
         self.parts: deque[str] = deque()
         self.size = 0
 
@@ -44,36 +44,38 @@ class _CoalescedText:
         text = _text(event)
         self.parts.append(text)
         self.size += len(text)
-        while self.most is not None and self.size > self.most and len(self.parts) > 1:
+        while self.max_size is not None and self.size > self.max_size and len(self.parts) > 1:
             self.size -= len(self.parts.popleft())
 
     def joined(self) -> ChatEvent:
         text = "".join(self.parts)
-        return _replace_text(self.first, text if self.most is None else text[-self.most :], "")
+        return _replace_text(self.first, text if self.max_size is None else text[-self.max_size :], "")
 
 
 class EventBuffer(AsyncIterator[ChatEvent]):
-    """A queue of events for one reader. Whoever pushes never waits.
+    """A buffer of events for one reader. Pushing never waits.
 
-    Pieces of a text that nobody has read yet are joined, so that what waits does not grow with the number of pieces.
+    Unread pieces of a text are joined, so that the buffer does not grow with their number.
     """
 
     def __init__(self) -> None:
         self._events: deque[ChatEvent | _CoalescedText] = deque()
-        self._open: dict[Hashable, _CoalescedText] = {}  # texts that a further piece may join: nothing else came since
+        self._open: dict[
+            Hashable, _CoalescedText
+        ] = {}  # texts that the next piece can extend, since no other event followed
         self._closed = False
-        self._notify_waiter = asyncio.Event()
+        self._has_events = asyncio.Event()
 
     def push(self, event: ChatEvent) -> None:
-        """Add an event; after the end it is dropped."""
+        """Add an event. It is dropped if the buffer is closed."""
         if self._closed:
             return
         key = _coalescing_key(event)
         if key is not None:
             pieces = self._open.get(key)
             if pieces is None:
-                most = None if key[-1] == "" else MAX_PENDING_PROGRESS
-                self._open[key] = pieces = _CoalescedText(event, most)
+                max_size = None if key[-1] == "" else MAX_PENDING_PROGRESS
+                self._open[key] = pieces = _CoalescedText(event, max_size)
                 self._events.append(pieces)
             pieces.add(event)
         else:
@@ -83,12 +85,12 @@ class EventBuffer(AsyncIterator[ChatEvent]):
             else:
                 self._events.append(event)
             self._open.clear()
-        self._notify_waiter.set()
+        self._has_events.set()
 
     def close(self) -> None:
-        """No further events; what waits can still be read."""
+        """Accept no further events. Buffered ones can still be read."""
         self._closed = True
-        self._notify_waiter.set()
+        self._has_events.set()
 
     def __len__(self) -> int:
         return len(self._events)
@@ -100,8 +102,8 @@ class EventBuffer(AsyncIterator[ChatEvent]):
         while not self._events:
             if self._closed:
                 raise StopAsyncIteration
-            self._notify_waiter.clear()
-            await self._notify_waiter.wait()
+            self._has_events.clear()
+            await self._has_events.wait()
         first = self._events.popleft()
         if isinstance(first, _CoalescedText):
             self._open = {key: pieces for key, pieces in self._open.items() if pieces is not first}
@@ -110,7 +112,7 @@ class EventBuffer(AsyncIterator[ChatEvent]):
 
 
 def _coalescing_key(event: ChatEvent) -> tuple[Hashable, ...] | None:
-    """What pieces of one text have in common; the last part is empty where all of the text is needed."""
+    """Return the key that pieces of one text share. Its last part is empty if all of the text must be kept."""
     match event:
         case AnswerText() | ThinkingText():
             return type(event), ""
@@ -152,7 +154,6 @@ def _replace_text(event: ChatEvent, text: str | None, title: str) -> ChatEvent:
         case ToolProgress():
             return replace(event, output=event.output if text is None else text, title=title or event.title)
         case ChildEvent(event=inner):
-            made = _replace_text(inner, text, title)
-            return replace(event, event=made)
+            return replace(event, event=_replace_text(inner, text, title))
         case _:
             return event

@@ -1,9 +1,4 @@
-"""From the events of an agent to those of a chat.
-
-Sub-agents, as a chat tells of them: each nested below the one that started it.
-
-A stored conversation, told by the same events as one that happens.
-"""
+"""Translates the events of an agent, of its subagents, and of a stored conversation into chat events."""
 
 from __future__ import annotations
 
@@ -29,6 +24,8 @@ from mainspring.app.chat.events import (
     Working,
 )
 from mainspring.app.chat.tool_display import ToolLabeler, one_line, tool_finished_event, tool_started_event
+from mainspring.app.compose.conversation import Conversation
+from mainspring.errors import MainspringError
 from mainspring.events import (
     AgentEnd,
     Event,
@@ -51,59 +48,59 @@ from mainspring.subagents import SubagentRun
 from mainspring.tools.builtin.shell import TERMINAL
 
 SubagentChatEvent = AnswerText | AnswerEnd | ThinkingText | ThinkingEnd | ToolStarted | ToolProgress | ToolFinished
-"""What is told of a sub-agent."""
+"""The events of a subagent that a chat publishes."""
 
 
-WAITING_FOR_MODEL = "waiting for the model"
+WAITING_FOR_MODEL = "Waiting for the model"
 
 
 class AgentEventTranslator:
-    """Hears the events of one agent, and tells those that people see. The same events always give the same.
+    """Translates the events of one agent into chat events. Deterministic: the same input results in the same output.
 
     Args:
-        tell: Is told.
-        display: Gives names of tools for people.
-        changed: Called where figures may have changed.
+        publish: Publishes an event of the chat.
+        tool_label: Returns the display name of a tool.
+        on_usage: Called when usage may have changed.
     """
 
     def __init__(
-        self, tell: Callable[[ChatEvent], None], display: ToolLabeler, changed: Callable[[], None] = lambda: None
+        self, publish: Callable[[ChatEvent], None], tool_label: ToolLabeler, on_usage: Callable[[], None] = lambda: None
     ) -> None:
-        self._tell = tell
-        self._display = display
-        self._changed = changed
-        self._run_agent: dict[str, str] = {}
+        self._publish = publish
+        self._tool_label = tool_label
+        self._on_usage = on_usage
+        self._running: dict[str, str] = {}  # display names by call
         self._thinking: list[str] = []
         self._working = ""
 
     def __call__(self, event: Event) -> None:
-        """Hear an event."""
+        """Translate an event."""
         match event:
             case TextDelta(text=text):
                 self._end_thinking()
                 self._work("")
-                self._tell(AnswerText(text))
+                self._publish(AnswerText(text))
             case ThinkingDelta(thinking=text):
                 self._thinking.append(text)
-                self._work("thinking")
-                self._tell(ThinkingText(text))
+                self._work("Thinking")
+                self._publish(ThinkingText(text))
             case TurnStart():
                 self._work(WAITING_FOR_MODEL)
-                self._changed()
+                self._on_usage()
             case MessageEnd(message=Message(role="assistant") as message):
                 self._end_thinking()
-                self._answered(message)
+                self._end_response(message)
             case ToolExecutionStart(call=call, label=label):
                 self._end_thinking()
                 self._start(tool_started_event(call, self._name(call.name, label)))
             case ToolExecutionUpdate():
                 terminal = str((event.metadata or {}).get(TERMINAL, ""))
-                self._tell(ToolProgress(event.call_id, event.output, one_line(event.title or ""), terminal))
+                self._publish(ToolProgress(event.call_id, event.output, one_line(event.title or ""), terminal))
             case ToolExecutionEnd():
                 self._finish(event)
             case ModelRetry():
                 reason = one_line(str(event.error))
-                self._tell(Retrying(event.attempt, event.max_retries, event.delay, reason))
+                self._publish(Retrying(event.attempt, event.max_retries, event.delay, reason))
             case AgentEnd():
                 self._end_thinking()
                 self._work("")
@@ -111,33 +108,33 @@ class AgentEventTranslator:
                 pass
 
     def _name(self, name: str, label: str = "") -> str:
-        return self._display(name) or label or name
+        return self._tool_label(name) or label or name
 
-    def _answered(self, message: Message) -> None:
+    def _end_response(self, message: Message) -> None:
         if message.text:
-            self._tell(AnswerEnd(message.text, message.stop_reason or ""))
+            self._publish(AnswerEnd(message.text, message.stop_reason or ""))
         self._work("")
-        self._changed()
+        self._on_usage()
 
     def _end_thinking(self) -> None:
         if self._thinking:
-            self._tell(ThinkingEnd("".join(self._thinking)))
+            self._publish(ThinkingEnd("".join(self._thinking)))
             self._thinking = []
 
     def _start(self, event: ToolStarted) -> None:
-        if event.id not in self._run_agent:  # one that goes on behind a pause was told
-            self._tell(event)
-        self._run_agent[event.id] = event.display
-        self._work(f"running {event.display}")
+        if event.id not in self._running:  # a call that resumes after a pause was published before it
+            self._publish(event)
+        self._running[event.id] = event.display
+        self._work(f"Running {event.display}")
 
     def _finish(self, event: ToolExecutionEnd) -> None:
         call, result = event.call, event.result
-        display = self._run_agent.pop(call.id, None)
-        if display is None:  # a call that was never taken up
+        display = self._running.pop(call.id, None)
+        if display is None:  # the call was rejected before it started
             display = self._name(call.name)
-            self._tell(tool_started_event(call, display))
+            self._publish(tool_started_event(call, display))
         content = result.content
-        done = TranscriptCall(
+        finished = TranscriptCall(
             id=call.id,
             name=call.name,
             input=call.input,
@@ -147,55 +144,60 @@ class AgentEventTranslator:
             details=result.details,
             seconds=event.seconds,
         )
-        self._tell(tool_finished_event(done, display, event.title))
-        if not self._run_agent:
+        self._publish(tool_finished_event(finished, display, event.title))
+        if not self._running:
             self._work("")
 
     def _work(self, message: str) -> None:
         if message != self._working:
             self._working = message
-            self._tell(Working(message))
+            self._publish(Working(message))
 
 
-def wrap_subagent_events(id: str, tell: Callable[[ChatEvent], None]) -> Callable[[ChatEvent], None]:
-    """Tells what a sub-agent does as its own."""
+def wrap_subagent_events(id: str, publish: Callable[[ChatEvent], None]) -> Callable[[ChatEvent], None]:
+    """Return a function that publishes the events of a subagent as `ChildEvent`."""
 
-    def pass_on(event: ChatEvent) -> None:
+    def publish_wrapped(event: ChatEvent) -> None:
         if isinstance(event, SubagentChatEvent):
-            tell(ChildEvent(id, event))
+            publish(ChildEvent(id, event))
 
-    return pass_on
+    return publish_wrapped
 
 
-_ORDER_LAST = 900  # behind gates that may keep a sub-agent from running
+_ORDER_LAST = 900  # after gates that may prevent a subagent from running
 
 
 class SubagentTracker:
-    """Hears of sub-agents on all levels.
+    """Publishes the events of subagents on all levels.
 
     Args:
-        tell: Is told.
-        display: Gives names of tools for people.
-        changed: Called where figures may have changed.
+        publish: Publishes an event of the chat.
+        tool_label: Returns the display name of a tool.
+        on_usage: Called when usage or the number of running subagents may have changed.
     """
 
-    def __init__(self, tell: Callable[[ChatEvent], None], display: ToolLabeler, changed: Callable[[], None]) -> None:
-        self._tell = tell
-        self._display = display
-        self._changed = changed
-        self._run_agent: set[str] = set()
+    def __init__(
+        self, publish: Callable[[ChatEvent], None], tool_label: ToolLabeler, on_usage: Callable[[], None]
+    ) -> None:
+        self._publish = publish
+        self._tool_label = tool_label
+        self._on_usage = on_usage
+        self._running: set[str] = set()
 
     @property
     def running(self) -> int:
-        """How many run."""
-        return len(self._run_agent)
+        """The number of running subagents."""
+        return len(self._running)
 
-    def knows(self, id: str) -> bool:
-        """Whether a sub-agent of this name runs."""
-        return id in self._run_agent
+    def is_running(self, id: str) -> bool:
+        """Return True if a subagent with this ID is running."""
+        return id in self._running
 
-    def listen(self, agent: CoreAgent, parent: str = "") -> None:
-        """Hear of the sub-agents of an agent, and of theirs."""
+    async def attach(self, conversation: Conversation) -> None:
+        """Publish the events of the subagents of a conversation."""
+        self._listen(conversation.agent)
+
+    def _listen(self, agent: CoreAgent, parent: str = "") -> None:
         agent.on(BeforeSpawn, lambda hook: self._begin(hook, parent), order=_ORDER_LAST)
         agent.on(SpawnComplete, lambda hook: self._end(hook, hook.text))
         agent.on(SpawnError, lambda hook: self._end(hook, "", hook.error))
@@ -203,22 +205,22 @@ class SubagentTracker:
     def _begin(self, hook: BeforeSpawn, parent: str) -> None:
         if hook.block:
             return
-        self._run_agent.add(hook.child_id)
-        self._tell(ChildStarted(hook.child_id, hook.child, hook.task, hook.depth, parent))
+        self._running.add(hook.child_id)
+        self._publish(ChildStarted(hook.child_id, hook.child, hook.task, hook.depth, parent))
         child: CoreAgent = hook.agent
         child.bus.observe(
-            AgentEventTranslator(wrap_subagent_events(hook.child_id, self._tell), self._display, self._changed)
+            AgentEventTranslator(wrap_subagent_events(hook.child_id, self._publish), self._tool_label, self._on_usage)
         )
-        self.listen(child, hook.child_id)
-        self._changed()
+        self._listen(child, hook.child_id)
+        self._on_usage()
 
     def _end(self, hook: SpawnComplete | SpawnError, text: str, error: BaseException | None = None) -> None:
-        if hook.child_id not in self._run_agent:
-            self._tell(ChildStarted(hook.child_id, hook.child, hook.task, hook.depth))
-        self._run_agent.discard(hook.child_id)
+        if hook.child_id not in self._running:
+            self._publish(ChildStarted(hook.child_id, hook.child, hook.task, hook.depth))
+        self._running.discard(hook.child_id)
         stats: Any = hook.stats
         cost = stats.usage.cost
-        self._tell(
+        self._publish(
             ChildFinished(
                 id=hook.child_id,
                 name=hook.child,
@@ -231,11 +233,11 @@ class SubagentTracker:
                 seconds=round(stats.seconds, 3),
             )
         )
-        self._changed()
+        self._on_usage()
 
 
 def find_subagent(children: Iterable[SubagentRun], id: str) -> SubagentRun | None:
-    """A sub-agent that runs or waits, on whatever level."""
+    """Return a running or waiting subagent on any level."""
     for child in children:
         if child.id == id:
             return child
@@ -247,7 +249,7 @@ def find_subagent(children: Iterable[SubagentRun], id: str) -> SubagentRun | Non
 
 
 MAX_ITEMS = 400
-"""Items that are told; of a longer conversation the last ones."""
+"""Maximum number of items that are replayed: the last ones of a longer conversation."""
 
 
 _SOURCES: dict[str, Literal["prompt", "steer", "queue", "command", "shell", "notice"]] = {
@@ -258,16 +260,16 @@ _SOURCES: dict[str, Literal["prompt", "steer", "queue", "command", "shell", "not
 }
 
 
-def replay_events(items: Sequence[TranscriptItem], display: ToolLabeler) -> Iterator[ChatEvent]:
-    """The events of the items on the branch that the session goes on with."""
+def replay_events(items: Sequence[TranscriptItem], tool_label: ToolLabeler) -> Iterator[ChatEvent]:
+    """Yield the events of the active branch of a session."""
     active = [item for item in items if item.active]
     if len(active) > MAX_ITEMS:
-        yield Notice(f"{len(active) - MAX_ITEMS} earlier messages are not shown; /export has all of them")
+        yield Notice(f"{len(active) - MAX_ITEMS} earlier messages are not shown. Save all of them with /export.")
     for item in active[-MAX_ITEMS:]:
-        yield from _item_events(item, display)
+        yield from _item_events(item, tool_label)
 
 
-def _item_events(item: TranscriptItem, display: ToolLabeler) -> Iterator[ChatEvent]:
+def _item_events(item: TranscriptItem, tool_label: ToolLabeler) -> Iterator[ChatEvent]:
     match item.kind:
         case "user" if item.text or item.images:
             source = _SOURCES.get(item.source, "notice")
@@ -280,7 +282,7 @@ def _item_events(item: TranscriptItem, display: ToolLabeler) -> Iterator[ChatEve
                 yield AnswerText(item.text)
                 yield AnswerEnd(item.text)
             for call in item.calls:
-                name = display(call.name)
+                name = tool_label(call.name)
                 yield tool_started_event(call, name)
                 yield tool_finished_event(call, name)
             if item.error:
@@ -290,10 +292,16 @@ def _item_events(item: TranscriptItem, display: ToolLabeler) -> Iterator[ChatEve
         case "branch" if item.text and item.text != "fork":
             yield Notice(item.text)
         case "model":
-            yield Notice(f"from here on {item.text} answers")
+            yield Notice(f"Switched to {item.text}.")
         case "error":
             yield Notice(item.text, "error")
         case "pause":
-            yield Notice(f"waits for an answer: {item.text}")
+            yield Notice(f"Waiting for approval: {item.text}")
         case _:
             pass
+
+
+def error_notice(error: BaseException) -> Notice:
+    """Return a notice about something that failed outside a run."""
+    text = str(error) if isinstance(error, MainspringError | OSError) else f"{type(error).__name__}: {error}"
+    return Notice(redact(text), "error")

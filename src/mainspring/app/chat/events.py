@@ -1,11 +1,11 @@
-"""What a chat tells its front end: a closed union of plain values, each of which is also one JSON object.
+"""Events that a chat sends to its client. A closed union of structs; each is one JSON object on the wire.
 
-Order of a run: `UserText`, `RunStarted`; then texts, tools, approvals, questions and children as they come; at last
-`RunFinished`. A tool that started is always finished before the run is, and a question is always settled. A session that is
-gone on with is told by the same events, between `ReplayStarted` and `ReplayFinished`.
+Order of a run: `UserText`, `RunStarted`; then texts, tools, approvals, questions, and subagents as they occur; at the end
+`RunFinished`. A started tool is always finished before the run is, and a question is always settled. A resumed session is
+replayed with the same events, between `ReplayStarted` and `ReplayFinished`.
 
-All texts come from models, tools, files and people: whoever shows them on a terminal escapes control characters and
-interprets no markup but that of answers.
+All texts come from models, tools, files, and users: a terminal client must escape control characters, and interpret markup
+only in responses.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class Event(Struct, frozen=True, tag_field="type", tag=snake_case_tag):
     """Base of all events."""
 
 
-# --- what is said -----------------------------------------------------------------------------------------------------
+# --- text -----------------------------------------------------------------------------------------------------
 
 
 class UserText(Event, frozen=True):
-    """Something joined the conversation from the user's side.
+    """A message of the user was added to the conversation.
 
     Attributes:
-        text: As they wrote it.
-        source: Why now. ``shell`` is the output of a command of theirs, ``notice`` comes from the program itself.
-        attachments: How many images and texts came with it.
-        id: Of the text that waited, if it did.
+        text: The text as the user wrote it.
+        source: Why it was sent. ``shell`` is the output of a command of the user, ``notice`` comes from the program.
+        attachments: Number of images and texts.
+        id: ID of the message.
     """
 
     text: str
@@ -54,26 +54,26 @@ class UserText(Event, frozen=True):
 
 
 class AnswerText(Event, frozen=True):
-    """A piece of an answer, in Markdown. Pieces may have been joined."""
+    """A piece of a response, in Markdown. Pieces may have been joined."""
 
     text: str
 
 
 class AnswerEnd(Event, frozen=True):
-    """An answer is complete; ``text`` is all of it. More may follow in the same run."""
+    """A response is complete; ``text`` is all of it. The run may continue."""
 
     text: str
     stop_reason: str = ""
 
 
 class ThinkingText(Event, frozen=True):
-    """A piece of the model's reasoning."""
+    """A piece of the reasoning of the model."""
 
     text: str
 
 
 class ThinkingEnd(Event, frozen=True):
-    """The model has reasoned for now."""
+    """The reasoning is complete."""
 
     text: str = ""
 
@@ -82,14 +82,14 @@ class ThinkingEnd(Event, frozen=True):
 
 
 class ToolStarted(Event, frozen=True):
-    """A call is taken up.
+    """A tool call started.
 
     Attributes:
-        id: Of the call.
-        name: The tool's own name.
-        display: Its name for people.
-        summary: What it is about, in a line: a path, a command.
-        arguments: As the model gave them.
+        id: ID of the call.
+        name: Name of the tool.
+        display: Display name of the tool.
+        summary: One line that describes the call: a path, a command.
+        arguments: The arguments from the model.
     """
 
     id: str
@@ -100,13 +100,13 @@ class ToolStarted(Event, frozen=True):
 
 
 class ToolProgress(Event, frozen=True):
-    """A tool tells how far it is.
+    """A tool reports progress.
 
     Attributes:
-        id: Of the call.
-        output: What came since.
+        id: ID of the call.
+        output: New output.
         title: Replaces the summary, if not empty.
-        terminal: The terminal of the front end in which the command runs from now on.
+        terminal: The terminal of the client that runs the command from now on.
     """
 
     id: str
@@ -116,21 +116,21 @@ class ToolProgress(Event, frozen=True):
 
 
 class ToolFinished(Event, frozen=True):
-    """A call has its result.
+    """A tool call finished.
 
     Attributes:
-        id: Of the call.
-        name: The tool's own name.
-        display: Its name for people.
-        summary: What came of it, in a line.
-        is_error: Whether it failed.
-        denied: Whether it was not permitted.
-        output: What the model gets, shortened in the middle.
-        hidden_lines: How many lines of it are left out.
-        diffs: What changed in files.
-        edits: What became of hunks, where some were denied.
-        seconds: How long it took.
-        images: How many images it gave.
+        id: ID of the call.
+        name: Name of the tool.
+        display: Display name of the tool.
+        summary: One line that describes the result.
+        is_error: Whether the call failed.
+        denied: Whether the call was denied.
+        output: The result for the model without its middle.
+        hidden_lines: Number of omitted lines.
+        diffs: The changes of files.
+        edits: How many changes were applied, if some were denied or failed.
+        seconds: The duration.
+        images: Number of images in the result.
     """
 
     id: str
@@ -151,24 +151,24 @@ class ToolFinished(Event, frozen=True):
 
 
 class ApprovalAsked(Event, frozen=True):
-    """A call needs a yes. Answer with `Approve`; it waits until then, or until the run is stopped.
+    """A call needs approval. Answer with `Approve`; the call waits for it until the run is aborted.
 
     Attributes:
-        id: Of the question.
-        call_id: Of the call.
-        tool: The tool's own name.
-        display: Its name for people.
+        id: ID of the question.
+        call_id: ID of the call.
+        tool: Name of the tool.
+        display: Display name of the tool.
         action: The verb: ``read``, ``write``, ``delete``, ``run``, ``connect``, ``call``.
-        resource: What it is about: a path, the whole command line, a host.
-        scope: As rules name it: ``fs-write``.
-        reason: Why it is asked.
-        rule: The rule that asked, with its place; empty where none did.
-        arguments: As they will be used.
-        diffs: The exact change of files that it would make, from what is on disk now.
-        choose_hunks: Whether `Approve.hunks` may take some of them only.
-        suggestions: The rules that ``always`` saves, one for each part of the call; empty where none can be saved.
-        wider: The same, as wide as makes sense, to choose from.
-        child: The sub-agent that makes the call; empty for the agent itself.
+        resource: The object: a path, the whole command line, a host.
+        scope: The scope in rules: ``fs-write``.
+        reason: Why approval is needed.
+        rule: The rule that asks, with its place; empty if no rule does.
+        arguments: The arguments that the call will use.
+        diffs: The exact changes that the call would make to the files on disk.
+        choose_hunks: Whether `Approve.hunks` may select some of the changes.
+        suggestions: The rules that ``always`` saves, one for each part of the call; empty if no rule can be saved.
+        wider: Wider alternatives to the suggestions.
+        child: The subagent that makes the call; empty for the agent itself.
         choices: The decisions to offer, in order: ``value`` is that of `Approve.decision`, ``label`` the text of a list entry, and
             ``description`` the text of a button.
     """
@@ -192,24 +192,24 @@ class ApprovalAsked(Event, frozen=True):
 
 
 class ApprovalSettled(Event, frozen=True):
-    """A question is answered, or falls away because the run was stopped (``aborted``)."""
+    """An approval was decided, or cancelled because the run was aborted (``aborted``)."""
 
     id: str
     decision: ApprovalDecision | Literal["aborted"]
 
 
 class QuestionAsked(Event, frozen=True):
-    """The agent or an extension asks something. Answer with `Answer`.
+    """The agent or an extension asks a question. Answer with `Answer`.
 
     Attributes:
-        id: Of the question.
-        kind: ``ask``: options, and words of their own. ``confirm``: yes or no. ``select``: one of the options. ``input``: words.
-            ``plan``: a plan in Markdown; approve, revise or reject.
+        id: ID of the question.
+        kind: ``ask``: options or text. ``confirm``: yes or no. ``select``: one of the options. ``input``: text.
+            ``plan``: a plan in Markdown; approve, revise, or reject.
         text: The question, or the plan.
-        title: Over it.
-        options: What may be chosen.
-        multiple: Whether several.
-        child: The sub-agent that asks.
+        title: The title.
+        options: The options.
+        multiple: Whether several options can be chosen.
+        child: The subagent that asks.
     """
 
     id: str
@@ -222,17 +222,17 @@ class QuestionAsked(Event, frozen=True):
 
 
 class QuestionSettled(Event, frozen=True):
-    """A question is answered, declined, or falls away."""
+    """A question was answered, declined, or cancelled because the run was aborted."""
 
     id: str
     outcome: Literal["answered", "declined", "aborted"]
 
 
-# --- sub-agents -------------------------------------------------------------------------------------------------------
+# --- subagents -------------------------------------------------------------------------------------------------------
 
 
 class ChildStarted(Event, frozen=True):
-    """A sub-agent begins. ``name`` is its kind, ``parent`` the sub-agent above it, if any."""
+    """A subagent started. ``name`` is its kind, ``parent`` the subagent that started it, if any."""
 
     id: str
     name: str
@@ -242,14 +242,14 @@ class ChildStarted(Event, frozen=True):
 
 
 class ChildEvent(Event, frozen=True):
-    """Something happened in a sub-agent."""
+    """An event of a subagent."""
 
     id: str
     event: AnswerText | AnswerEnd | ThinkingText | ThinkingEnd | ToolStarted | ToolProgress | ToolFinished
 
 
 class ChildFinished(Event, frozen=True):
-    """A sub-agent is over. ``cost`` and ``tokens`` are its own and those of its sub-agents, and count in the run's."""
+    """A subagent finished. ``cost`` and ``tokens`` include those of its subagents, and are included in those of the run."""
 
     id: str
     name: str
@@ -266,19 +266,19 @@ class ChildFinished(Event, frozen=True):
 
 
 class RunStarted(Event, frozen=True):
-    """A run begins."""
+    """A run started."""
 
     id: str = ""
 
 
 class Working(Event, frozen=True):
-    """What is being waited for, as ``waiting for the model``; empty when nothing is. What a spinner shows."""
+    """The text of a spinner, for example ``Waiting for the model``; empty while nothing happens."""
 
     message: str = ""
 
 
 class Retrying(Event, frozen=True):
-    """A model call failed and is tried again in ``delay`` seconds."""
+    """A model call failed and will be retried in ``delay`` seconds."""
 
     attempt: int
     max_retries: int
@@ -287,7 +287,7 @@ class Retrying(Event, frozen=True):
 
 
 class Compacted(Event, frozen=True):
-    """The conversation was summed up. ``summary`` is what stands for what was."""
+    """The conversation was compacted. ``summary`` replaces the earlier messages."""
 
     reason: str
     before: int = 0
@@ -296,18 +296,18 @@ class Compacted(Event, frozen=True):
 
 
 class RunFinished(Event, frozen=True):
-    """A run is over. The chat goes on.
+    """A run finished.
 
     Attributes:
-        status: How it ended.
-        text: The answer, or as much of it as there is.
-        error: What failed; empty if nothing did.
-        hint: What to do about it.
-        turns: Model calls that were answered.
-        tokens: Tokens of the run, sub-agents included.
-        cost: US dollars; ``None`` where a price is unknown.
-        seconds: How long it took.
-        denied: How many calls were not permitted.
+        status: How the run ended.
+        text: The response, or the part of it that arrived.
+        error: The error; empty without one.
+        hint: How to fix the error.
+        turns: Number of model calls.
+        tokens: Tokens of the run, including subagents.
+        cost: US dollars; None if a price is unknown.
+        seconds: The duration.
+        denied: Number of denied calls.
     """
 
     status: RunStatus
@@ -322,28 +322,28 @@ class RunFinished(Event, frozen=True):
 
 
 class QueueChanged(Event, frozen=True):
-    """What waits has changed. ``held``: it waits for `SendQueued` or the next prompt, because a run was stopped or failed."""
+    """The message queue changed. ``held``: it waits for `SendQueued` or the next prompt, since a run was aborted or failed."""
 
     items: tuple[Queued, ...]
     held: bool = False
 
 
 class StatusChanged(Event, frozen=True):
-    """How the chat stands has changed."""
+    """The status changed."""
 
     status: Status
 
 
 class SessionChanged(Event, frozen=True):
-    """Another session, or another place in it. What was shown of the old one is past.
+    """Another session is open, or the session continues from an earlier entry.
 
     Attributes:
-        reason: Why.
-        id: Of the session; empty where nothing is kept.
-        title: Its title.
-        messages: How many messages it has.
-        place: Its file.
-        draft: The prompt that was taken back, to be changed and sent again.
+        reason: What happened.
+        id: ID of the session; empty if the conversation is not saved.
+        title: Title of the session.
+        messages: Number of messages.
+        place: File of the session.
+        draft: The prompt that was rewound, to edit and send again.
     """
 
     reason: Literal["opened", "resumed", "new", "forked", "rewound", "renamed"]
@@ -355,23 +355,23 @@ class SessionChanged(Event, frozen=True):
 
 
 class ReplayStarted(Event, frozen=True):
-    """What was said before follows, as the events it was told by."""
+    """The events of the stored conversation follow."""
 
     messages: int = 0
 
 
 class ReplayFinished(Event, frozen=True):
-    """From here on everything happens now."""
+    """The stored conversation is complete; further events are new."""
 
 
 class CommandDone(Event, frozen=True):
-    """A slash command, or `Compact`, `Rewind` and the like, is done.
+    """A slash command or another queued command, such as `Compact`, finished.
 
     Attributes:
-        id: The receipt's.
-        name: The command's name, without its slash.
-        shown: What it gives; ``None`` for nothing to see.
-        error: Why it failed; empty if it did not.
+        id: ID of the receipt.
+        name: Name of the command without its slash.
+        shown: The result; None without one.
+        error: The error; empty without one.
     """
 
     id: str
@@ -381,7 +381,7 @@ class CommandDone(Event, frozen=True):
 
 
 class Refused(Event, frozen=True):
-    """A command was not taken, and changed nothing."""
+    """A command was rejected, and changed nothing."""
 
     id: str
     command: str
@@ -389,7 +389,7 @@ class Refused(Event, frozen=True):
 
 
 class ShellStarted(Event, frozen=True):
-    """A shell command of the user's own runs. ``tell``: whether the model will see its output."""
+    """A shell command of the user started. ``tell``: whether its output is added to the conversation."""
 
     id: str
     line: str
@@ -397,14 +397,14 @@ class ShellStarted(Event, frozen=True):
 
 
 class ShellOutput(Event, frozen=True):
-    """It printed something."""
+    """Output of a shell command of the user."""
 
     id: str
     text: str
 
 
 class ShellFinished(Event, frozen=True):
-    """It is over. ``output`` is all of it, shortened in the middle."""
+    """A shell command of the user finished. ``output`` is its output without its middle."""
 
     id: str
     exit_code: int
@@ -412,7 +412,7 @@ class ShellFinished(Event, frozen=True):
 
 
 class Notice(Event, frozen=True):
-    """Something people should know."""
+    """A message of the program to the user."""
 
     text: str
     level: NoticeLevel = "info"
@@ -451,24 +451,24 @@ ChatEvent = (
     | ShellFinished
     | Notice
 )
-"""Everything that a chat can tell. After the last one its iterator ends."""
+"""All events of a chat."""
 
 
 @cache
 def _decoder() -> msgspec.json.Decoder[ChatEvent]:
-    """Made when a program speaks JSON with a chat."""
+    """Return the decoder. It is made on first use."""
     return msgspec.json.Decoder(ChatEvent)
 
 
 def encode_event(event: ChatEvent) -> bytes:
-    """An event as its JSON object, with ``type``."""
+    """Encode an event as its JSON object, with ``type``."""
     return msgspec.json.encode(event)
 
 
 def decode_event(line: bytes | str) -> ChatEvent:
-    """An event from its JSON object.
+    """Decode an event from its JSON object.
 
     Raises:
-        msgspec.ValidationError: If it is none.
+        msgspec.ValidationError: If it is not a valid event.
     """
     return _decoder().decode(line)

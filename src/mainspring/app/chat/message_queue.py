@@ -1,7 +1,4 @@
-"""Texts that were typed and not said yet. None is lost: they are kept with the session.
-
-From a text that somebody typed to the message that a model gets.
-"""
+"""Queued messages of the user, which are saved with the session so that none is lost, and turning them into model messages."""
 
 from __future__ import annotations
 
@@ -16,31 +13,36 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.app.chat.commands import Attachment
-from mainspring.app.chat.events import Notice, QueueChanged
+from mainspring.app.chat.events import ChatEvent, Notice, QueueChanged, UserText
 from mainspring.app.chat.types import Queued
 from mainspring.app.compose.conversation import Conversation
 from mainspring.app.workspace.file_mentions import attach_mentions
 from mainspring.errors import ConfigError, PermissionDeniedError
-from mainspring.messages import ContentBlock, ImageBlock, Message, TextBlock, utc_now
+from mainspring.loop.hooks import BeforeInject
+from mainspring.messages import AgentMessage, ContentBlock, ImageBlock, Message, TextBlock, utc_now
 from mainspring.prompt_tags import wrap_in_tag
 from mainspring.sessions import CustomEntry, Session
 
 QUEUE_ENTRY = "chat_queue"
-"""The entry of a session that holds what waits."""
+"""Type of the session entry that stores the queue."""
 
+MESSAGE_ID_PREFIX = "said-"
+"""Prefix of the IDs of messages that the user typed."""
 
 _MAX_STORED_BYTES = 4 << 20
-"""Bytes of attachments that are stored with texts that wait."""
+"""Maximum size of the attachments that are stored with the queue."""
+
+_ORDER_FIRST = -900
 
 
 class QueuedMessage(Struct, frozen=True, kw_only=True):
-    """A text that somebody wants to have said.
+    """A message that the user wants to send.
 
     Attributes:
-        id: What it is known by.
+        id: Its ID, which the message in the session has, too.
         text: The text.
         kind: See `Queued`.
-        attachments: What comes with it.
+        attachments: Its images and texts.
     """
 
     id: str
@@ -53,147 +55,169 @@ _INVALIDATED = QueuedMessage(id="", text="")
 
 
 class MessageQueue:
-    """The texts that wait, oldest first.
+    """The messages that are not sent yet, oldest first.
 
     Args:
-        tell: Is told whenever they change.
+        publish: Publishes an event of the chat.
 
     Attributes:
-        held: Whether they wait for a word of the user's, since a run did not end well.
+        held: Whether the messages wait for the user, because a run was stopped or failed.
     """
 
-    def __init__(self, tell: Callable[[QueueChanged], None]) -> None:
-        self._tell = tell
+    def __init__(self, publish: Callable[[ChatEvent], None]) -> None:
+        self._publish = publish
         self._items: list[QueuedMessage] = []
         self._stored: dict[str, tuple[QueuedMessage, ...]] = {}  # by session
-        self._going: list[QueuedMessage] = []
+        self._sending: list[QueuedMessage] = []
         self._dirty = asyncio.Event()
         self.held = False
-
-    @property
-    def items(self) -> tuple[QueuedMessage, ...]:
-        """All of them."""
-        return tuple(self._items)
 
     def __len__(self) -> int:
         return len(self._items)
 
     def find(self, id: str) -> QueuedMessage | None:
-        """The one of that name; the first one for an empty name."""
+        """Return the message with an ID, or the first one for an empty ID."""
         return next((each for each in self._items if id in ("", each.id)), None)
 
-    def add(self, said: QueuedMessage, *, first: bool = False) -> None:
-        """One more."""
-        self._items.insert(0 if first else len(self._items), said)
-        self.changed()
+    def add(self, message: QueuedMessage, *, first: bool = False) -> None:
+        """Queue a message."""
+        self._items.insert(0 if first else len(self._items), message)
+        self.publish()
 
-    def edit(self, id: str, text: str) -> bool:
-        """Change one. Says whether it waits."""
-        return self._put(id, lambda said: replace(said, text=text))
+    def edit(self, id: str, text: str) -> None:
+        """Replace the text of a queued message."""
+        self._items = [replace(each, text=text) if each.id == id else each for each in self._items]
+        self.publish()
 
-    def take(self, id: str) -> QueuedMessage | None:
-        """Take one out."""
-        said = self.find(id)
-        if said is not None:
-            self._items.remove(said)
-            self.changed()
-        return said
+    def remove(self, id: str) -> QueuedMessage | None:
+        """Remove a message from the queue and return it."""
+        message = self.find(id)
+        if message is not None:
+            self._items.remove(message)
+            self.publish()
+        return message
 
-    def going(self, said: QueuedMessage) -> None:
-        """It is about to be said; until it has `joined` the conversation it is stored as one that waits."""
-        self._going.append(said)
+    def remove_next(self) -> QueuedMessage | None:
+        """Remove the first message and return it, or None if the queue is held or empty."""
+        return None if self.held or not self._items else self.remove(self._items[0].id)
+
+    def mark_sending(self, message: QueuedMessage) -> None:
+        """Mark a message as being sent. It stays stored in the session until `mark_sent`."""
+        self._sending.append(message)
         self._dirty.set()
 
-    def joined(self, id: str) -> QueuedMessage | None:
-        """It has been said."""
-        said = next((each for each in self._going if each.id == id), None)
-        if said is not None:
-            self._going.remove(said)
+    def mark_sent(self, id: str) -> QueuedMessage | None:
+        """Mark a message as sent. Return it, or None if it was not being sent."""
+        message = next((each for each in self._sending if each.id == id), None)
+        if message is not None:
+            self._sending.remove(message)
             self._dirty.set()
-        return said
-
-    def next(self) -> QueuedMessage | None:
-        """Take out the first, unless they are held."""
-        return None if self.held or not self._items else self.take(self._items[0].id)
+        return message
 
     def requeue_steering(self) -> None:
-        """No run is there to be steered any more: what was to steer comes first in the queue."""
+        """Turn steering messages into queued ones after the run that they were for."""
         items = [replace(each, kind="queue") for each in self._items]
         if items != self._items:
             self._items = items
-            self.changed()
+            self.publish()
 
     def hold(self, held: bool) -> None:
-        """Let them wait for the user, or not."""
+        """Make the messages wait for the user, or not."""
         held = held and bool(self._items)
         if held != self.held:
             self.held = held
-            self.changed()
+            self.publish()
 
-    def _put(self, id: str, make: Callable[[QueuedMessage], QueuedMessage]) -> bool:
-        for i, said in enumerate(self._items):
-            if said.id == id:
-                self._items[i] = make(said)
-                self.changed()
-                return True
-        return False
-
-    def changed(self) -> None:
-        """Tell what waits."""
+    def publish(self) -> None:
+        """Publish the queue, and have it saved."""
         self.held = self.held and bool(self._items)
-        shown = tuple([Queued(s.id, s.text, s.kind, len(s.attachments)) for s in self._items])
-        self._tell(QueueChanged(shown, self.held))
+        items = tuple([Queued(m.id, m.text, m.kind, len(m.attachments)) for m in self._items])
+        self._publish(QueueChanged(items, self.held))
         self._dirty.set()
 
-    # --- kept with the session --------------------------------------------------------------------------------------
+    # --- steering ---------------------------------------------------------------------------------------------------
 
-    def load_from(self, session: Session) -> tuple[QueuedMessage, ...]:
-        """What waits in a session since it was left. Blocks."""
-        entries = [e for e in session.entries() if isinstance(e, CustomEntry) and e.custom_type == QUEUE_ENTRY]
-        data: Any = entries[-1].data if entries else None
-        try:
-            found = msgspec.convert(data, tuple[QueuedMessage, ...]) if data else ()
-        except msgspec.ValidationError:  # written by another version
-            return ()
-        said = {message.id for message in session.messages}
-        return tuple([replace(each, kind="queue") for each in found if each.id not in said])
+    async def attach(self, conversation: Conversation, *, is_copy: bool) -> None:
+        """Follow a conversation, and load the queue of its session.
 
-    def take_up(self, session: Session, stored: tuple[QueuedMessage, ...]) -> None:
-        """Go on with what waits in a session, and with what waits here; it is held."""
+        Args:
+            conversation: The conversation.
+            is_copy: Whether its session is a copy, whose stored queue belongs to the original.
+        """
+        conversation.agent.bus.observe(self._on_event)
+        conversation.agent.on(BeforeInject, lambda hook: self._inject(hook, conversation), order=_ORDER_FIRST)
+        session = conversation.session
+        if session is not None:
+            self._adopt(session, () if is_copy else await asyncio.to_thread(_load_queue, session))
+            if is_copy:
+                self.invalidate(session)
+
+    def _on_event(self, event: Any) -> None:
+        message = getattr(event, "message", None)
+        if getattr(event, "type", "") == "message_end" and isinstance(message, Message) and message.role == "user":
+            self.mark_sent(message.id)
+
+    async def _inject(self, hook: BeforeInject, conversation: Conversation) -> None:
+        """Build steering messages from the queue, since the user may have edited or removed them in the meantime."""
+        messages: list[AgentMessage] = []
+        for message in hook.messages:
+            if not message.id.startswith(MESSAGE_ID_PREFIX):
+                messages.append(message)
+                continue
+            queued = self.find(message.id)
+            if queued is not None and queued.kind == "steer":
+                self.remove(queued.id)
+                self.mark_sending(queued)
+                self._publish(UserText(queued.text, "steer", len(queued.attachments), queued.id))
+                messages.append(await build_message(queued, conversation, self._publish))
+        hook.messages = messages
+
+    # --- storing ----------------------------------------------------------------------------------------------------
+
+    def _adopt(self, session: Session, stored: tuple[QueuedMessage, ...]) -> None:
+        """Put the stored messages of a session before those that are queued now, and hold them."""
         known = {each.id for each in self._items}
         self._stored[session.id] = stored
         self._items = [*[each for each in stored if each.id not in known], *self._items]
         self.held = bool(self._items)
         self._dirty.set()
 
-    def elsewhere(self, session: Session) -> None:
-        """The session goes on from another place: what is stored there is past, and what waits has to be stored anew."""
+    def invalidate(self, session: Session) -> None:
+        """Have the queue stored again, because the session continues from an entry before the stored queue."""
         self._stored[session.id] = (_INVALIDATED,)
         self._dirty.set()
 
     async def wait_changed(self) -> None:
-        """Wait until something has changed."""
+        """Wait for a change."""
         await self._dirty.wait()
         self._dirty.clear()
 
     async def save(self, session: Session | None, *, moved: bool = False) -> None:
-        """Store what waits, if that is not what is stored; ``moved``: it waits in another session from now on."""
-        items = () if moved else (*self._going, *self._items)
+        """Store the queue in a session if it changed; with ``moved`` as empty, since another session stores it now."""
+        items = () if moved else (*self._sending, *self._items)
         if session is None or not session.writable or items == self._stored.get(session.id, ()):
             return
         self._stored[session.id] = items
         size = sum(len(a.data) for each in items for a in each.attachments)
-        kept = items if size <= _MAX_STORED_BYTES else tuple([replace(each, attachments=()) for each in items])
-        session.custom(QUEUE_ENTRY, msgspec.to_builtins(kept))
+        stored = items if size <= _MAX_STORED_BYTES else tuple([replace(each, attachments=()) for each in items])
+        session.custom(QUEUE_ENTRY, msgspec.to_builtins(stored))
         await session.journal.flush()
 
 
-MESSAGE_ID_PREFIX = "said-"
-"""How the ids of texts begin that somebody typed."""
+def _load_queue(session: Session) -> tuple[QueuedMessage, ...]:
+    """Return the messages that are stored in a session. Blocks."""
+    entries = [e for e in session.entries() if isinstance(e, CustomEntry) and e.custom_type == QUEUE_ENTRY]
+    data: Any = entries[-1].data if entries else None
+    try:
+        stored = msgspec.convert(data, tuple[QueuedMessage, ...]) if data else ()
+    except msgspec.ValidationError:  # written by another version
+        return ()
+    sent = {message.id for message in session.messages}
+    return tuple([replace(each, kind="queue") for each in stored if each.id not in sent])
 
 
 def create_queued_message(text: str, attachments: tuple[Attachment, ...] = (), kind: str = "queue") -> QueuedMessage:
-    """A text with a name of its own, by which its message is known in the session, too."""
+    """Create a message with an ID of its own."""
     return QueuedMessage(
         id=f"{MESSAGE_ID_PREFIX}{uuid.uuid4().hex[:12]}",
         text=text,
@@ -202,19 +226,24 @@ def create_queued_message(text: str, attachments: tuple[Attachment, ...] = (), k
     )
 
 
-async def build_message(said: QueuedMessage, conversation: Conversation, notice: Callable[[Notice], None]) -> Message:
-    """The message, with the files that the text mentions. What cannot be attached is told, and the text stays as it is."""
-    text = said.text
+async def build_message(
+    queued: QueuedMessage, conversation: Conversation, publish: Callable[[ChatEvent], None]
+) -> Message:
+    """Build the message for the model, with the files that the text mentions.
+
+    If a file cannot be attached, a notice is published and the text stays unchanged.
+    """
+    text = queued.text
     reader = conversation.agent.tools.get("read_file")
     try:
         text = await attach_mentions(text, conversation.env, conversation.permissions, reader)
     except (ConfigError, PermissionDeniedError) as error:
-        notice(Notice(f"nothing was attached: {error}", "warn"))
-    texts = [text, *[wrap_in_tag("file", a.text, path=a.name or "text") for a in said.attachments if a.text]]
+        publish(Notice(f"No file was attached: {error}", "warn"))
+    texts = [text, *[wrap_in_tag("file", a.text, path=a.name or "text") for a in queued.attachments if a.text]]
     blocks: list[ContentBlock] = [TextBlock("\n\n".join(filter(None, texts)))] if any(texts) else []
     blocks += [
         ImageBlock(a.media_type, base64.b64encode(a.data).decode())
-        for a in said.attachments
+        for a in queued.attachments
         if a.data and a.media_type.startswith("image/")
     ]
-    return Message.user(blocks, id=said.id, timestamp=utc_now())
+    return Message.user(blocks, id=queued.id, timestamp=utc_now())

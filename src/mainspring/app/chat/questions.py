@@ -1,7 +1,4 @@
-"""Questions that wait for an answer.
-
-The person behind the front end, as tools and extensions see them.
-"""
+"""Questions that wait for the user, and the user as tools and extensions see them."""
 
 from __future__ import annotations
 
@@ -19,146 +16,145 @@ AnswerT = TypeVar("AnswerT", Approve, Answer)
 
 
 class PendingQuestions:
-    """Asks, and hands each answer to whoever waits for it. Every question that is asked is settled, whatever happens.
+    """Asks questions and passes each answer to its caller. Each question is settled by an event, also if it is cancelled.
 
     Args:
-        tell: Is told of questions, and of what became of them.
-        attended: Whether somebody can answer.
+        publish: Publishes an event of the chat.
+        attended: Whether a user can answer.
     """
 
-    def __init__(self, tell: Callable[[ChatEvent], None], *, attended: bool = True) -> None:
-        self._tell = tell
+    def __init__(self, publish: Callable[[ChatEvent], None], *, attended: bool = True) -> None:
+        self._publish = publish
         self.attended = attended
         self._open: dict[str, tuple[ApprovalAsked | QuestionAsked, asyncio.Future[Approve | Answer]]] = {}
         self._count = 0
 
     def new_id(self) -> str:
-        """A name for the next question."""
+        """Return an ID for the next question."""
         self._count += 1
         return f"q{self._count}"
 
-    async def approval(self, asked: ApprovalAsked) -> Approve:
-        """Ask about a call."""
+    async def ask_approval(self, asked: ApprovalAsked) -> Approve:
+        """Ask the user to approve a call."""
         return await self._ask(asked, Approve)
 
-    async def answer(self, asked: QuestionAsked) -> Answer:
-        """Ask anything else. With nobody there the answer is that there is none."""
+    async def ask_question(self, asked: QuestionAsked) -> Answer:
+        """Ask the user anything else. without a user, the question is declined."""
         return await self._ask(asked, Answer) if self.attended else Answer(asked.id, declined=True)
 
     async def _ask(self, asked: ApprovalAsked | QuestionAsked, kind: type[AnswerT]) -> AnswerT:
         future: asyncio.Future[Approve | Answer] = asyncio.get_running_loop().create_future()
         self._open[asked.id] = (asked, future)
-        self._tell(asked)
-        given: Approve | Answer | None = None
+        self._publish(asked)
+        answer: Approve | Answer | None = None
         try:
-            given = await future
-            return cast("AnswerT", given)
+            answer = await future
+            return cast("AnswerT", answer)
         finally:
             del self._open[asked.id]
-            self._tell(_resolved_event(asked, given))
+            self._publish(_settled_event(asked, answer))
 
-    def settle(self, given: Approve | Answer) -> str:
-        """Hand in an answer; why it does not fit, or nothing."""
-        entry = self._open.get(given.id)
+    def settle(self, answer: Approve | Answer) -> str:
+        """Accept the answer to a question. Return why it is rejected, or an empty string."""
+        entry = self._open.get(answer.id)
         if entry is None:
-            return f"no question {given.id!r} waits for an answer; it may have been settled meanwhile"
+            return f"No pending question {answer.id!r}. It may already have been answered."
         asked, future = entry
-        problem = _answer_problem(asked, given)
+        problem = _find_problem(asked, answer)
         if not problem and not future.done():
-            future.set_result(given)
+            future.set_result(answer)
         return problem
 
-    @property
-    def waiting(self) -> tuple[ApprovalAsked | QuestionAsked, ...]:
-        """What waits, oldest first."""
-        return tuple([asked for asked, future in self._open.values() if not future.done()])
-
     def cancel_all(self) -> None:
-        """Nobody will answer any more."""
+        """Cancel all questions, because no answer can arrive."""
         for _, future in list(self._open.values()):
             future.cancel()
 
 
-def _resolved_event(asked: ApprovalAsked | QuestionAsked, given: Approve | Answer | None) -> ChatEvent:
+def _settled_event(asked: ApprovalAsked | QuestionAsked, answer: Approve | Answer | None) -> ChatEvent:
     if isinstance(asked, ApprovalAsked):
-        return ApprovalSettled(asked.id, given.decision if isinstance(given, Approve) else "aborted")
-    if not isinstance(given, Answer):
+        return ApprovalSettled(asked.id, answer.decision if isinstance(answer, Approve) else "aborted")
+    if not isinstance(answer, Answer):
         return QuestionSettled(asked.id, "aborted")
-    return QuestionSettled(asked.id, "declined" if given.declined else "answered")
+    return QuestionSettled(asked.id, "declined" if answer.declined else "answered")
 
 
-def _answer_problem(asked: ApprovalAsked | QuestionAsked, given: Approve | Answer) -> str:
-    """Why an answer is none to this question."""
-    match asked, given:
+def _find_problem(asked: ApprovalAsked | QuestionAsked, answer: Approve | Answer) -> str:
+    """Return why an answer does not fit a question, or an empty string."""
+    match asked, answer:
         case ApprovalAsked(), Approve():
-            return _approval_problem(asked, given)
+            return _find_approval_problem(asked, answer)
         case QuestionAsked(), Answer():
             known = {option.value for option in asked.options}
-            wrong = [value for value in given.chosen if value not in known]
-            if wrong:
-                return f"there is no option {wrong[0]!r}; there are {', '.join(sorted(known)) or 'none'}"
-            if len(given.chosen) > 1 and not asked.multiple:
-                return "only one option can be chosen"
-            if asked.kind == "plan" and not given.declined and not given.chosen and not given.text.strip():
-                return "a plan is approved, revised or rejected"
+            unknown = [value for value in answer.chosen if value not in known]
+            if unknown:
+                return f"Unknown option: {unknown[0]}. Use {', '.join(sorted(known)) or 'text'}."
+            if len(answer.chosen) > 1 and not asked.multiple:
+                return "Choose only one option."
+            if asked.kind == "plan" and not answer.declined and not answer.chosen and not answer.text.strip():
+                return "Approve, revise, or reject the plan."
             return ""
+        case ApprovalAsked(), _:
+            return f"{answer.id!r} is an approval. Send an approve command."
         case _:
-            return (
-                f"{given.id!r} is {'a call to approve' if isinstance(asked, ApprovalAsked) else 'a question to answer'}"
-            )
+            return f"{answer.id!r} is a question. Send an answer command."
 
 
-def _approval_problem(asked: ApprovalAsked, given: Approve) -> str:
-    if given.decision == "edit" and given.input is None:
-        return "to edit a call, give its new arguments in `input`"
-    if given.decision in ("always", "never") and not given.rule.strip() and not asked.suggestions:
-        return "no rule can be saved for this call; answer for this time, or give a rule"
-    if given.hunks is not None:
+def _find_approval_problem(asked: ApprovalAsked, answer: Approve) -> str:
+    if answer.decision == "edit" and answer.input is None:
+        return "No arguments to call the tool with. Set `input`."
+    if answer.decision in ("always", "never") and not answer.rule.strip() and not asked.suggestions:
+        return "No rule can be saved for this call. Allow it once, or provide a rule."
+    if answer.hunks is not None:
         if not asked.choose_hunks:
-            return "this call has no hunks to choose from"
+            return "This call has no hunks to choose from."
         known = {hunk.number for diff in asked.diffs for hunk in diff.hunks}
-        wrong = sorted(set(given.hunks) - known)
-        if wrong:
-            return f"there is no hunk {wrong[0]}; there are {min(known)} to {max(known)}"
+        unknown = sorted(set(answer.hunks) - known)
+        if unknown:
+            return f"Unknown hunk: {unknown[0]}. Use {min(known)} to {max(known)}."
     return ""
 
 
 _YES_NO = (Option("yes", "Yes"), Option("no", "No"))
 _PLAN_REVIEW_OPTIONS = (
-    Option("approve", "Approve", "carry it out"),
-    Option("revise", "Revise", "say what to change"),
-    Option("reject", "Reject", "do not carry it out"),
+    Option("approve", "Approve", "Execute the plan"),
+    Option("revise", "Revise", "Tell the agent what to change"),
+    Option("reject", "Reject", "Do not execute the plan"),
 )
 
 
 class UserPrompter:
-    """Asks the person. An `Interaction` for tools and a `UserInterface` for extensions.
+    """Asks the user on behalf of tools and extensions. An `Interaction` and a `UserInterface`.
 
     Args:
-        questions: Where it asks.
-        notice: Tells them something.
+        questions: Where questions wait for the user.
+        publish: Publishes a notice.
     """
 
-    def __init__(self, questions: PendingQuestions, notice: Callable[[Notice], None]) -> None:
+    def __init__(self, questions: PendingQuestions, publish: Callable[[Notice], None]) -> None:
         self._questions = questions
-        self._notice = notice
+        self._publish = publish
 
     @property
     def attended(self) -> bool:
-        """Whether somebody can answer."""
+        """Whether a user can answer."""
         return self._questions.attended
 
     async def ask(self, question: UserQuestion) -> Reply | None:
-        """The user's answer; ``None`` if they gave none."""
+        """Ask a question. Return None if the user declined to answer."""
         options = tuple([Option(o.label, o.label, o.description) for o in question.options])
-        asked = QuestionAsked(self._id(), "ask", question.text, options=options, multiple=question.multiple)
-        answer = await self._questions.answer(asked)
+        asked = QuestionAsked(
+            self._questions.new_id(), "ask", question.text, options=options, multiple=question.multiple
+        )
+        answer = await self._questions.ask_question(asked)
         return None if answer.declined else Reply(answer.chosen, answer.text)
 
     async def review(self, plan: ProposedPlan) -> PlanReview | None:
-        """What the user thinks of a plan; ``None`` if they do not say."""
-        asked = QuestionAsked(self._id(), "plan", plan.text, title=plan.title, options=_PLAN_REVIEW_OPTIONS)
-        answer = await self._questions.answer(asked)
+        """Ask the user to review a plan. Return None if they declined."""
+        asked = QuestionAsked(
+            self._questions.new_id(), "plan", plan.text, title=plan.title, options=_PLAN_REVIEW_OPTIONS
+        )
+        answer = await self._questions.ask_question(asked)
         if answer.declined:
             return None
         match answer.chosen:
@@ -170,24 +166,27 @@ class UserPrompter:
                 return PlanReview("revise", answer.text)
 
     async def confirm(self, title: str, message: str = "") -> bool:
-        """Whether they say yes; False without an answer."""
-        answer = await self._questions.answer(QuestionAsked(self._id(), "confirm", message, title, _YES_NO))
+        """Ask for confirmation. Return False without an answer."""
+        answer = await self._questions.ask_question(
+            QuestionAsked(self._questions.new_id(), "confirm", message, title, _YES_NO)
+        )
         return answer.chosen == ("yes",)
 
     async def select(self, title: str, options: Sequence[str]) -> str | None:
-        """What they choose; ``None`` without an answer."""
+        """Ask the user to choose an option. Return None without an answer."""
         offered = tuple([Option(text, text) for text in options])
-        answer = await self._questions.answer(QuestionAsked(self._id(), "select", "", title, offered))
+        answer = await self._questions.ask_question(
+            QuestionAsked(self._questions.new_id(), "select", "", title, offered)
+        )
         return answer.chosen[0] if answer.chosen else None
 
     async def input(self, title: str, placeholder: str = "") -> str | None:
-        """What they write; ``None`` without an answer."""
-        answer: Answer = await self._questions.answer(QuestionAsked(self._id(), "input", placeholder, title))
+        """Ask the user for a text. Return None without an answer."""
+        answer: Answer = await self._questions.ask_question(
+            QuestionAsked(self._questions.new_id(), "input", placeholder, title)
+        )
         return None if answer.declined else answer.text
 
     def notify(self, message: str, level: NoticeLevel = "info") -> None:
-        """Tell them something. Returns at once."""
-        self._notice(Notice(message, level))
-
-    def _id(self) -> str:
-        return self._questions.new_id()
+        """Show a notice to the user."""
+        self._publish(Notice(message, level))

@@ -1,25 +1,32 @@
-"""Runs of a chat: begun by what is said, steered, stopped, and followed by what waits.
-
-Carrying out a plan.
-"""
+"""Runs of a chat: started by a message, steered, aborted, and followed by the next queued message."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mainspring.app.chat.agent_settings import ModeSwitch
+from mainspring.app.chat.approvals import ApprovalManager
+from mainspring.app.chat.conversation import CurrentConversation
 from mainspring.app.chat.event_translation import find_subagent
-from mainspring.app.chat.events import Notice, RunFinished, RunStarted, UserText, Working
-from mainspring.app.chat.message_queue import MESSAGE_ID_PREFIX, QueuedMessage, build_message, create_queued_message
-from mainspring.app.chat.state import ChatState
+from mainspring.app.chat.events import ChatEvent, Notice, RunFinished, RunStarted, UserText, Working
+from mainspring.app.chat.message_queue import (
+    MESSAGE_ID_PREFIX,
+    MessageQueue,
+    QueuedMessage,
+    build_message,
+    create_queued_message,
+)
+from mainspring.app.chat.status import StatusReporter
+from mainspring.app.compose.conversation import Conversation
 from mainspring.app.compose.plan_mode import build_plan_prompt, save_answer_as_plan
 from mainspring.app.providers.weights import ensure_weights
-from mainspring.app.run.events import Notice as Told
+from mainspring.app.run.events import Notice as RunNotice
 from mainspring.app.run.events import Progress, RunEvent
 from mainspring.cancellation import CancelToken
 from mainspring.errors import AgentAbortedError, AgentError, ConfigError, MainspringError, ModelError
@@ -30,18 +37,22 @@ from mainspring.models import ModelProvider
 from mainspring.permissions import RuleSource, parse_rule
 from mainspring.redaction import redact
 from mainspring.tools import ToolErrorCode
+from mainspring.tools.support.background import ON_COMPLETION_KEY
 
 RunTrigger = Literal["prompt", "queue", "command", "notice"]
-"""Why a run begins."""
+"""Why a run starts."""
+
+STOPPED_BY_USER = "Stopped by the user"
+"""Reason of an abort for which the client named none."""
 
 
 class RunOverrides(Struct, frozen=True, kw_only=True):
-    """What holds for one run only.
+    """Settings for one run only.
 
     Attributes:
-        model: Who answers.
-        tools: Names of the only tools that it gets; ``None`` for all.
-        allow: Rules that allow.
+        model: The model.
+        tools: Names of the only available tools; None for all.
+        allow: Rules that allow tool calls.
     """
 
     model: ModelProvider | None = None
@@ -56,107 +67,181 @@ class RunController:
     """The runs of a chat, one at a time.
 
     Args:
-        room: The chat.
-
-    Attributes:
-        once: For texts that wait what holds for their run only, by their ids.
+        current: The conversation.
+        queue: The messages that start or steer runs.
+        approvals: The decisions about the calls of a run.
+        mode: The mode of the agent.
+        status: Reports the start and the end of a run.
+        publish: Publishes an event of the chat.
+        tasks: The tasks of the chat.
+        is_offline: Whether no model may be downloaded.
     """
 
-    def __init__(self, room: ChatState) -> None:
-        self._room = room
-        self.once: dict[str, RunOverrides] = {}
+    def __init__(
+        self,
+        current: CurrentConversation,
+        queue: MessageQueue,
+        approvals: ApprovalManager,
+        mode: ModeSwitch,
+        status: StatusReporter,
+        publish: Callable[[ChatEvent], None],
+        tasks: asyncio.TaskGroup,
+        is_offline: bool,
+    ) -> None:
+        self._current = current
+        self._queue = queue
+        self._approvals = approvals
+        self._mode = mode
+        self._status = status
+        self._publish = publish
+        self._tasks = tasks
+        self._is_offline = is_offline
+        self._overrides: dict[str, RunOverrides] = {}  # of queued messages
+        self._is_running = False
+        self._is_closed = False
         self._signal: CancelToken | None = None
         self._task: asyncio.Task[None] | None = None
         self._denied = 0
         self._problems = 0
-        room.wake = self.wake
 
-    # --- what is said -----------------------------------------------------------------------------------------------
+    @property
+    def is_running(self) -> bool:
+        """Whether a run is in progress."""
+        return self._is_running
 
-    def begin(
-        self, text: QueuedMessage | None, source: RunTrigger = "prompt", once: RunOverrides = _NO_OVERRIDES
+    @property
+    def is_closed(self) -> bool:
+        """Whether no further run starts."""
+        return self._is_closed
+
+    async def attach(self, conversation: Conversation) -> None:
+        """Wake the agent of a conversation when a background command ends."""
+        agent = conversation.agent
+        agent.extra = {**agent.extra, ON_COMPLETION_KEY: self._on_background_command}
+
+    # --- starting and stopping --------------------------------------------------------------------------------------
+
+    def start(
+        self, message: QueuedMessage | None, trigger: RunTrigger = "prompt", overrides: RunOverrides = _NO_OVERRIDES
     ) -> None:
-        """Begin a run; with ``None`` go on where the last one was left."""
-        room = self._room
-        room.running = True
+        """Start a run; with no message, resume the tool calls of the last run that still wait for approval."""
+        self._is_running = True
         self._signal = signal = CancelToken()
-        if text is not None:
-            room.waiting.going(text)
-        self._task = room.spawn(self._run(text, source, signal, once))
+        if message is not None:
+            self._queue.mark_sending(message)
+        self._task = self._tasks.create_task(self._run(message, trigger, signal, overrides))
 
-    def steer(self, text: QueuedMessage) -> None:
-        """Have the run see this at its next step. It can be changed and taken back until then."""
-        self._room.waiting.add(text)
-        self._room.conversation.agent.steer(Message.user(text.text or " ", id=text.id))
+    def start_or_queue(self, message: QueuedMessage, overrides: RunOverrides) -> None:
+        """Start a run with overrides, or queue its message while another run is in progress."""
+        if self._is_running:
+            self._queue.add(message)
+            self._overrides[message.id] = overrides
+        else:
+            self.start(message, "command", overrides)
+
+    def steer(self, message: QueuedMessage) -> None:
+        """Show a message to the agent in its next turn. It can be edited and removed until then."""
+        self._queue.add(message)
+        self._current.agent.steer(Message.user(message.text or " ", id=message.id))
 
     def start_next_queued(self) -> None:
-        """Say what waits next, if nothing goes on."""
-        room = self._room
-        if room.running or room.closing:
+        """Start a run with the next queued message, unless a run is in progress."""
+        if self._is_running or self._is_closed:
             return
-        text = room.waiting.next()
-        if text is not None:
-            self.begin(text, "queue", self.once.pop(text.id, _NO_OVERRIDES))
+        message = self._queue.remove_next()
+        if message is not None:
+            self.start(message, "queue", self._overrides.pop(message.id, _NO_OVERRIDES))
+
+    def execute_plan(self, name: str) -> None:
+        """Leave plan mode and start a run that executes a plan. Reads the file, so it blocks briefly.
+
+        Args:
+            name: The file of the plan; empty for the last plan.
+
+        Raises:
+            ConfigError: If the plan does not exist or a run is in progress.
+        """
+        if self._is_running:
+            raise ConfigError("A run is in progress. Stop it before you execute a plan.")
+        conversation = self._current.conversation
+        plan = conversation.plan
+        notices: list[str] = []
+        text = build_plan_prompt(
+            name or (plan.state.file if plan is not None else ""),
+            conversation.env.cwd,
+            lambda report: notices.append(report.text) if isinstance(report, RunNotice) else None,
+        )
+        self._mode.set("build")
+        for notice in notices:
+            self._publish(Notice(notice))
+        self.start(create_queued_message(text), "command")
 
     def abort(self, reason: str) -> None:
-        """Stop the run. It ends in order: every call gets a result, every question is settled."""
+        """Abort the run. Each of its tool calls still gets a result, and each question is settled."""
         if self._signal is not None:
-            self._room.waiting.hold(True)
-            self._signal.cancel(reason or "the user stopped it")
+            self._queue.hold(True)
+            self._signal.cancel(reason or STOPPED_BY_USER)
 
-    async def ended(self) -> None:
-        """Wait until the run that goes on is over."""
+    def abort_subagent(self, id: str, reason: str) -> bool:
+        """Abort a subagent; the run continues. Return False if it is not running."""
+        subagent = find_subagent(self._current.agent.children, id)
+        if subagent is not None:
+            subagent.abort(reason or STOPPED_BY_USER)
+        return subagent is not None
+
+    def close(self, reason: str) -> None:
+        """Abort the run and start no further one."""
+        self._is_closed = True
+        self.abort(reason)
+
+    async def wait_finished(self) -> None:
+        """Wait until the run is over."""
         if self._task is not None:
             await asyncio.wait((self._task,))
 
-    def abort_child(self, id: str, reason: str) -> bool:
-        """Stop a sub-agent; the run goes on. Says whether there is one."""
-        child = find_subagent(self._room.conversation.agent.children, id)
-        if child is not None:
-            child.abort(reason or "the user stopped it")
-        return child is not None
+    async def warm_up(self) -> None:
+        """Read skills and connect to servers, as the first run would."""
+        if not self._is_running:
+            await self._current.agent.warmup()
 
-    def wake(self, text: str) -> None:
-        """A command in the background has ended: the agent is told, and begins anew where nothing goes on."""
-        room = self._room
-        if room.running:
-            room.conversation.agent.follow_up(text)
-        elif not room.closing:
-            self.begin(create_queued_message(text), "notice")
+    def _on_background_command(self, text: str) -> None:
+        if self._is_running:
+            self._current.agent.follow_up(text)
+        elif not self._is_closed:
+            self.start(create_queued_message(text), "notice")
 
     # --- a run ------------------------------------------------------------------------------------------------------
 
     async def _run(
-        self, text: QueuedMessage | None, source: RunTrigger, signal: CancelToken, once: RunOverrides
+        self, message: QueuedMessage | None, trigger: RunTrigger, signal: CancelToken, overrides: RunOverrides
     ) -> None:
-        room = self._room
         started = time.monotonic()
-        room.approvals.begin()
+        self._approvals.start_run()
         self._denied = 0
-        if text is not None:
-            room.tell(UserText(text.text, source, len(text.attachments), text.id))
-        room.tell(RunStarted(text.id if text is not None else ""))
-        room.publish_status()
-        result = await self._result(text, signal, once)
-        self._put_back(text)
-        if room.mode == "plan" and result.status == "completed":
-            await save_answer_as_plan(room.conversation.plan, result.text, self._report)
+        if message is not None:
+            self._publish(UserText(message.text, trigger, len(message.attachments), message.id))
+        self._publish(RunStarted(message.id if message is not None else ""))
+        self._status.publish()
+        result = await self._run_safely(message, signal, overrides)
+        self._requeue_unsent(message)
+        if self._mode.mode == "plan" and result.status == "completed":
+            await save_answer_as_plan(self._current.conversation.plan, result.text, self._report)
         self._publish_session_problems()
-        cost = result.usage.cost
-        room.unpriced = room.unpriced or (cost is None and result.usage.total_tokens > 0)
-        await room.refresh_after_run()
-        room.waiting.requeue_steering()
-        for message in room.conversation.agent.cancel_steering():
-            if not message.id.startswith(MESSAGE_ID_PREFIX):  # of an extension, say: it waits for the next run
-                room.conversation.agent.steer(message)
-        room.running, self._signal = False, None
-        room.save_mode()
+        await self._status.refresh_after_run(result.usage)
+        self._queue.requeue_steering()
+        agent = self._current.agent
+        for steering in agent.cancel_steering():
+            if not steering.id.startswith(MESSAGE_ID_PREFIX):  # for example, of an extension: kept for the next run
+                agent.steer(steering)
+        self._is_running, self._signal = False, None
+        self._mode.save_change()
         if result.status != "completed":
-            room.waiting.hold(True)
-        room.publish_status()
+            self._queue.hold(True)
+        self._status.publish()
         error, hint = _describe_failure(result.error)
-        room.tell(Working(""))
-        room.tell(
+        cost = result.usage.cost
+        self._publish(Working(""))
+        self._publish(
             RunFinished(
                 status=result.status,
                 text=result.text,
@@ -171,68 +256,65 @@ class RunController:
         )
         self.start_next_queued()
 
-    async def _result(self, text: QueuedMessage | None, signal: CancelToken, once: RunOverrides) -> RunResult:
-        """How the run ended, whatever happens in it."""
-        room = self._room
-        agent = room.conversation.agent
-        forget = agent.bus.observe(self._count)
+    async def _run_safely(
+        self, message: QueuedMessage | None, signal: CancelToken, overrides: RunOverrides
+    ) -> RunResult:
+        """Run the agent and turn each error into a result, so that the chat continues."""
+        forget = self._current.agent.bus.observe(self._count_denied)
         try:
-            return await self._run_agent(text, signal, once)
+            return await self._run_agent(message, signal, overrides)
         except asyncio.CancelledError:
-            if not signal.cancelled or room.closing:
+            if not signal.cancelled or self._is_closed:
                 raise
             return RunResult(status="aborted", error=AgentAbortedError(signal.reason))
         except AgentAbortedError as error:
             return RunResult(status="aborted", error=error)
-        except Exception as error:  # whatever fails, the chat goes on
+        except Exception as error:
             if isinstance(error, AgentError):
                 return RunResult(status="error", error=error)
-            known = isinstance(error, MainspringError | OSError)
-            failed = AgentError(redact(str(error) if known else f"{type(error).__name__}: {error}"))
-            failed.__cause__ = error
-            return RunResult(status="error", error=failed)
+            is_known = isinstance(error, MainspringError | OSError)
+            failure = AgentError(redact(str(error) if is_known else f"{type(error).__name__}: {error}"))
+            failure.__cause__ = error
+            return RunResult(status="error", error=failure)
         finally:
             forget()
 
-    async def _run_agent(self, text: QueuedMessage | None, signal: CancelToken, once: RunOverrides) -> RunResult:
-        room = self._room
-        conversation = room.conversation
+    async def _run_agent(
+        self, message: QueuedMessage | None, signal: CancelToken, overrides: RunOverrides
+    ) -> RunResult:
+        conversation = self._current.conversation
         agent = conversation.agent
-        offline = room.options.ask.place.offline
-        await ensure_weights(conversation.choice.model, self._report, signal, offline=offline)
+        await ensure_weights(conversation.choice.model, self._report, signal, offline=self._is_offline)
         prompt: Sequence[AgentMessage] = ()
-        if text is not None:
-            prompt = (await build_message(text, conversation, room.tell),)
-        given: dict[str, Any] = {"signal": signal, "behavior": room.behavior(), "raise_errors": False}
-        if once.model is not None:
-            given["model"] = once.model
-        if once.tools is not None:
-            given["tools"] = agent.tools.only([name for name in once.tools if agent.tools.get(name) is not None])
-        rules = [parse_rule(text, "allow", RuleSource("user", "this command")) for text in once.allow]
+        if message is not None:
+            prompt = (await build_message(message, conversation, self._publish),)
+        options: dict[str, Any] = {"signal": signal, "behavior": self._mode.run_options(), "raise_errors": False}
+        if overrides.model is not None:
+            options["model"] = overrides.model
+        if overrides.tools is not None:
+            options["tools"] = agent.tools.only([name for name in overrides.tools if agent.tools.get(name) is not None])
+        rules = [parse_rule(text, "allow", RuleSource("user", "this command")) for text in overrides.allow]
         with conversation.permissions.during(*rules):
-            result = await agent.run(prompt, **given)
-            while result.status == "paused" and (edits := room.approvals.pop_edited_inputs()):
-                agent.answer(edits)  # the same calls, some with other arguments: the run goes on where it stood
-                result = _merge_results(result, await agent.run(**given))
+            result = await agent.run(prompt, **options)
+            while result.status == "paused" and (edits := self._approvals.pop_edited_inputs()):
+                agent.answer(edits)  # the run resumes with the same calls, some of them with other arguments
+                result = _merge_results(result, await agent.run(**options))
             if result.status == "aborted" and agent.pending is not None:
-                # Stopped between the yes to a changed call and the call: it gets its result, and no later run makes it.
-                agent.answer(Deny(signal.reason or "the user stopped it", stop=True))
-                given["signal"] = CancelToken()
-                await agent.run(**given)
+                # Aborted between the approval of an edited call and the call: deny it, so that no later run makes it.
+                agent.answer(Deny(signal.reason or STOPPED_BY_USER, stop=True))
+                options["signal"] = CancelToken()
+                await agent.run(**options)
         return result
 
-    def _put_back(self, text: QueuedMessage | None) -> None:
-        """What never joined the conversation waits again: it is not lost because a run could not begin."""
-        room = self._room
-        if text is not None and room.waiting.joined(text.id) is not None and not self._is_in_history(text):
-            room.waiting.add(text, first=True)
-            room.waiting.hold(True)
+    def _requeue_unsent(self, message: QueuedMessage | None) -> None:
+        """Requeue a message that was never sent, so that a failed start does not lose it."""
+        if message is None or self._queue.mark_sent(message.id) is None:
+            return
+        if all(each.id != message.id for each in self._current.agent.messages):
+            self._queue.add(message, first=True)
+            self._queue.hold(True)
 
-    def _is_in_history(self, text: QueuedMessage) -> bool:
-        """Whether it is in the history under this name."""
-        return any(message.id == text.id for message in self._room.conversation.agent.messages)
-
-    def _count(self, event: object) -> None:
+    def _count_denied(self, event: object) -> None:
         if isinstance(event, ToolExecutionEnd):
             details: Any = event.result.details
             facts = cast("dict[str, Any]", details) if isinstance(details, dict) else {}
@@ -240,58 +322,37 @@ class RunController:
 
     def _report(self, report: RunEvent) -> None:
         match report:
-            case Told(text=text):
-                self._room.tell(Notice(text))
+            case RunNotice(text=text):
+                self._publish(Notice(text))
             case Progress(text=text, share=share, last=last):
-                self._room.tell(Working("" if last else f"{text} {share:.0%}"))
+                self._publish(Working("" if last else f"{text} {share:.0%}"))
             case _:
                 pass
 
     def _publish_session_problems(self) -> None:
-        session = self._room.conversation.session
+        session = self._current.session
         if session is not None:
             for problem in session.problems[self._problems :]:
-                self._room.tell(Notice(str(problem), "warn"))
+                self._publish(Notice(str(problem), "warn"))
             self._problems = len(session.problems)
 
 
-def _merge_results(first: RunResult, more: RunResult) -> RunResult:
-    """Two parts of one run."""
+def _merge_results(first: RunResult, second: RunResult) -> RunResult:
+    """Merge the results of the two parts of a run that was resumed."""
     stats = replace(
-        more.stats,
-        turns=first.turns + more.turns,
-        usage=first.usage + more.usage,
-        seconds=first.stats.seconds + more.stats.seconds,
+        second.stats,
+        turns=first.turns + second.turns,
+        usage=first.usage + second.usage,
+        seconds=first.stats.seconds + second.stats.seconds,
     )
-    return replace(more, messages=(*first.messages, *more.messages), stats=stats)
+    return replace(second, messages=(*first.messages, *second.messages), stats=stats)
 
 
 def _describe_failure(error: BaseException | None) -> tuple[str, str]:
-    """What failed, and what to do about it."""
+    """Return what failed, and what to do about it."""
     if error is None or isinstance(error, AgentAbortedError):
         return "", ""
     cause = getattr(error, "cause", None) or error.__cause__
-    again = isinstance(cause, ModelError) and cause.retryable
-    return redact(str(error)) or type(error).__name__, "the same may succeed later; send it again" if again else ""
-
-
-def start_plan(room: ChatState, runs: RunController, name: str) -> None:
-    """Leave plan mode and carry out a plan: the file named, or the last one. Blocks for a short read.
-
-    Raises:
-        ConfigError: If there is none, or a run goes on.
-    """
-    if room.running:
-        raise ConfigError("a run goes on; stop it before a plan is carried out")
-    plan = room.conversation.plan
-    wanted = name or (plan.state.file if plan is not None else "")
-    notes: list[str] = []
-    text = build_plan_prompt(
-        wanted,
-        room.conversation.env.cwd,
-        lambda report: notes.append(report.text) if isinstance(report, Told) else None,
-    )
-    room.set_mode("build")
-    for note in notes:
-        room.tell(Notice(note))
-    runs.begin(create_queued_message(text), "command")
+    is_retryable = isinstance(cause, ModelError) and cause.retryable
+    hint = "This error may be temporary. Send the message again to retry." if is_retryable else ""
+    return redact(str(error)) or type(error).__name__, hint

@@ -1,21 +1,32 @@
-"""Other sessions, and other places in one: resumed, begun, forked, rewound."""
+"""Switching between sessions: open, resume, fork, and rewind them."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, Protocol
 
 from msgspec.structs import replace
 
-from mainspring.app.chat.command_results import Changes
+from mainspring.app.chat.agent_settings import ModelSwitch, ModeSwitch, NonOwningModel
+from mainspring.app.chat.command_results import Changes, Text
 from mainspring.app.chat.commands import Rewind
-from mainspring.app.chat.event_translation import replay_events
-from mainspring.app.chat.events import Notice, ReplayFinished, ReplayStarted, SessionChanged
-from mainspring.app.chat.state import ChatState
+from mainspring.app.chat.conversation import CurrentConversation
+from mainspring.app.chat.event_translation import AgentEventTranslator, error_notice, replay_events
+from mainspring.app.chat.events import ChatEvent, Notice, ReplayFinished, ReplayStarted, SessionChanged
+from mainspring.app.chat.message_queue import MessageQueue
+from mainspring.app.chat.status import StatusReporter
 from mainspring.app.chat.tool_display import parse_diff
 from mainspring.app.chat.types import FileDiff
+from mainspring.app.compose.client_services import ClientServices
+from mainspring.app.compose.conversation import Conversation, open_conversation
+from mainspring.app.providers.select_model import Choice
+from mainspring.app.run.events import Notice as RunNotice
+from mainspring.app.run.events import RunEvent, format_budget_warning
+from mainspring.app.run.options import LaunchOptions
 from mainspring.env.paths import display_path
 from mainspring.errors import SessionError
+from mainspring.loop.hooks import BudgetWarning
 from mainspring.prompt_tags import strip_attachments
 from mainspring.sessions import (
     PairEntry,
@@ -35,49 +46,177 @@ SessionChangeReason = Literal["opened", "resumed", "new", "forked", "rewound", "
 _KINDS: dict[str, Literal["edit", "create", "delete"]] = {"change": "edit", "create": "create", "delete": "delete"}
 
 
-class SessionController:
-    """Goes to other sessions, and to other places in one. No run goes on meanwhile.
+class ConversationPart(Protocol):
+    """A part of a chat that registers its hooks and listeners with each conversation."""
+
+    async def attach(self, conversation: Conversation) -> None:
+        """Follow this conversation from now on."""
+        ...
+
+
+class ConversationOpener:
+    """Opens a conversation, attaches the parts of the chat to it, and closes the one before.
 
     Args:
-        room: The chat.
+        environ: Environment variables.
+        current: Receives the conversation.
+        models: The model that continues in the next conversation.
+        queue: Messages that move to the next conversation.
+        status: Pauses while a conversation is opened.
+        create_services: Returns the services of the client without its model.
+        publish: Publishes an event of the chat.
+        parts: The parts to attach, in order.
     """
 
-    def __init__(self, room: ChatState) -> None:
-        self._room = room
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        current: CurrentConversation,
+        models: ModelSwitch,
+        queue: MessageQueue,
+        status: StatusReporter,
+        create_services: Callable[[], ClientServices],
+        publish: Callable[[ChatEvent], None],
+        parts: Sequence[ConversationPart],
+    ) -> None:
+        self._environ = environ
+        self._current = current
+        self._models = models
+        self._queue = queue
+        self._status = status
+        self._create_services = create_services
+        self._publish = publish
+        self._parts = parts
 
-    async def opened(self) -> None:
-        """Tell of the session that the chat was opened with."""
-        messages = self._room.conversation.agent.messages
-        name = self._room.conversation.choice.name
-        if name.notice:  # a model that nobody asked for, or that cannot do much
-            self._room.tell(Notice(f"{name.why}; {name.notice}"))
-        await self._tell("resumed" if messages else "opened", replay=self._room.options.replay)
+    async def open(self, launch: LaunchOptions, *, is_copy: bool = False) -> None:
+        """Open a conversation and close the current one. If opening fails, the current one stays open.
 
-    async def new(self) -> None:
-        """Begin anew; the session so far stays on disk."""
-        await self._enter(session=None)
-        await self._tell("new")
+        Args:
+            launch: Options of the conversation.
+            is_copy: Whether its session is a copy, whose stored queue belongs to the original.
+
+        Raises:
+            ConfigError: If an option or a setting is invalid.
+            SessionError: If the session cannot be opened.
+        """
+        previous = self._current.conversation if self._current.is_open else None
+        services = self._create_services()
+        services = replace(services, model=self._models.current or services.model, wrap=self._models.wrap)
+        with self._status.paused():  # a status published now would mix both sessions
+            conversation = await open_conversation(launch, self._report, self._environ, services)
+            self._current.replace(conversation)
+            await self._attach(conversation, is_copy=is_copy)
+        if previous is not None:
+            await self._queue.save(conversation.session)  # before the previous session forgets the messages
+            await self._close(previous, moves_on=True)
+
+    async def _attach(self, conversation: Conversation, *, is_copy: bool) -> None:
+        agent = conversation.agent
+        agent.bus.observe(AgentEventTranslator(self._publish, self._current.tool_label, self._status.publish))
+        agent.on(BudgetWarning, lambda hook: self._publish(Notice(format_budget_warning(hook), "warn")))
+        for part in self._parts:
+            await part.attach(conversation)
+        await self._queue.attach(conversation, is_copy=is_copy)
+        for problem in conversation.session.problems if conversation.session is not None else ():
+            self._publish(Notice(str(problem), "warn"))
+        await self._status.attach(conversation)
+
+    async def close(self) -> None:
+        """Close the current conversation and all models."""
+        if self._current.is_open:
+            await self._close(self._current.conversation)
+        await self._models.close_retired()
+
+    async def _close(self, conversation: Conversation, *, moves_on: bool = False) -> None:
+        await self._queue.save(conversation.session, moved=moves_on)
+        if moves_on:  # the next conversation uses the model's connections
+            conversation.choice = Choice(NonOwningModel(conversation.choice.model), conversation.choice.why)
+        await conversation.aclose()
+
+    def _report(self, report: RunEvent) -> None:
+        if isinstance(report, RunNotice):
+            self._publish(Notice(report.text))
+
+
+class SessionController:
+    """Switches to other sessions and to earlier entries of one. Its callers make sure that no run is in progress.
+
+    Args:
+        launch: The options that the chat was opened with; they also apply to further sessions.
+        current: The conversation.
+        opener: Opens another conversation.
+        queue: The queued messages.
+        mode: The mode, which is saved again after a rewind.
+        status: The status, which is measured again after a rewind.
+        publish: Publishes an event of the chat.
+    """
+
+    def __init__(
+        self,
+        launch: LaunchOptions,
+        current: CurrentConversation,
+        opener: ConversationOpener,
+        queue: MessageQueue,
+        mode: ModeSwitch,
+        status: StatusReporter,
+        publish: Callable[[ChatEvent], None],
+    ) -> None:
+        self._launch = launch
+        self._current = current
+        self._opener = opener
+        self._queue = queue
+        self._mode = mode
+        self._status = status
+        self._publish = publish
+
+    async def open_first(self, *, replay: bool) -> None:
+        """Open the session that the chat starts with.
+
+        Args:
+            replay: Whether the events of a resumed session are published.
+
+        Raises:
+            ConfigError: If an option or a setting is invalid.
+            SessionError: If the session cannot be opened.
+        """
+        await self._opener.open(self._launch)
+        conversation = self._current.conversation
+        name = conversation.choice.name
+        if name.notice:  # the model was not chosen by the user, or has limits
+            self._publish(Notice(f"{name.why}; {name.notice}"))
+        await self._publish_session("resumed" if conversation.agent.messages else "opened", replay=replay)
+
+    async def start_new(self) -> None:
+        """Start a new session; the current one stays saved."""
+        await self._open(session=None)
+        await self._publish_session("new")
 
     async def resume(self, name: str) -> None:
-        """Go on with another session; an empty name is the folder's last one, but for this.
+        """Resume another session.
+
+        Args:
+            name: Its ID, title, or file; empty for the most recent other session of the folder.
 
         Raises:
-            SessionError: If there is none.
+            SessionError: If the session is not found or is already open.
         """
         place = await asyncio.to_thread(self._find, name)
-        current = self._room.conversation.session
+        current = self._current.session
         if current is not None and place == current.place:
-            raise SessionError("this is that session already")
-        await self._enter(session=place)
-        await self._tell("resumed", replay=True)
+            raise SessionError("This session is already open.")
+        await self._open(session=place)
+        await self._publish_session("resumed", replay=True)
 
     async def fork(self, entry: str) -> None:
-        """Go on in a copy of the session, of all of it or up to an entry.
+        """Continue in a copy of the session.
+
+        Args:
+            entry: The last entry to copy; empty for all of them.
 
         Raises:
-            SessionError: If nothing is saved, or there is no such entry.
+            SessionError: If the conversation is not saved or the entry is unknown.
         """
-        session = self._session()
+        session = self._current.require_session()
 
         def copy() -> str:
             with session.fork(title=session.title) as made:
@@ -86,31 +225,42 @@ class SessionController:
                 made.save()
                 return made.place
 
-        await self._enter(session=await asyncio.to_thread(copy), copy=True)
-        await self._tell("forked", replay=True)
+        await self._open(session=await asyncio.to_thread(copy), is_copy=True)
+        await self._publish_session("forked", replay=True)
 
     async def rename(self, title: str) -> None:
-        """Give the session a title.
+        """Change the title of the session.
 
         Raises:
-            SessionError: If nothing is saved.
+            SessionError: If the conversation is not saved.
         """
-        session = self._session()
+        session = self._current.require_session()
         session.label(title.strip())
-        if self._room.conversation.agent.messages:
+        if self._current.agent.messages:
             await session.journal.flush()
-        await self._tell("renamed")
+        await self._publish_session("renamed")
 
-    # --- going back -------------------------------------------------------------------------------------------------
+    async def compact(self, instructions: str) -> Text:
+        """Compact the conversation.
+
+        Args:
+            instructions: What the summary must keep.
+        """
+        report = await self._current.agent.compact(instructions.strip())
+        if report is None:
+            return Text("Nothing to compact, or the summary was not usable. The conversation is unchanged.")
+        return Text(f"Compacted: about {report.tokens_before:,} tokens became {report.tokens_after:,}.")
+
+    # --- rewinding -------------------------------------------------------------------------------------------------
 
     async def prompts(self) -> list[tuple[TranscriptItem, str | None]]:
-        """The prompts of the branch, the last one first, each with the entry that stands before it.
+        """Return the prompts of the branch, latest first, each with the entry before it.
 
         Raises:
-            SessionError: If nothing is saved.
+            SessionError: If the conversation is not saved.
         """
-        transcript = await self.transcript()
-        session = self._session()
+        transcript = await self.read_transcript()
+        session = self._current.require_session()
         entries = await asyncio.to_thread(session.entries)
         place = {entry.id: i for i, entry in enumerate(entries)}
         active = [item for item in transcript.items if item.active]
@@ -125,20 +275,19 @@ class SessionController:
         return found[::-1]
 
     async def rewind(self, wanted: Rewind) -> Changes:
-        """Go back to before a prompt, or tell what would happen. ``undo`` takes the last rewind back.
+        """Rewind to before a prompt, or preview it. ``undo`` reverts the last rewind.
 
         Raises:
-            SessionError: If it cannot be done; nothing has changed then.
+            SessionError: If the rewind is not possible; nothing was changed.
         """
-        room, session = self._room, self._session()
-        env = room.conversation.env
+        session, env = self._current.require_session(), self._current.conversation.env
         draft = ""
         if wanted.to == "undo":
             plan = await plan_undo(session, env)
         else:
             prompts = await self.prompts()
             if not prompts:
-                raise SessionError("there is no prompt yet to go back to")
+                raise SessionError("No prompts to rewind yet.")
             chosen = _find_rewind_point(prompts, wanted.to)
             draft = strip_attachments(chosen[0].text).strip()
             plan = await plan_rewind(session, env, chosen[1])
@@ -146,57 +295,55 @@ class SessionController:
         diffs = await asyncio.to_thread(_rewind_diffs, plan, session, env.cwd) if files else ()
         text = _describe_rewind(plan, files=files, conversation=conversation)
         if wanted.preview:
-            return Changes(f"Would go back: {text}", diffs)
+            return Changes(f"Would rewind: {text}", diffs)
         done = await rewind(session, env, plan, files=files, conversation=conversation, force=wanted.force)
         if done.conversation:
-            room.moved()
-            await self._tell("rewound", replay=True, draft=draft)
-        return Changes(f"Went back: {text}. /rewind undo takes it back.", diffs)
+            if session.writable:  # the session continues from an older entry, before the stored mode and queue
+                self._mode.save()
+                self._queue.invalidate(session)
+            self._status.measure()
+            await self._publish_session("rewound", replay=True, draft=draft)
+        return Changes(f"Rewound: {text}. Undo with /rewind undo.", diffs)
 
-    async def transcript(self) -> Transcript:
-        """The session as people read it.
+    async def read_transcript(self) -> Transcript:
+        """Return the transcript of the session.
 
         Raises:
-            SessionError: If nothing is saved.
+            SessionError: If the conversation is not saved or has no messages.
         """
-        session = self._session()
+        session = self._current.require_session()
         await session.journal.flush()
         try:
             return await asyncio.to_thread(read_transcript, session.store, session.place)
         except OSError as error:
-            raise SessionError(f"session {session.id} has nothing in it yet") from error
+            raise SessionError(f"Session {session.id} has no messages yet.") from error
 
     # --- helpers ----------------------------------------------------------------------------------------------------
 
-    def _session(self) -> Session:
-        session = self._room.conversation.session
-        if session is None:
-            raise SessionError("this conversation is not saved (--no-session), so that cannot be done")
-        return session
-
     def _find(self, name: str) -> str:
-        conversation = self._room.conversation
+        conversation = self._current.conversation
         home = conversation.settings.home
         folder = home.root if home else None
         if name:
             return find_session(name, conversation.env.cwd, home=folder).place
         current = conversation.session.place if conversation.session else ""
-        listed = self.others()
-        place = next((info.place for info in listed if info.place != current and not info.problem), None)
+        sessions = self.list_sessions()
+        place = next((info.place for info in sessions if info.place != current and not info.problem), None)
         if place is None:
-            raise SessionError("there is no other session of this folder; /sessions lists those of all folders")
+            raise SessionError(
+                "This folder has no other sessions. Use /sessions all to list the sessions of all folders."
+            )
         return place
 
-    def others(self, *, everywhere: bool = False) -> list[SessionInfo]:
-        """The sessions of the folder, or of all folders, last used first. Blocks."""
-        conversation = self._room.conversation
+    def list_sessions(self, *, everywhere: bool = False) -> list[SessionInfo]:
+        """Return the sessions of the folder or of all folders, most recent first. Blocks."""
+        conversation = self._current.conversation
         home = conversation.settings.home
         return list_sessions(conversation.env.cwd, home=home.root, everywhere=everywhere) if home else []
 
-    async def _enter(self, *, session: str | None, copy: bool = False) -> None:
-        room = self._room
-        ask = replace(
-            room.options.ask,
+    async def _open(self, *, session: str | None, is_copy: bool = False) -> None:
+        launch = replace(
+            self._launch,
             prompt="",
             piped="",
             session=session,
@@ -207,11 +354,10 @@ class SessionController:
             accept_edits=False,
             execute=None,
         )
-        await room.enter(ask, copy=copy)
+        await self._opener.open(launch, is_copy=is_copy)
 
-    async def _tell(self, reason: SessionChangeReason, *, replay: bool = False, draft: str = "") -> None:
-        room = self._room
-        conversation = room.conversation
+    async def _publish_session(self, reason: SessionChangeReason, *, replay: bool = False, draft: str = "") -> None:
+        conversation = self._current.conversation
         session = conversation.session
         messages = len(conversation.agent.messages)
         changed = SessionChanged(
@@ -222,30 +368,33 @@ class SessionController:
             place=session.place if session else "",
             draft=draft,
         )
-        room.tell(changed)
-        room.publish_status()
+        self._publish(changed)
+        self._status.publish()
         if replay:
             await self._replay(messages)
-        if room.waiting.held and reason != "renamed":
-            room.waiting.changed()
+        if self._queue.held and reason != "renamed":
+            self._queue.publish()
         if conversation.agent.pending is not None:
-            room.tell(Notice("calls of the last run wait for an answer; an empty prompt goes on with them", "warn"))
+            self._publish(
+                Notice(
+                    "Tool calls from the last run are waiting for approval. Send an empty prompt to continue.", "warn"
+                )
+            )
 
     async def _replay(self, messages: int) -> None:
-        room = self._room
-        room.tell(ReplayStarted(messages))
+        self._publish(ReplayStarted(messages))
         try:
-            transcript = await self.transcript() if messages else None
+            transcript = await self.read_transcript() if messages else None
         except SessionError as error:
-            room.publish_error(error)
+            self._publish(error_notice(error))
             transcript = None
-        for event in replay_events(transcript.items, room.display) if transcript else ():
-            room.tell(event)
-        room.tell(ReplayFinished())
+        for event in replay_events(transcript.items, self._current.tool_label) if transcript else ():
+            self._publish(event)
+        self._publish(ReplayFinished())
 
 
 def _fork_point(session: Session, entry: str) -> str:
-    """An entry, or the one with the results of its calls: nothing can go on between the two."""
+    """Return the entry, or the one with the results of its tool calls, which a copy must not separate from it."""
     pairs = {e.intent: e.id for e in session.entries() if isinstance(e, PairEntry)}
     return pairs.get(entry, entry)
 
@@ -256,12 +405,12 @@ def _find_rewind_point(prompts: list[tuple[TranscriptItem, str | None]], to: str
     if to.isdecimal() and len(to) < 7:
         number = int(to)
         if not 1 <= number <= len(prompts):
-            raise SessionError(f"this session has {pluralize(len(prompts), 'prompt')}, so one cannot go back {to}")
+            raise SessionError(f"Cannot rewind {to} prompts: this session has {len(prompts)}.")
         return prompts[number - 1]
     for each in prompts:
         if each[0].id == to:
             return each
-    raise SessionError(f"there is no prompt {to!r} on this branch; /rewind lists them")
+    raise SessionError(f"Unknown prompt: {to}. Use /rewind to list the prompts of this branch.")
 
 
 def _describe_rewind(plan: RewindPlan, *, files: bool, conversation: bool) -> str:
@@ -272,17 +421,17 @@ def _describe_rewind(plan: RewindPlan, *, files: bool, conversation: bool) -> st
         parts.append(pluralize(len(plan.restores), "file"))
         parts += [f"{c.path}: {c.reason}" for c in plan.conflicts]
         if plan.uncovered:
-            parts.append(f"not undone: what {', '.join(plan.uncovered[:5])} changed")
+            parts.append(f"not undone: changes by {', '.join(plan.uncovered[:5])}")
     return "; ".join(parts) or "nothing"
 
 
 def _rewind_diffs(plan: RewindPlan, session: Session, cwd: str) -> tuple[FileDiff, ...]:
-    """What becomes of files. Blocks."""
-    made: list[FileDiff] = []
+    """Return the changes of files. Blocks."""
+    diffs: list[FileDiff] = []
     for restore in plan.restores:
         name = display_path(restore.path, cwd)
         old, new = (session.blobs.get(s.sha256) if s.sha256 else b"" for s in (restore.current, restore.state))
         text = diff((old or b"").decode("utf-8", "replace"), (new or b"").decode("utf-8", "replace"), name).text
-        found = parse_diff(text) or (FileDiff(path=name),)
-        made.append(replace(found[0], path=name, change=_KINDS[restore.action]))
-    return tuple(made)
+        parsed = parse_diff(text) or (FileDiff(path=name),)
+        diffs.append(replace(parsed[0], path=name, change=_KINDS[restore.action]))
+    return tuple(diffs)

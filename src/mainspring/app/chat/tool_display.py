@@ -1,7 +1,4 @@
-"""Unified diffs as data.
-
-Calls and their results in a few words and lines.
-"""
+"""How tool calls are shown: unified diffs as data, one-line summaries, and shortened output."""
 
 from __future__ import annotations
 
@@ -23,34 +20,34 @@ _HEADER = lazy_re(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
 
 def parse_diff(text: str, number: int = 0) -> tuple[FileDiff, ...]:
-    """The files of a unified diff; ``number`` is that of the first hunk."""
-    found: list[FileDiff] = []
+    """Parse a unified diff; ``number`` is the number of the first hunk."""
+    diffs: list[FileDiff] = []
     lines = iter(text.removesuffix("\n").split("\n") if text else ())
     for line in lines:
         if line.startswith("--- "):
             target = next(lines, "")
             old, new = _name(line), _name(target)
-            found.append(FileDiff(path=old if new == "/dev/null" else new))
-        elif found:
+            diffs.append(FileDiff(path=old if new == "/dev/null" else new))
+        elif diffs:
             header = _HEADER.match(line)
             if header is None:
-                if line.startswith("\\"):  # no newline at the end of the file: of no interest to people
+                if line.startswith("\\"):  # a missing newline at the end of the file is not shown
                     continue
-                found[-1] = replace(found[-1], note="; ".join(filter(None, (found[-1].note, line.strip("()")))))
+                diffs[-1] = replace(diffs[-1], note="; ".join(filter(None, (diffs[-1].note, line.strip("()")))))
                 continue
             body = tuple(_body(lines, int(header[1] or 1), int(header[2] or 1)))
-            found[-1] = replace(
-                found[-1],
-                hunks=(*found[-1].hunks, Hunk(number, line, body)),
-                added=found[-1].added + sum(each.startswith("+") for each in body),
-                removed=found[-1].removed + sum(each.startswith("-") for each in body),
+            diffs[-1] = replace(
+                diffs[-1],
+                hunks=(*diffs[-1].hunks, Hunk(number, line, body)),
+                added=diffs[-1].added + sum(each.startswith("+") for each in body),
+                removed=diffs[-1].removed + sum(each.startswith("-") for each in body),
             )
             number += 1
-    return tuple(found)
+    return tuple(diffs)
 
 
 def _body(lines: Iterator[str], old: int, new: int) -> Iterator[str]:
-    """The lines of a hunk, as many as its header says: a removed line may look like anything."""
+    """Yield as many lines as the header of a hunk counts, since a removed line can look like the next header."""
     while old > 0 or new > 0:
         line = next(lines, None)
         if line is None:
@@ -68,24 +65,24 @@ def _name(line: str) -> str:
 
 
 def diffs_from_preview(preview: Preview) -> tuple[FileDiff, ...]:
-    """What a call would do, for people; for several edits of one file a hunk for each."""
+    """Return the changes that a call would make; several edits of one file have one hunk each."""
     if len(preview.steps) > 1 and len(preview.changes) == 1:
         change = preview.changes[0]
         whole = _diff_from_change(change, 0)
         hunks = tuple([_edit_hunk(step, number, len(preview.steps)) for number, step in enumerate(preview.steps)])
         return (replace(whole, hunks=hunks),)
-    made: list[FileDiff] = []
+    diffs: list[FileDiff] = []
     number = 0
     for change in preview.changes:
         diff = _diff_from_change(change, number)
         number += len(diff.hunks)
-        made.append(diff)
-    return tuple(made)
+        diffs.append(diff)
+    return tuple(diffs)
 
 
 def _diff_from_change(change: FileChange, number: int) -> FileDiff:
-    found = parse_diff(change.diff, number)
-    diff = found[0] if found else FileDiff(path=change.path)
+    parsed = parse_diff(change.diff, number)
+    diff = parsed[0] if parsed else FileDiff(path=change.path)
     kind = "create" if change.before is None else "delete" if change.after is None else "edit"
     note = "; ".join(filter(None, (diff.note, change.note)))
     return replace(diff, path=change.path, change=kind, note=note)
@@ -99,57 +96,57 @@ def _edit_hunk(text: str, number: int, total: int) -> Hunk:
 
 
 ToolLabeler = Callable[[str], str]
-"""The name for people of a tool."""
+"""Returns the display name of a tool."""
 
 
 MAX_LINES = 60
-"""Lines of a result that are told; the middle of a longer one is left out."""
+"""Maximum number of lines of a result in an event; longer ones lose their middle."""
 
 
 MAX_CHARACTERS = 16_000
-"""Characters of a result that are told."""
+"""Maximum number of characters of a result in an event."""
 
 
 _KEY_ARGUMENTS = ("command", "path", "pattern", "url", "query", "question", "title", "task", "action", "name")
-"""Arguments that say what a call is about, the most telling first."""
+"""Arguments that summarize a call, in order of preference."""
 
 
 def summarize_arguments(arguments: Mapping[str, Any]) -> str:
-    """What a call is about, in a line."""
+    """Summarize a call in one line."""
     texts = {key: value for key, value in arguments.items() if isinstance(value, str) and value.strip()}
     key = next((key for key in _KEY_ARGUMENTS if key in texts), next(iter(texts), None))
     return one_line(texts[key]) if key is not None else ""
 
 
-def one_line(text: str, most: int = 160) -> str:
-    """Text on one line, cut where it gets long."""
-    line = " ".join(text[: most * 4].split())
-    return line if len(line) <= most else line[: most - 1] + "…"
+def one_line(text: str, max_length: int = 160) -> str:
+    """Put text on one line and truncate it."""
+    line = " ".join(text[: max_length * 4].split())
+    return line if len(line) <= max_length else line[: max_length - 1] + "…"
 
 
 def truncate_middle(text: str, lines: int = MAX_LINES, characters: int = MAX_CHARACTERS) -> tuple[str, int]:
-    """Text without its middle, where it is long, and how many lines that are."""
-    found = text.split("\n")
+    """Remove the middle of a long text. Return the text and the number of removed lines."""
+    kept = text.split("\n")
     hidden = 0
-    if len(found) > lines:
+    if len(kept) > lines:
         head, tail = lines * 2 // 3, lines - lines * 2 // 3
-        hidden = len(found) - head - tail
-        found = [*found[:head], *found[-tail:]]
-    room = max(80, characters // max(1, len(found)))
-    shown = [line if len(line) <= room else f"{line[:room]}… ({len(line) - room} characters more)" for line in found]
+        hidden = len(kept) - head - tail
+        kept = [*kept[:head], *kept[-tail:]]
+    limit = max(80, characters // max(1, len(kept)))
+    shown = [line if len(line) <= limit else f"{line[:limit]}… ({len(line) - limit} characters more)" for line in kept]
     return "\n".join(shown), hidden
 
 
 def tool_started_event(call: TranscriptCall | ToolUseBlock, display: str) -> ToolStarted:
-    """A call that is taken up."""
+    """Return the event for the start of a call."""
     raw = call.raw_input if isinstance(call, ToolUseBlock) else None
-    given = call.input if raw is None else raw
-    arguments = {"(not readable)": one_line(given)} if isinstance(given, str) else dict(given)
+    value = call.input if raw is None else raw
+    arguments = {"(not readable)": one_line(value)} if isinstance(value, str) else dict(value)
     return ToolStarted(call.id, call.name, display, summarize_arguments(arguments), arguments)
 
 
 def tool_finished_event(call: TranscriptCall, display: str, title: str = "") -> ToolFinished:
-    """A call that has its result."""
+    """Return the event for the result of a call."""
     details: Any = call.details
     facts = cast("dict[str, Any]", details) if isinstance(details, dict) else {}
     output = call.output or ""
@@ -171,16 +168,16 @@ def tool_finished_event(call: TranscriptCall, display: str, title: str = "") -> 
 
 
 def parse_edit_results(output: str) -> tuple[EditOutcome, ...]:
-    """What became of the hunks of an edit, from the text of its result."""
-    found = parse_edit_outcomes(output)
-    if found is None:
+    """Parse the result of an edit: how many of its changes were applied, denied, and failed."""
+    outcomes = parse_edit_outcomes(output)
+    if outcomes is None:
         return ()
-    fates = [hunk.fate for hunk in found.hunks]
-    reason = next((hunk.note for hunk in found.hunks if hunk.fate == "denied" and hunk.note), "")
+    fates = [hunk.fate for hunk in outcomes.hunks]
+    reason = next((hunk.note for hunk in outcomes.hunks if hunk.fate == "denied" and hunk.note), "")
     return (
         EditOutcome(
-            path=found.path,
-            applied=found.applied,
+            path=outcomes.path,
+            applied=outcomes.applied,
             total=len(fates),
             denied=fates.count("denied"),
             failed=fates.count("failed"),
@@ -195,12 +192,12 @@ def _diffs(facts: Mapping[str, Any]) -> tuple[FileDiff, ...]:
         kind = "create" if facts.get("created") is True else "edit"
         return tuple([replace(each, change=kind) for each in parse_diff(diff)])
     files = facts.get("files")
-    made: list[FileDiff] = []
+    diffs: list[FileDiff] = []
     for entry in cast("list[Any]", files) if isinstance(files, list) else ():
         if isinstance(entry, dict) and isinstance(text := cast("dict[str, Any]", entry).get("diff"), str):
             kind = _KINDS.get(str(cast("dict[str, Any]", entry).get("action")), "edit")
-            made += [replace(each, change=kind) for each in parse_diff(text, sum(len(d.hunks) for d in made))]
-    return tuple(made)
+            diffs += [replace(each, change=kind) for each in parse_diff(text, sum(len(d.hunks) for d in diffs))]
+    return tuple(diffs)
 
 
 _KINDS: dict[str, Any] = {"A": "create", "D": "delete", "R": "rename", "M": "edit"}

@@ -1,4 +1,4 @@
-"""The small closed sets that commands and events share, and what they hold in common."""
+"""Values that commands and events of a chat share."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Literal
 from msgspec import Struct
 
 ApprovalDecision = Literal["once", "session", "edits", "always", "everywhere", "edit", "deny", "never"]
-"""What the user decides about a call."""
+"""The decision of the user about a tool call."""
 
 AgentMode = Literal["build", "accept_edits", "plan"]
-"""Whether the agent works, works and edits the project's files without approval, or only looks and plans."""
+"""``build`` asks before it changes anything, ``accept_edits`` edits the project without asking, ``plan`` only reads and plans."""
 
 ThinkingLevelName = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
-"""How much a model reasons."""
+"""Reasoning effort of a model."""
 
 NoticeLevel = Literal["info", "warn", "error"]
-"""How much a notice matters."""
+"""Severity of a notice."""
 
 
 def snake_case_tag(name: str) -> str:
-    """The tag of a class: ``ToolStarted`` is ``tool_started``."""
+    """Return the tag of a class: ``ToolStarted`` is ``tool_started``."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
@@ -29,9 +29,9 @@ class Hunk(Struct, frozen=True):
     """One change within a file.
 
     Attributes:
-        number: From 0, through all files of the call: what `Approve.hunks` names.
-        header: As ``@@ -3,4 +3,5 @@``.
-        lines: Each with its mark: space, ``-`` or ``+``; without line ends.
+        number: Counts from 0 through all files of the call; `Approve.hunks` contains these numbers.
+        header: For example, ``@@ -3,4 +3,5 @@``.
+        lines: Each starts with a space, ``-``, or ``+`` and has no line end.
     """
 
     number: int
@@ -40,16 +40,16 @@ class Hunk(Struct, frozen=True):
 
 
 class FileDiff(Struct, frozen=True, kw_only=True):
-    """What changes in a file.
+    """The changes of a file.
 
     Attributes:
-        path: Where, as people know it.
-        change: What happens to it.
-        added: How many lines come.
-        removed: How many go.
+        path: The path, as shown to the user.
+        change: The kind of change.
+        added: Number of added lines.
+        removed: Number of removed lines.
         hunks: The changes, in order.
-        note: What the lines do not show, as ``line ends become LF`` or ``binary``.
-        left_out: How many lines of the diff are not shown.
+        note: A change that no line shows, for example ``line ends become LF`` or ``binary``.
+        left_out: Number of omitted lines of the diff.
     """
 
     path: str
@@ -62,12 +62,12 @@ class FileDiff(Struct, frozen=True, kw_only=True):
 
 
 class Option(Struct, frozen=True):
-    """An answer to choose.
+    """An option of a question.
 
     Attributes:
-        value: What `Answer.chosen` holds.
-        label: For people.
-        description: More about it.
+        value: The value for `Answer.chosen`.
+        label: The text for the user.
+        description: Further text.
     """
 
     value: str
@@ -76,13 +76,13 @@ class Option(Struct, frozen=True):
 
 
 class Queued(Struct, frozen=True):
-    """A text that waits.
+    """A queued message.
 
     Attributes:
-        id: What it is known by.
+        id: Its ID.
         text: The text.
-        kind: ``steer``: the run sees it at its next step. ``queue``: when it is over.
-        attachments: How many come with it.
+        kind: ``steer``: the run sees the message in its next turn. ``queue``: the message is sent after the run.
+        attachments: Number of attachments.
     """
 
     id: str
@@ -92,28 +92,28 @@ class Queued(Struct, frozen=True):
 
 
 class Status(Struct, frozen=True, kw_only=True):
-    """How the chat stands: what a status line shows.
+    """The status of a chat, as shown in a status line.
 
     Attributes:
         model: ``provider:model``.
-        model_label: Its name for people.
-        thinking: How much it reasons; ``None``: as the provider likes.
-        mode: Whether it works, works and edits without approval, or plans.
-        sandbox: The layer of the sandbox in which tools work; empty without one.
-        running: Whether a run is going on.
-        context_used: Tokens of the next request, as far as known.
-        context_window: Most tokens of a request; 0 where unknown.
-        cost: US dollars so far, sub-agents included; ``None`` where a price is unknown.
-        max_cost: Where the money ends; ``None`` for no limit.
-        tokens: Tokens so far, sub-agents included.
+        model_label: Display name of the model.
+        thinking: Reasoning effort; None for the default of the provider.
+        mode: The mode of the agent.
+        sandbox: The layer of the sandbox that tools run in; empty without a sandbox.
+        running: Whether a run is in progress.
+        context_used: Estimated tokens of the next request.
+        context_window: Maximum tokens of a request; 0 if unknown.
+        cost: US dollars so far, including subagents; None if a price is unknown.
+        max_cost: Limit of the cost; None for no limit.
+        tokens: Tokens so far, including subagents.
         turns: Model calls so far in this run.
-        max_turns: Where a run ends; ``None`` for no limit.
-        branch: The git branch of the folder; empty where there is none.
-        cwd: The folder.
-        session_id: That of the session; empty where nothing is kept.
-        title: The session's title.
-        queued: How many texts wait.
-        children: How many sub-agents run.
+        max_turns: Limit of model calls of a run; None for no limit.
+        branch: The git branch of the folder; empty without one.
+        cwd: The working folder.
+        session_id: ID of the session; empty if the conversation is not saved.
+        title: Title of the session.
+        queued: Number of queued messages.
+        children: Number of running subagents.
     """
 
     model: str
@@ -138,15 +138,15 @@ class Status(Struct, frozen=True, kw_only=True):
 
 
 class EditOutcome(Struct, frozen=True):
-    """What became of the hunks of one edit.
+    """How many changes of one edit were applied.
 
     Attributes:
         path: The file.
-        applied: How many were applied.
-        total: How many there were.
-        denied: How many the user denied.
-        failed: How many could not be applied.
-        reason: Why they were denied, in the user's words.
+        applied: Number of applied changes.
+        total: Number of changes.
+        denied: Number of changes that the user denied.
+        failed: Number of changes that could not be applied.
+        reason: The reason that the user gave for the denial.
     """
 
     path: str

@@ -9,7 +9,7 @@ import msgspec
 from mainspring.app.cli.arguments import UsageError
 from mainspring.app.cli.console import Console, one_line
 from mainspring.app.cli.runner import run_command, workspace_options
-from mainspring.app.workspace.custom_commands.registry import list_commands, show_command
+from mainspring.app.workspace.command_registry import list_commands, show_command
 
 
 def run(options: argparse.Namespace) -> int:

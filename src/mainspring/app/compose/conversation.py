@@ -39,11 +39,11 @@ from mainspring.env import EditorEnv, LocalEnv
 from mainspring.errors import ConfigError, SessionError
 from mainspring.lazy import lazy_function
 from mainspring.loop import Plugin, RunOptions
+from mainspring.loop.option_types import Compaction
 from mainspring.memory import Memory
 from mainspring.messages import Message
 from mainspring.models import RetryConfig
 from mainspring.permissions import Permissions, RuleSet, find_unused_rules
-from mainspring.policies.compaction import Compaction
 from mainspring.policies.large_results.store import FileOutputStore, MemoryOutputStore
 from mainspring.policies.plan_mode import PlanMode
 from mainspring.redaction import Redactor

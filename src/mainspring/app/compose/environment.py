@@ -70,9 +70,10 @@ def create_environment(settings: Settings, cwd: str) -> tuple[LocalEnv, str]:
             *_paths(asked.hidden, cwd),
             *([] if home is None else [str(home.settings)]),
         ),
+        journal=None if home is None else str(home.root / "sandbox"),
         **options,
     )
-    return env, env.state().text
+    return env, "\n".join(text for text in (env.state().text, env.recovered) if text)
 
 
 def layer_of(env: LocalEnv, settings: Settings) -> str:

@@ -18,10 +18,10 @@ from mainspring.app.workspace.settings import Settings
 from mainspring.app.workspace.settings.schema import HookEntry
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.env import LocalEnv
+from mainspring.extensions.api import ExtensionSource, FoundExtensions
 from mainspring.extensions.builtin import help_command
 from mainspring.extensions.command_hooks.config import DEFAULT_SECONDS, DEPTH, MAX_HOOK_DEPTH, CommandHook, OnFailure
 from mainspring.extensions.discovery import find_extensions
-from mainspring.extensions.extension import ExtensionSource, FoundExtensions
 from mainspring.extensions.plug import Extensions
 from mainspring.extensions.ui import NonInteractiveUI, NoticeLevel
 from mainspring.lazy import lazy_function

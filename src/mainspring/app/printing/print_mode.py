@@ -47,10 +47,9 @@ from mainspring.prompt_tags import wrap_in_tag
 from mainspring.tools import ToolErrorCode
 
 if TYPE_CHECKING:
-    from mainspring.app.workspace.custom_commands import CommandInvocation
-    from mainspring.app.workspace.custom_commands.registry import resolve_command_call
+    from mainspring.app.workspace.command_registry import CommandInvocation, resolve_command_call
 else:
-    resolve_command_call = lazy_function("mainspring.app.workspace.custom_commands.registry", "resolve_command_call")
+    resolve_command_call = lazy_function("mainspring.app.workspace.command_registry", "resolve_command_call")
 
 
 _START_GRACE_SECONDS = 2.0
@@ -120,13 +119,16 @@ async def build_prompt(
     if call is not None:
         name = conversation.choice.name
         env, permissions = conversation.env, conversation.permissions
-        parts.append(await call.prompt(env, permissions, reader, provider=name.provider, model=name.id))
+        text = await call.prompt(
+            env, permissions, reader, plan=conversation.plan, provider=name.provider, model=name.id
+        )
+        parts.append(text)
     elif options.prompt.strip():
         parts.append(await attach_mentions(options.prompt, conversation.env, conversation.permissions, reader))
     if options.piped.strip():
         parts.append(wrap_in_tag("stdin", options.piped) if parts else options.piped)
     if not parts:
-        raise ConfigError('the prompt is empty; give one, as in mainspring -p "What is in this folder?"')
+        raise ConfigError('The prompt is empty.; give one, as in mainspring -p "What is in this folder?"')
     return "\n\n".join(parts)
 
 

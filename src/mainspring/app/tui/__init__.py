@@ -1,1 +1,1 @@
-"""The screen of the terminal: what the chat engine tells is drawn, what is typed becomes a command of it. No logic of an agent."""
+"""The terminal UI: shows the events of the chat engine, and turns what the user types into its commands."""

@@ -1,4 +1,4 @@
-"""What keys do: sending, queued texts, pastes, the editor, stopping and leaving."""
+"""Actions bound to keys: submit, edit the queue, paste, open the editor, stop, and exit."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar, get_args
-
-from prompt_toolkit.application import run_in_terminal
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, get_args
 
 from mainspring.app.chat.commands import (
     Abort,
@@ -24,71 +22,123 @@ from mainspring.app.chat.commands import (
     parse_line,
 )
 from mainspring.app.chat.types import AgentMode
+from mainspring.app.tui.chat_client import ChatConnection
 from mainspring.app.tui.external_programs import edit_in_editor, read_clipboard_image
-from mainspring.app.tui.paste_placeholders import ExpandedInput, find_image_path, read_image
-from mainspring.app.tui.styled_text import make_row
-
-if TYPE_CHECKING:
-    from mainspring.app.tui.app import TerminalApp
-
-T = TypeVar("T")
+from mainspring.app.tui.input_field import HistoryFile
+from mainspring.app.tui.paste import find_image_path, read_image
+from mainspring.app.tui.screen import Screen
+from mainspring.app.tui.styled_text import CollapsedOutput, make_row
 
 _DOUBLE_PRESS_SECONDS = 2.0
 _EXIT_COMMANDS = ("/quit", "/exit", "/q")
+_ABORT_REASON = "Stopped by the user"
 
 
-class Actions:
-    """What the user does.
+class BackgroundJobs:
+    """Runs work while the screen is open, and cancels it at the end.
 
     Args:
-        session: Where.
+        on_error: Called with an error of the operating system.
     """
 
-    def __init__(self, session: TerminalApp) -> None:
-        self._session = session
-        self._last_interrupt = -_DOUBLE_PRESS_SECONDS
+    def __init__(self, on_error: Callable[[OSError], None]) -> None:
+        self._on_error = on_error
+        self._group: asyncio.TaskGroup | None = None
+        self._jobs: set[asyncio.Task[None]] = set()
+
+    def open(self, group: asyncio.TaskGroup) -> None:
+        """Accept work from now on."""
+        self._group = group
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start work in the background. Before the screen is open, the work is dropped."""
+        if self._group is None:
+            work.close()
+        else:
+            job = self._group.create_task(self._run(work))
+            self._jobs.add(job)
+            job.add_done_callback(self._jobs.discard)
+
+    async def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except OSError as error:
+            self._on_error(error)
+
+    def close(self) -> None:
+        """Cancel all work and accept no more."""
+        self._group = None
+        for job in self._jobs:
+            job.cancel()
+
+
+class InputActions:
+    """Actions on the text that the user types.
+
+    Args:
+        connection: The chat that receives the text.
+        screen: The input, and the terminal that the editor borrows.
+        history: Stores what was submitted.
+        jobs: Runs slow work.
+        environ: Names the editor and the desktop.
+        is_busy: Returns True while a run or a shell command is in progress.
+    """
+
+    def __init__(
+        self,
+        connection: ChatConnection,
+        screen: Screen,
+        history: HistoryFile,
+        jobs: BackgroundJobs,
+        environ: Mapping[str, str],
+        is_busy: Callable[[], bool],
+    ) -> None:
+        self._connection = connection
+        self._screen = screen
+        self._history = history
+        self._jobs = jobs
+        self._environ = environ
+        self.is_busy = is_busy
         self._draft = ""
 
-    @property
-    def busy(self) -> bool:
-        """Whether something can be stopped."""
-        return self._session.running
-
     def submit(self, text: str, *, queue: bool) -> None:
-        """What is typed is complete."""
-        session = self._session
-        buffer = session.screen.buffer
-        session.hint = ""
-        if session.screen.editing_queued_id:
-            self._changed(text)
+        """Send or queue a text; for an empty text, send the first held message."""
+        connection, screen = self._connection, self._screen
+        screen.hint = ""
+        if screen.editing_queued_id:
+            self._save_queued(text)
         elif not text.strip():
-            if session.held and session.queue:
-                session.send(SendQueued(session.queue[0].id))
-        elif text.strip() in _EXIT_COMMANDS and not session.is_open:
-            session.leave()
+            if connection.is_held and connection.queued:
+                connection.send(SendQueued(connection.queued[0].id))
+        elif text.strip() in _EXIT_COMMANDS and not connection.is_open:
+            screen.exit()
         else:
-            whole = session.screen.pastes.expand(text)
-            self._say(text, whole, Queue if queue else Steer if session.running else Prompt)
-            buffer.append_to_history()
-            buffer.reset()
-            session.start(self._load_original(whole.text))
+            sent = self._send(text, Queue if queue else Steer if self.is_busy() else Prompt)
+            screen.buffer.append_to_history()
+            screen.buffer.reset()
+            self._jobs.start(self._store_in_history(sent))
 
-    def _say(self, typed: str, whole: ExpandedInput, say: type[Prompt] | type[Steer] | type[Queue]) -> None:
-        images = tuple(Attachment(media_type=i.media_type, data=i.data, name=i.name) for i in whole.images)
-        pasted = self._session.screen.pastes.label(typed.lstrip()[0]) is not None  # a pasted line is no command
-        known = self._session.command_names
-        command = say(whole.text, images) if pasted else parse_line(whole.text, images, known=known, say=say)
-        self._session.send(command)
+    def _send(self, typed: str, message_type: type[Prompt] | type[Steer] | type[Queue]) -> str:
+        """Send a text with its pastes in full, and return it."""
+        expanded = self._screen.pastes.expand(typed)
+        images = tuple(Attachment(media_type=i.media_type, data=i.data, name=i.name) for i in expanded.images)
+        if self._screen.pastes.label(typed.lstrip()[0]) is not None:  # a pasted line is never run as a command
+            command = message_type(expanded.text, images)
+        else:
+            known = self._connection.command_names
+            command = parse_line(expanded.text, images, known=known, message_type=message_type)
+        self._connection.send(command)
+        return expanded.text
 
-    async def _load_original(self, text: str) -> None:
-        await asyncio.to_thread(self._session.history.add, text)
+    async def _store_in_history(self, text: str) -> None:
+        await asyncio.to_thread(self._history.add, text)
 
-    # --- queued texts -------------------------------------------------------------------------------------------------
+    # --- queued messages ----------------------------------------------------------------------------------------------
 
     def edit_queued(self) -> None:
-        """Take up a queued text: the last one, or the one before that which is being edited."""
-        session, screen = self._session, self._session.screen
-        ids = [item.id for item in session.queue]
+        """Edit the last queued message, or the one before the message that is being edited."""
+        screen, queued = self._screen, self._connection.queued
+        ids = [message.id for message in queued]
         if not ids:
             return
         if screen.editing_queued_id in ids:
@@ -97,153 +147,149 @@ class Actions:
             self._draft, at = screen.buffer.text, len(ids) - 1
         screen.editing_queued_id = ids[at]
         screen.buffer.reset()
-        screen.buffer.insert_text(session.queue[at].text)
+        screen.buffer.insert_text(queued[at].text)
 
-    def _changed(self, text: str) -> None:
-        """A queued text is as it should be."""
-        screen = self._session.screen
-        whole = screen.pastes.expand(text).text
-        self._session.send(
-            EditQueued(screen.editing_queued_id, whole) if whole.strip() else RemoveQueued(screen.editing_queued_id)
-        )
+    def _save_queued(self, typed: str) -> None:
+        id = self._screen.editing_queued_id
+        text = self._screen.pastes.expand(typed).text
+        self._connection.send(EditQueued(id, text) if text.strip() else RemoveQueued(id))
         self.stop_editing()
 
     def stop_editing(self) -> None:
-        """Back to what was being typed."""
-        screen = self._session.screen
+        """Leave the queued message unchanged and return to the draft."""
+        screen = self._screen
         screen.editing_queued_id = ""
         screen.buffer.reset()
         screen.buffer.insert_text(self._draft)
         self._draft = ""
 
-    # --- stopping and leaving -----------------------------------------------------------------------------------------
-
-    def stop(self) -> None:
-        """Stop what runs."""
-        if self.busy:
-            self._session.send(Abort("stopped by the user"))
-
-    def interrupt(self) -> None:
-        """Stop what runs, or clear the input; twice: leave."""
-        session = self._session
-        now = time.monotonic()
-        buffer = session.screen.buffer
-        again = (
-            now - self._last_interrupt < _DOUBLE_PRESS_SECONDS and not buffer.text
-        )  # what was typed since is not thrown away
-        self._last_interrupt = now
-        if again:
-            session.leave()
-        elif self.busy:
-            self.stop()
-        elif session.screen.editing_queued_id:
-            self.stop_editing()
-        elif buffer.text:
-            buffer.append_to_history()
-            buffer.reset()
-        else:
-            session.hint = "Ctrl-C again leaves"
-            session.start(self._clear_hint_later())
-        session.screen.invalidate()
-
-    async def _clear_hint_later(self) -> None:
-        await asyncio.sleep(_DOUBLE_PRESS_SECONDS)
-        self._session.hint = ""
-        self._session.screen.invalidate()
-
-    def leave(self) -> None:
-        """Leave."""
-        self._session.leave()
-
-    def suspend(self) -> None:
-        """Give the terminal back to the shell until it continues us."""
-        self._session.start(self._suspend_process())
-
-    async def _suspend_process(self) -> None:
-        await self._elsewhere(lambda: os.kill(0, signal.SIGTSTP), in_executor=False)
-
-    async def _elsewhere(self, work: Callable[[], T], *, in_executor: bool = True) -> T:
-        """Do something while the terminal belongs to others."""
-        output, restore = self._session.screen.output, self._session.restore
-
-        def do() -> T:
-            restore()
-            return work()
-
-        output.set_focus_reporting(False)
-        try:
-            return await run_in_terminal(do, in_executor=in_executor)
-        finally:
-            output.set_focus_reporting(True)
-
-    # --- what is shown ------------------------------------------------------------------------------------------------
-
-    def unfold(self) -> None:
-        """Show what was folded last."""
-        rows = self._session.transcript.folds.unfold()
-        self._session.print([[], *rows, []] if rows else [make_row(("faint", "nothing is folded"))])
-
-    def toggle_mode(self) -> None:
-        """Change to the next mode."""
-        status = self._session.status
-        if status is not None:
-            modes: tuple[AgentMode, ...] = get_args(AgentMode)
-            self._session.send(SetMode(modes[(modes.index(status.mode) + 1) % len(modes)]))
-
-    def focus(self, focused: bool) -> None:
-        """The window got or lost the focus."""
-        self._session.notifier.focused = focused
-
-    # --- what is put into the input -----------------------------------------------------------------------------------
+    # --- pastes and the editor ----------------------------------------------------------------------------------------
 
     def paste(self, text: str) -> None:
-        """A text was pasted: large ones and images become a sign."""
-        screen = self._session.screen
+        """Insert a pasted text. A large text and an image become a placeholder."""
+        screen = self._screen
         if screen.dialog is not None and screen.dialog.wants is not None:
             screen.answer.insert_text(text.replace("\r\n", "\n").replace("\r", "\n"))
-            return
-        image = find_image_path(text)
-        if image is None:
+        elif find_image_path(text) is None:
             screen.buffer.insert_text(screen.pastes.text(text))
         else:
-            self._session.start(self._image(image.name, text))
+            self._jobs.start(self._paste_image_file(text))
 
-    async def _image(self, name: str, text: str) -> None:
-        screen = self._session.screen
+    async def _paste_image_file(self, text: str) -> None:
+        screen = self._screen
         path = find_image_path(text)
+        assert path is not None
         try:
-            assert path is not None
             data, media_type = await asyncio.to_thread(read_image, path)
         except FileNotFoundError:
-            screen.buffer.insert_text(screen.pastes.text(text))  # only a text that looks like one
+            screen.buffer.insert_text(screen.pastes.text(text))  # a text that only looks like a path
         else:
-            screen.buffer.insert_text(screen.pastes.image(data, media_type, name))
+            screen.buffer.insert_text(screen.pastes.image(data, media_type, path.name))
 
     def paste_image(self) -> None:
         """Attach the image in the clipboard."""
-        self._session.start(self._paste_clipboard_image())
+        self._jobs.start(self._paste_clipboard_image())
 
     async def _paste_clipboard_image(self) -> None:
-        screen = self._session.screen
-        data = await read_clipboard_image(self._session.environ)
+        screen = self._screen
+        data = await read_clipboard_image(self._environ)
         if data is None:
-            told = "no image in the clipboard, or no tool that hands it out (wl-paste, xclip, pngpaste)"
-            self._session.print([make_row(("faint", told))])
+            notice = "No image in the clipboard, or no clipboard tool found. Install wl-paste, xclip, or pngpaste."
+            screen.print([make_row(("faint", notice))])
         else:
             screen.buffer.insert_text(screen.pastes.image(data, "image/png"))
 
     def open_editor(self) -> None:
-        """Write in the user's own editor."""
-        self._session.start(self._edit_in_editor())
+        """Edit the text in the editor of the user."""
+        self._jobs.start(self._edit_in_editor())
 
     async def _edit_in_editor(self) -> None:
-        screen = self._session.screen
-        dialog = screen.dialog
-        wants = dialog.wants if dialog is not None else None
-        buffer = screen.answer if wants is not None else screen.buffer
-        before = screen.pastes.expand(buffer.text)
-        suffix = wants.suffix if wants is not None else ".md"
-        text = await self._elsewhere(lambda: edit_in_editor(before.text, self._session.environ, suffix))
-        if text != before.text:
+        screen = self._screen
+        request = screen.dialog.wants if screen.dialog is not None else None
+        buffer = screen.answer if request is not None else screen.buffer
+        before = screen.pastes.expand(buffer.text).text
+        suffix = request.suffix if request is not None else ".md"
+        text = await screen.run_outside(lambda: edit_in_editor(before, self._environ, suffix))
+        if text != before:
             buffer.reset()
-            buffer.insert_text(text if wants is not None else screen.pastes.text(text))
+            buffer.insert_text(text if request is not None else screen.pastes.text(text))
+
+
+class ControlActions:
+    """Actions that stop what is running, change the mode, show collapsed output, and exit.
+
+    Args:
+        connection: The chat.
+        screen: The screen.
+        inputs: Leaves a queued message that is being edited.
+        collapsed: The collapsed output.
+        jobs: Runs slow work.
+    """
+
+    def __init__(
+        self,
+        connection: ChatConnection,
+        screen: Screen,
+        inputs: InputActions,
+        collapsed: CollapsedOutput,
+        jobs: BackgroundJobs,
+    ) -> None:
+        self._connection = connection
+        self._screen = screen
+        self._inputs = inputs
+        self._collapsed = collapsed
+        self._jobs = jobs
+        self._last_interrupt = -_DOUBLE_PRESS_SECONDS
+
+    def stop(self) -> None:
+        """Stop what is running."""
+        if self._inputs.is_busy():
+            self._connection.send(Abort(_ABORT_REASON))
+
+    def interrupt(self) -> None:
+        """Stop what is running, or clear the input; exit if pressed twice."""
+        screen = self._screen
+        now = time.monotonic()
+        is_second = now - self._last_interrupt < _DOUBLE_PRESS_SECONDS and not screen.buffer.text  # keep new input
+        self._last_interrupt = now
+        if is_second:
+            screen.exit()
+        elif self._inputs.is_busy():
+            self.stop()
+        elif screen.editing_queued_id:
+            self._inputs.stop_editing()
+        elif screen.buffer.text:
+            screen.buffer.append_to_history()
+            screen.buffer.reset()
+        else:
+            screen.hint = "Press Ctrl-C again to exit"
+            self._jobs.start(self._clear_hint_later())
+        screen.invalidate()
+
+    async def _clear_hint_later(self) -> None:
+        await asyncio.sleep(_DOUBLE_PRESS_SECONDS)
+        self._screen.hint = ""
+        self._screen.invalidate()
+
+    def exit(self) -> None:
+        """Exit."""
+        self._screen.exit()
+
+    def suspend(self) -> None:
+        """Suspend the process and return the terminal to the shell."""
+        self._jobs.start(self._suspend_process())
+
+    async def _suspend_process(self) -> None:
+        await self._screen.run_outside(lambda: os.kill(0, signal.SIGTSTP), in_executor=False)
+
+    def expand_output(self) -> None:
+        """Show the last collapsed output in full."""
+        rows = self._collapsed.expand_last()
+        self._screen.print([[], *rows, []] if rows else [make_row(("faint", "No collapsed output."))])
+
+    def switch_mode(self) -> None:
+        """Switch to the next mode."""
+        status = self._connection.status
+        if status is not None:
+            modes: tuple[AgentMode, ...] = get_args(AgentMode)
+            self._connection.send(SetMode(modes[(modes.index(status.mode) + 1) % len(modes)]))

@@ -1,4 +1,4 @@
-"""Changes of files as coloured rows with line numbers."""
+"""Diffs as colored rows with line numbers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _KINDS = {"edit": "", "create": " (new)", "delete": " (deleted)", "rename": " (r
 _STYLES = {"+": "added", "-": "removed"}
 
 
-def diff_rows(diffs: Iterable[FileDiff], columns: int, most: int | None = None) -> list[Row]:
-    """Changes of files.
+def diff_rows(diffs: Iterable[FileDiff], columns: int, max_rows: int | None = None) -> list[Row]:
+    """Return the rows of diffs.
 
     Args:
-        diffs: The changes.
-        columns: How wide the screen is; longer lines go on in the next row of the terminal.
-        most: How many rows to show; the last one says how many are left out.
+        diffs: The diffs.
+        columns: Width of the screen; the terminal wraps longer lines.
+        max_rows: Maximum number of rows; the last row says how many are hidden.
     """
     rows: list[Row] = []
     for diff in diffs:
@@ -34,13 +34,16 @@ def diff_rows(diffs: Iterable[FileDiff], columns: int, most: int | None = None) 
             rows.append(make_row(("warn", f"  {truncate(escape_all(diff.note), columns - 2)}")))
         if diff.left_out:
             rows.append(make_row(("faint", f"  ... {pluralize(diff.left_out, 'more line')}")))
-    if most is not None and len(rows) > most:
-        rows = [*rows[: max(most - 1, 0)], make_row(("faint", f"  ... {pluralize(len(rows) - most + 1, 'more row')}"))]
+    if max_rows is not None and len(rows) > max_rows:
+        rows = [
+            *rows[: max(max_rows - 1, 0)],
+            make_row(("faint", f"  ... {pluralize(len(rows) - max_rows + 1, 'more row')}")),
+        ]
     return rows
 
 
 def hunk_rows(hunk: Hunk, columns: int) -> list[Row]:
-    """One change."""
+    """Return the rows of a hunk."""
     place = _HUNK_HEADER.match(hunk.header)
     if place is None or is_narrow(columns):
         return [make_row(("hunk", escape_all(hunk.header))), *(_line(line, "") for line in hunk.lines)]

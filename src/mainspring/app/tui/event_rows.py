@@ -1,40 +1,36 @@
-"""What slash commands give, as rows.
-
-What a chat tells beside answers and tools, as rows.
-"""
+"""Rows for results of slash commands, and for events other than responses and tool calls."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from mainspring.app.chat import events as told
+from mainspring.app.chat import events
 from mainspring.app.chat.command_results import Changes, CommandResult, Fields, Picker, Table, Text
-from mainspring.app.tui.collapsed_output import CollapsedOutput, output_rows, wrap_rows
 from mainspring.app.tui.diff_view import diff_rows
 from mainspring.app.tui.format import format_tokens
 from mainspring.app.tui.safe_text import to_one_row, truncate, width
-from mainspring.app.tui.styled_text import Row, make_row, to_text, wrap_row
+from mainspring.app.tui.styled_text import CollapsedOutput, Row, make_row, output_rows, to_text, wrap_row, wrap_rows
 from mainspring.text import pluralize
 
 _GAP = 2
 _MIN_LAST_COLUMN = 24
 _MAX_CELL_ROWS = 3
-"""Rows of a cell."""
+"""Maximum number of rows of a cell."""
 
 
-_LEAST_CUT = 12
-"""Columns of a cell that may be broken where it is narrow."""
+_MIN_CELL_COLUMNS = 12
+"""Width below which a column is not made narrower."""
 
 
-def result_rows(shown: CommandResult, columns: int, markdown: Callable[[str], list[Row]]) -> list[Row]:
-    """What to print.
+def result_rows(result: CommandResult, columns: int, markdown: Callable[[str], list[Row]]) -> list[Row]:
+    """Return the rows of a result.
 
     Args:
-        shown: What a command gives.
-        columns: How wide the screen is.
-        markdown: Makes rows of Markdown.
+        result: The result.
+        columns: Width of the screen.
+        markdown: Renders Markdown.
     """
-    match shown:
+    match result:
         case Text(text=text, title=title, markdown=True):
             return _title(title) + markdown(text)
         case Text(text=text, title=title):
@@ -42,11 +38,7 @@ def result_rows(shown: CommandResult, columns: int, markdown: Callable[[str], li
         case Fields(fields=fields, title=title):
             return _title(title) + _table((), fields, columns)
         case Table(columns=heads, rows=rows, title=title, empty=empty):
-            body = (
-                _table(heads, rows, columns)
-                if rows
-                else [make_row(("faint", to_one_row(empty or "none", columns - 1)))]
-            )
+            body = _table(heads, rows, columns) if rows else _empty_rows(empty, columns)
             return _title(title) + body
         case Picker(title=title, choices=choices, empty=empty):
             rows = [
@@ -57,11 +49,15 @@ def result_rows(shown: CommandResult, columns: int, markdown: Callable[[str], li
                 )
                 for choice in choices
             ]
-            return _title(title) + (rows or [make_row(("faint", to_one_row(empty or "none", columns - 1)))])
+            return _title(title) + (rows or _empty_rows(empty, columns))
         case Changes(text=text, diffs=diffs):
             return output_rows(text, "", "") + diff_rows(diffs, columns)
         case _:
             return []
+
+
+def _empty_rows(text: str, columns: int) -> list[Row]:
+    return wrap_rows(output_rows(text or "None", "faint", ""), columns)
 
 
 def _title(title: str) -> list[Row]:
@@ -69,16 +65,16 @@ def _title(title: str) -> list[Row]:
 
 
 def _table(heads: tuple[str, ...], rows: tuple[tuple[str, ...], ...], columns: int) -> list[Row]:
-    """Columns as wide as their cells, what is too long on further rows; one under the other where that is too narrow."""
+    """Lay out a table with wrapped cells. On a narrow screen, the cells of a row are stacked."""
     texts = [tuple(to_one_row(cell, 400) for cell in each) for each in rows]
     count = max(map(len, [heads, *texts]))
     sizes = [max(width(each[i]) for each in [heads, *texts] if i < len(each)) for i in range(count)]
-    room = columns - 1 - _GAP * (count - 1)
-    least = min(sizes[-1], max(_MIN_LAST_COLUMN, room // 2))
-    while sum(sizes[:-1]) > room - least and (widest := max(sizes[:-1], default=0)) > _LEAST_CUT:
+    space = columns - 1 - _GAP * (count - 1)
+    min_last = min(sizes[-1], max(_MIN_LAST_COLUMN, space // 2))
+    while sum(sizes[:-1]) > space - min_last and (widest := max(sizes[:-1], default=0)) > _MIN_CELL_COLUMNS:
         sizes[sizes.index(widest)] -= 1
-    sizes[-1] = room - sum(sizes[:-1])
-    if count > 1 and sizes[-1] < min(_MIN_LAST_COLUMN, least):
+    sizes[-1] = space - sum(sizes[:-1])
+    if count > 1 and sizes[-1] < min(_MIN_LAST_COLUMN, min_last):
         return _stack_columns(heads, texts, columns)
     shown = _lines(heads, sizes, "faint", "faint") if heads else []
     for each in texts:
@@ -87,7 +83,7 @@ def _table(heads: tuple[str, ...], rows: tuple[tuple[str, ...], ...], columns: i
 
 
 def _lines(cells: tuple[str, ...], sizes: list[int], first: str, rest: str) -> list[Row]:
-    """One row of a table, on as many rows as its longest cell needs."""
+    """Lay out one row of a table, on as many rows as its longest cell needs."""
     columns = [[to_text([each])[:-1] for each in _cell(cell, size)] for cell, size in zip(cells, sizes, strict=False)]
     shown: list[Row] = []
     for at in range(max(map(len, columns), default=0)):
@@ -126,76 +122,77 @@ def _stack_columns(heads: tuple[str, ...], rows: list[tuple[str, ...]], columns:
 
 
 _SUMMARY_ROWS = 12
-_WELCOME = "Say what is to be done. /help shows commands and keys, Ctrl-D leaves."
+_WELCOME = "Type a message to get started. /help for commands and keys, Ctrl-D to exit."
+_OUTCOMES = {"answered": "Answered", "declined": "Declined", "aborted": "Cancelled: the run was stopped"}
 _LEVELS = {"info": "faint", "warn": "warn", "error": "bad"}
 
 
 def event_rows(
-    event: told.ChatEvent, columns: int, markdown: Callable[[str], list[Row]], folds: CollapsedOutput
+    event: events.ChatEvent, columns: int, markdown: Callable[[str], list[Row]], collapsed: CollapsedOutput
 ) -> list[Row]:
-    """What to print for an event, broken between words where it is long.
+    """Return the wrapped rows of an event.
 
     Args:
         event: The event.
-        columns: How wide the screen is.
-        markdown: Makes rows of Markdown.
-        folds: Keeps what is too long.
+        columns: Width of the screen.
+        markdown: Renders Markdown.
+        collapsed: Stores collapsed output.
     """
-    rows = _rows(event, columns, markdown, folds)
-    return rows if isinstance(event, told.QuestionAsked | told.CommandDone) else wrap_rows(rows, columns)
+    rows = _rows(event, columns, markdown, collapsed)
+    return rows if isinstance(event, events.QuestionAsked | events.CommandDone) else wrap_rows(rows, columns)
 
 
 def _rows(
-    event: told.ChatEvent, columns: int, markdown: Callable[[str], list[Row]], folds: CollapsedOutput
+    event: events.ChatEvent, columns: int, markdown: Callable[[str], list[Row]], collapsed: CollapsedOutput
 ) -> list[Row]:
     match event:
-        case told.QuestionAsked():
+        case events.QuestionAsked():
             return _question(event, columns, markdown)
-        case told.QuestionSettled(outcome=outcome):
-            return _line("faint", f"    {outcome}")
-        case told.Retrying(attempt=attempt, max_retries=most, delay=delay, reason=reason):
-            return _line("warn", f"trying again in {delay:.0f} s ({attempt} of {most}): {reason}")
-        case told.Compacted():
-            return _compacted(event, folds)
-        case told.SessionChanged():
+        case events.QuestionSettled(outcome=outcome):
+            return _line("faint", f"    {_OUTCOMES[outcome]}")
+        case events.Retrying(attempt=attempt, max_retries=max_retries, delay=delay, reason=reason):
+            return _line("warn", f"Retrying in {delay:.0f}s (attempt {attempt} of {max_retries}): {reason}")
+        case events.Compacted():
+            return _compacted(event, collapsed)
+        case events.SessionChanged():
             return _session(event)
-        case told.CommandDone():
+        case events.CommandDone():
             return _command(event, columns, markdown)
-        case told.Refused(reason=reason):
+        case events.Refused(reason=reason):
             return _line("warn", reason)
         case _:
-            return _line(_LEVELS[event.level], event.text) if isinstance(event, told.Notice) else []
+            return _line(_LEVELS[event.level], event.text) if isinstance(event, events.Notice) else []
 
 
 def _line(style: str, text: str) -> list[Row]:
     return output_rows(text, style, "")
 
 
-def _question(event: told.QuestionAsked, columns: int, markdown: Callable[[str], list[Row]]) -> list[Row]:
+def _question(event: events.QuestionAsked, columns: int, markdown: Callable[[str], list[Row]]) -> list[Row]:
     head = [make_row(("heading", to_one_row(event.title, columns - 1)))] if event.title else []
     return head + (markdown(event.text) if event.kind == "plan" else wrap_rows(_line("", event.text), columns))
 
 
-def _command(event: told.CommandDone, columns: int, markdown: Callable[[str], list[Row]]) -> list[Row]:
+def _command(event: events.CommandDone, columns: int, markdown: Callable[[str], list[Row]]) -> list[Row]:
     if event.error:
         return wrap_rows(_line("bad", f"/{event.name}: {event.error}" if event.name else event.error), columns)
     return result_rows(event.shown, columns, markdown) if event.shown is not None else []
 
 
-def _compacted(event: told.Compacted, folds: CollapsedOutput) -> list[Row]:
+def _compacted(event: events.Compacted, collapsed: CollapsedOutput) -> list[Row]:
     figures = f" from {format_tokens(event.before)} to {format_tokens(event.after)} tokens" if event.before else ""
-    summary = folds.fold("summary", output_rows(event.summary, "faint", "  "), _SUMMARY_ROWS)
-    return [*_line("warn", f"the conversation was summed up{figures} ({event.reason})"), *summary]
+    summary = collapsed.collapse("summary", output_rows(event.summary, "faint", "  "), _SUMMARY_ROWS)
+    return [*_line("warn", f"Conversation compacted{figures} ({event.reason})"), *summary]
 
 
-def _session(event: told.SessionChanged) -> list[Row]:
+def _session(event: events.SessionChanged) -> list[Row]:
     name = event.title or event.id
-    words = {
+    texts = {
         "opened": "" if event.messages else _WELCOME,
-        "resumed": f"goes on with {name} ({pluralize(event.messages, 'message')})",
-        "new": "a new conversation",
-        "forked": f"goes on in a copy: {name}",
-        "rewound": f"taken back; {pluralize(event.messages, 'message is', 'messages are')} left",
+        "resumed": f"Resumed {name} ({pluralize(event.messages, 'message')}).",
+        "new": "New session started.",
+        "forked": f"Session forked: {name}",
+        "rewound": f"Session rewound; {pluralize(event.messages, 'message is', 'messages are')} left.",
         "renamed": "",  # the status line shows it
     }
-    return _line("faint", words[event.reason])
+    return _line("faint", texts[event.reason])

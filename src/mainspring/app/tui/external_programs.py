@@ -1,7 +1,4 @@
-"""The clipboard: text to it through the terminal, images from it through the desktop's own tools.
-
-The user's own editor for a longer text.
-"""
+"""The clipboard of the terminal and of the desktop, and the editor of the user."""
 
 from __future__ import annotations
 
@@ -17,27 +14,27 @@ from tempfile import mkstemp
 from mainspring.programs import find_program
 
 _MAX_TEXT_CHARS = 74_000
-"""Terminals drop longer sequences."""
+"""Terminals ignore longer sequences."""
 
 
 _SECONDS = 3.0
-_MOST_IMAGE = 10 << 20
+_MAX_IMAGE_BYTES = 10 << 20
 _PNG = "image/png"
 
 
 def osc52_copy(text: str, environ: Mapping[str, str]) -> str | None:
-    """What to write so that the terminal copies a text (OSC 52); ``None`` if it is too long for that."""
+    """Return the sequence that copies a text (OSC 52), or None if the text is too long."""
     data = base64.b64encode(text.encode()).decode()
     if len(data) > _MAX_TEXT_CHARS:
         return None
     sequence = f"\x1b]52;c;{data}\a"
     if environ.get("STY"):
-        return f"\x1bP{sequence}\x1b\\"  # screen hands on what is wrapped
+        return f"\x1bP{sequence}\x1b\\"  # GNU screen passes on what is wrapped like this
     return sequence
 
 
 async def read_clipboard_image(environ: Mapping[str, str]) -> bytes | None:
-    """The PNG image in the clipboard, if there is one and a tool that hands it out."""
+    """Return the PNG image in the clipboard, or None if it has no image or no tool can read it."""
     for command in _commands(environ):
         program = find_program(command[0], path=environ.get("PATH"))
         if program:
@@ -73,22 +70,22 @@ async def _output(command: tuple[str, ...], environ: Mapping[str, str]) -> bytes
         if process.returncode is None:
             process.kill()
             await process.wait()
-    return data if process.returncode == 0 and len(data) <= _MOST_IMAGE else None
+    return data if process.returncode == 0 and len(data) <= _MAX_IMAGE_BYTES else None
 
 
 _FALLBACKS = "vi"
 
 
 def edit_in_editor(text: str, environ: Mapping[str, str], suffix: str = ".md") -> str:
-    """The text as it is after the editor was closed. Waits for it; the terminal belongs to the editor meanwhile.
+    """Edit a text in the editor of the user and return it. Blocks; the editor uses the terminal.
 
     Args:
-        text: What to begin with.
+        text: The initial text.
         environ: Names the editor: ``VISUAL``, else ``EDITOR``, else ``vi``.
-        suffix: Ending of the file's name, by which editors choose colours.
+        suffix: File extension, which selects the syntax highlighting.
 
     Raises:
-        OSError: If it cannot be started, or says that it failed; the text is to be kept then.
+        OSError: If the editor cannot be started or fails.
     """
     command = shlex.split(environ.get("VISUAL") or environ.get("EDITOR") or _FALLBACKS)
     handle, name = mkstemp(prefix="mainspring-", suffix=suffix)
@@ -98,7 +95,7 @@ def edit_in_editor(text: str, environ: Mapping[str, str], suffix: str = ".md") -
             file.write(text)
         code = subprocess.run([*command, name], env=dict(environ), check=False).returncode
         if code:
-            raise OSError(f"{command[0]} ended with {code}; the text is as it was")
+            raise OSError(f"{command[0]} exited with code {code}. The text is unchanged.")
         return path.read_text(encoding="utf-8", errors="replace").removesuffix("\n")
     finally:
         path.unlink(missing_ok=True)

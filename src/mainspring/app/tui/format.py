@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Formats numbers for the user."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _DAY = 24 * 3600
 
 
 def format_seconds(value: float) -> str:
-    """A time: ``0.4 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``."""
+    """Format a duration: ``0.4 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``."""
     if value < 10:
         return f"{value:.1f} s"
     whole = int(value)
@@ -18,7 +18,7 @@ def format_seconds(value: float) -> str:
 
 
 def format_tokens(value: int) -> str:
-    """A number of tokens: ``950``, ``12.3k``, ``1.2M``."""
+    """Format a number of tokens: ``950``, ``12.3k``, ``1.2M``."""
     if value < 1_000:
         return str(value)
     if value < 999_950:
@@ -27,12 +27,12 @@ def format_tokens(value: int) -> str:
 
 
 def format_usage(used: int, cost: float | None) -> str:
-    """Tokens and what they cost; tokens alone where no price is known."""
+    """Format tokens and their cost, or tokens alone if the price is unknown."""
     return f"{format_tokens(used)} tokens" + (f", {format_dollars(cost)}" if cost is not None else "")
 
 
 def format_dollars(value: float | None) -> str:
-    """An amount of money: ``$0.0042``, ``$1.25``; ``price unknown``."""
+    """Format a cost: ``$0.0042``, ``$1.25``, ``price unknown``."""
     if value is None:
         return "price unknown"
     return f"${value:.2f}" if value >= 0.1 or not value else f"${value:.4f}"

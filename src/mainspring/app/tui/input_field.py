@@ -1,9 +1,16 @@
-"""The input: text with pastes as signs, completion, earlier inputs."""
+"""The input: its history on disk, completion, and placeholders for pastes."""
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
 from bisect import bisect_right
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -14,18 +21,117 @@ from prompt_toolkit.history import History, ThreadedHistory
 from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
 
 from mainspring.app.chat.command_results import Candidate
-from mainspring.app.tui.input_history import HistoryFile
-from mainspring.app.tui.paste_placeholders import PasteStore
+from mainspring.app.tui.paste import PasteStore
 from mainspring.app.tui.safe_text import to_one_row
+from mainspring.redaction import redact
+
+MAX_ENTRIES = 1_000
+MAX_ENTRY_BYTES = 64 << 10
+"""Longer entries are not stored."""
+
+_MAX_FILE_BYTES = 2 << 20
+
+
+class HistoryFile:
+    """A file of entries, one JSON string per line, oldest first.
+
+    Each entry is one write to the end of the file, so that concurrent sessions lose nothing. Old entries are dropped by
+    replacing the file when a session starts. A lock file keeps the two apart.
+
+    Args:
+        path: The file. Its folder is created with the first entry.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> list[str]:
+        """Return the entries, oldest first. Unreadable files and lines are skipped."""
+        try:
+            with self._path.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - _MAX_FILE_BYTES))
+                lines = file.read().split(b"\n")
+        except OSError:
+            return []
+        return list(_entries(lines))[-MAX_ENTRIES:]
+
+    def add(self, text: str) -> bool:
+        """Add an entry. Return False if it was not stored."""
+        line = json.dumps(redact(text)).encode() + b"\n"
+        if not text.strip() or len(line) > MAX_ENTRY_BYTES:
+            return False
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with self._locked():
+                handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+                try:
+                    os.fchmod(handle, 0o600)
+                    os.write(handle, line)
+                finally:
+                    os.close(handle)
+        except OSError:
+            return False  # a history that cannot be stored must not stop the user
+        return True
+
+    def trim(self) -> None:
+        """Drop the oldest entries of a large file."""
+        try:
+            with self._locked():
+                if self._path.stat().st_size > _MAX_FILE_BYTES // 2 or self._lines() > 2 * MAX_ENTRIES:
+                    self._replace(self.read())
+        except OSError:
+            return
+
+    def _lines(self) -> int:
+        return self._path.read_bytes().count(b"\n")
+
+    def _replace(self, entries: list[str]) -> None:
+        with NamedTemporaryFile("wb", dir=self._path.parent, prefix=".history-", delete=False) as file:
+            file.writelines(json.dumps(text).encode() + b"\n" for text in entries)
+        os.replace(file.name, self._path)
+
+    @contextmanager
+    def _locked(self) -> Generator[None]:
+        handle = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+
+def open_history(home: Path, cwd: Path) -> HistoryFile:
+    """Return the history of a project.
+
+    Args:
+        home: The folder of the user, for example ``~/.agent``.
+        cwd: The project.
+    """
+    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in cwd.name)[:40]
+    return HistoryFile(home / "history" / f"{name}-{sha256(str(cwd).encode()).hexdigest()[:12]}.jsonl")
+
+
+def _entries(lines: Iterable[bytes]) -> Iterable[str]:
+    last = None
+    for line in lines:
+        try:
+            entry = json.loads(line) if line else None
+        except ValueError:
+            continue
+        if isinstance(entry, str) and entry and entry != last:
+            last = entry
+            yield entry
+
 
 _MAX_COMPLETED_CHARS = 2_000
-_MOST_CANDIDATES = 100
+_MAX_CANDIDATES = 100
 
 Complete = Callable[[str], Awaitable[tuple[Candidate, ...]]]
 
 
 class _InputHistory(History):
-    """Earlier inputs: those of the file, then those of this session."""
+    """Earlier inputs of the file and of this session."""
 
     def __init__(self, file: HistoryFile) -> None:
         super().__init__()
@@ -36,31 +142,31 @@ class _InputHistory(History):
         return reversed(self._file.read())
 
     def store_string(self, string: str) -> None:
-        """The session writes the file, with pastes in full."""
+        """Do nothing: the app stores inputs with pastes in full."""
 
 
 class ChatCompleter(Completer):
-    """Asks the chat for completions.
+    """Requests completions from the chat.
 
     Args:
-        complete: Gives them.
+        complete: Returns completions of a line.
     """
 
     def __init__(self, complete: Complete) -> None:
         self._complete = complete
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """None without waiting."""
+        """Return nothing, since completions are asynchronous."""
         return ()
 
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
-        """Those at the cursor."""
+        """Yield the completions at the cursor."""
         line = completion_context(document)
         if line is None:
             return
-        for candidate in (await self._complete(line))[:_MOST_CANDIDATES]:
+        for candidate in (await self._complete(line))[:_MAX_CANDIDATES]:
             yield Completion(
                 candidate.text,
                 start_position=candidate.start - len(line),
@@ -70,7 +176,7 @@ class ChatCompleter(Completer):
 
 
 def completion_context(document: Document) -> str | None:
-    """The text whose end may be completed: a command line, or the line of a longer text."""
+    """Return the text whose end can be completed: a command, or one line of a longer text."""
     before = document.text_before_cursor
     if before.startswith("/") or "\n" not in before:
         return before if len(before) <= _MAX_COMPLETED_CHARS else None
@@ -79,7 +185,7 @@ def completion_context(document: Document) -> str | None:
 
 
 def should_autocomplete(text: str) -> bool:
-    """Whether completions are shown without being asked for: for commands and for files."""
+    """Return True if completions are shown automatically: for commands and files."""
     if text.startswith("/"):
         return len(text) <= _MAX_COMPLETED_CHARS
     word = text[-200:].rsplit(maxsplit=1)[-1:] if text and not text[-1].isspace() else []
@@ -87,15 +193,15 @@ def should_autocomplete(text: str) -> bool:
 
 
 def create_input_buffer(file: HistoryFile, complete: Complete) -> Buffer:
-    """The buffer that people type in.
+    """Create the buffer of the input.
 
     Args:
-        file: Where earlier inputs are kept.
-        complete: Gives completions.
+        file: Earlier inputs.
+        complete: Returns completions of a line.
     """
     buffer: Buffer
 
-    def itself() -> bool:
+    def should_complete() -> bool:
         return should_autocomplete(buffer.document.text_before_cursor[-_MAX_COMPLETED_CHARS - 1 :])
 
     buffer = Buffer(
@@ -103,29 +209,29 @@ def create_input_buffer(file: HistoryFile, complete: Complete) -> Buffer:
         history=ThreadedHistory(_InputHistory(file)),
         enable_history_search=True,
         completer=ChatCompleter(complete),
-        complete_while_typing=Condition(itself),
+        complete_while_typing=Condition(should_complete),
     )
     return buffer
 
 
 class PlaceholderProcessor(Processor):
-    """Shows what signs stand for.
+    """Shows the labels of placeholders.
 
     Args:
-        pastes: Knows it.
+        pastes: The contents of placeholders.
     """
 
     def __init__(self, pastes: PasteStore) -> None:
         self._pastes = pastes
 
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
-        """A line with labels in place of signs."""
-        given = transformation_input.fragments
-        if not any(ord(max(fragment[1], default=" ")) >= 0x100000 for fragment in given):
-            return Transformation(given)
+        """Replace placeholders of a line with labels."""
+        fragments = transformation_input.fragments
+        if not any(ord(max(fragment[1], default=" ")) >= 0x100000 for fragment in fragments):
+            return Transformation(fragments)
         shown: StyleAndTextTuples = []
         starts = [0]
-        for style, text, *_ in given:
+        for style, text, *_ in fragments:
             for character in text:
                 label = self._pastes.label(character) if ord(character) >= 0x100000 else None
                 shown.append(("class:mark", label) if label else (style, character))

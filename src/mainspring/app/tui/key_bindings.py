@@ -1,96 +1,164 @@
-"""Keys of the screen."""
+"""The keys of the terminal: the table that `/help` and the documentation show, and their bindings."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
+from msgspec import Struct
 from prompt_toolkit.filters import Condition, FilterOrBool
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
-from mainspring.app.tui.dialogs.base import Dialog
-from mainspring.app.tui.paste_detection import BURST, PasteDetector
+from mainspring.app.tui.actions import ControlActions, InputActions
+from mainspring.app.tui.dialogs import Dialog
+from mainspring.app.tui.notifications import Notifier
+from mainspring.app.tui.paste import BURST, PasteDetector
 from mainspring.app.tui.screen import Screen
+
+
+class KeyAction(Struct, frozen=True):
+    """The keys of an action.
+
+    Attributes:
+        action: Name of the action in the settings.
+        keys: The key sequences, as prompt-toolkit names them.
+        shown: The keys, as shown to the user.
+        description: What the action does.
+    """
+
+    action: str
+    keys: tuple[tuple[str, ...], ...]
+    shown: str
+    description: str
+
+
+KEYS: tuple[KeyAction, ...] = (
+    KeyAction(
+        "send", (("enter",),), "Enter", "Send; while the agent is working: send a steering message for its next turn"
+    ),
+    KeyAction("queue", (("tab",),), "Tab", "While the agent is working: queue the message; otherwise: complete"),
+    KeyAction(
+        "newline",
+        (("escape", "enter"), ("c-j",)),
+        "Alt-Enter, Ctrl-J",
+        "Insert a new line; so does Enter after a \\",
+    ),
+    KeyAction(
+        "queued", (("escape", "up"),), "Alt-Up", "Edit queued messages, the last one first; an empty message is removed"
+    ),
+    KeyAction("stop", (("escape",),), "Esc", "Stop the agent, close a menu, or go back in a question"),
+    KeyAction("interrupt", (("c-c",),), "Ctrl-C", "Stop the agent, or clear the input; press twice to exit"),
+    KeyAction("leave", (("c-d",),), "Ctrl-D", "Exit if the input is empty"),
+    KeyAction(
+        "unfold", (("c-o",),), "Ctrl-O", "Show the last collapsed output in full; press again for the one before"
+    ),
+    KeyAction("mode", (("s-tab",),), "Shift-Tab", "Switch the mode: default, accept edits, plan"),
+    KeyAction(
+        "editor",
+        (("c-g",), ("c-x", "c-e")),
+        "Ctrl-G, Ctrl-X Ctrl-E",
+        "Edit the message in $VISUAL or $EDITOR, with pastes in full",
+    ),
+    KeyAction("image", (("c-v",),), "Ctrl-V", "Attach the image in the clipboard, or paste the path of an image"),
+    KeyAction("suspend", (("c-z",),), "Ctrl-Z", "Suspend; resume with fg"),
+    KeyAction("redraw", (("c-l",),), "Ctrl-L", "Redraw the screen"),
+)
+
+_HISTORY_KEYS = ("Up, Down", "Earlier inputs that start with the typed text; lines of a longer input")
+
+_NAMED = {
+    "up",
+    "down",
+    "left",
+    "right",
+    "home",
+    "end",
+    "pageup",
+    "pagedown",
+    "tab",
+    "enter",
+    "escape",
+    "insert",
+    "delete",
+}
+
+
+def resolve_keys(changed: Mapping[str, str]) -> tuple[dict[str, tuple[tuple[str, ...], ...]], list[str]]:
+    """Return the key sequences of each action, and problems of the changes.
+
+    Args:
+        changed: Keys by action, as the user writes them: ``Ctrl-O``, ``Alt-Up``, ``F5``, ``Ctrl-X Ctrl-E``.
+    """
+    sequences = {key.action: key.keys for key in KEYS}
+    problems: list[str] = []
+    for action, written in changed.items():
+        sequence = parse_key(written)
+        if action not in sequences:
+            problems.append(f"ui.keys.{action}: unknown action. Use {', '.join(sorted(sequences))}.")
+        elif sequence is None:
+            problems.append(
+                f"ui.keys.{action}: invalid key {written!r}. Use a key such as Ctrl-O, Alt-Up, F5, or Ctrl-X Ctrl-E."
+            )
+        else:
+            sequences[action] = (sequence,)
+    return sequences, problems
+
+
+def parse_key(written: str) -> tuple[str, ...] | None:
+    """Translate a key to the names of prompt-toolkit. Return None if it is invalid."""
+    sequence: list[str] = []
+    for part in written.split():
+        keys = _parse_part(part)
+        if keys is None:
+            return None
+        sequence += keys
+    return tuple(sequence) or None
+
+
+def _parse_part(part: str) -> list[str] | None:
+    *modifiers, name = part.lower().replace("+", "-").split("-")
+    if any(modifier not in {"ctrl", "c", "alt", "meta", "m", "shift", "s"} for modifier in modifiers):
+        return None
+    kinds = {"m" if modifier == "meta" else modifier[0] for modifier in modifiers}
+    alt = ["escape"] if kinds & {"a", "m"} else []
+    name = {"esc": "escape", "return": "enter", "pgup": "pageup", "pgdn": "pagedown"}.get(name, name)
+    named = name in _NAMED or re.fullmatch(r"f([1-9]|1\d|2[0-4])", name)
+    if not named and len(name) != 1:
+        return None
+    if "c" in kinds and (named or name.isalnum()):
+        return [*alt, f"c-{'s-' if 's' in kinds else ''}{name}"]
+    if "s" in kinds:
+        return [*alt, f"s-{name}"] if named else [*alt, name.upper()]
+    return [*alt, name] if named or alt else None
+
+
+def key_table(changed: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the keys and their descriptions, some of them changed by the user."""
+    return (*((changed.get(key.action, key.shown), key.description) for key in KEYS), _HISTORY_KEYS)
+
 
 _DIALOG_KEYS = ("up", "down", "left", "right", "pageup", "pagedown", "enter", "backspace", "c-p", "c-n")
 
 _FLUSH = "_Flush"
-"""What prompt-toolkit puts among the keys after a pause."""
-
-
-class KeyActions(Protocol):
-    """What keys do."""
-
-    @property
-    def busy(self) -> bool:
-        """Whether something can be stopped."""
-        ...
-
-    def submit(self, text: str, *, queue: bool) -> None:
-        """What is typed is complete."""
-        ...
-
-    def edit_queued(self) -> None:
-        """Take up a queued text."""
-        ...
-
-    def stop_editing(self) -> None:
-        """Leave the queued text as it was."""
-        ...
-
-    def stop(self) -> None:
-        """Stop what runs."""
-        ...
-
-    def interrupt(self) -> None:
-        """Ctrl-C."""
-        ...
-
-    def leave(self) -> None:
-        """Leave."""
-        ...
-
-    def unfold(self) -> None:
-        """Show what was folded."""
-        ...
-
-    def toggle_mode(self) -> None:
-        """Change to the next mode."""
-        ...
-
-    def open_editor(self) -> None:
-        """Write elsewhere."""
-        ...
-
-    def paste(self, text: str) -> None:
-        """A text was pasted."""
-        ...
-
-    def paste_image(self) -> None:
-        """Attach what is in the clipboard."""
-        ...
-
-    def suspend(self) -> None:
-        """Ctrl-Z."""
-        ...
-
-    def focus(self, focused: bool) -> None:
-        """The window got or lost the focus."""
-        ...
+"""Data of the key that prompt-toolkit inserts after a pause."""
 
 
 Sequences = Mapping[str, tuple[tuple[str, ...], ...]]
 Handler = Callable[[KeyPressEvent], object]
 
 
-def create_bindings(screen: Screen, does: KeyActions, sequences: Sequences) -> KeyBindings:
-    """The bindings.
+def create_bindings(
+    screen: Screen, inputs: InputActions, controls: ControlActions, notifier: Notifier, sequences: Sequences
+) -> KeyBindings:
+    """Create the bindings of the screen.
 
     Args:
-        screen: Where keys are pressed.
-        does: What they do.
+        screen: The screen.
+        inputs: Actions on the input.
+        controls: Actions that stop, show, and exit.
+        notifier: Notices whether the window has the focus.
         sequences: The keys of each action.
     """
     keys = KeyBindings()
@@ -109,29 +177,29 @@ def create_bindings(screen: Screen, does: KeyActions, sequences: Sequences) -> K
         screen.on_key()
 
     screen.app.key_processor.before_key_press += key_pressed
-    bind("send", _Enter(screen, does, bursts), typing)
+    bind("send", _Enter(inputs, bursts), typing)
     bind("send", lambda event: _submit_answer(screen, event), wanted)
     bind("newline", lambda event: event.current_buffer.insert_text("\n"), ~asked)
-    bind("queue", lambda event: _tab(screen, does, event), typing)
-    bind("stop", lambda _: _escape(screen, does))
-    bind("leave", lambda _: does.leave(), typing & Condition(lambda: not screen.buffer.text))
-    bind("queued", lambda _: does.edit_queued(), typing)
-    bind("mode", lambda _: does.toggle_mode(), typing & Condition(lambda: screen.buffer.complete_state is None))
-    bind("interrupt", lambda _: does.interrupt())
-    bind("unfold", lambda _: does.unfold())
-    bind("editor", lambda _: does.open_editor())
-    bind("image", lambda _: does.paste_image(), ~asked)
-    bind("suspend", lambda _: does.suspend())
+    bind("queue", lambda event: _tab(inputs, event), typing)
+    bind("stop", lambda _: _escape(screen, inputs, controls))
+    bind("leave", lambda _: controls.exit(), typing & Condition(lambda: not screen.buffer.text))
+    bind("queued", lambda _: inputs.edit_queued(), typing)
+    bind("mode", lambda _: controls.switch_mode(), typing & Condition(lambda: screen.buffer.complete_state is None))
+    bind("interrupt", lambda _: controls.interrupt())
+    bind("unfold", lambda _: controls.expand_output())
+    bind("editor", lambda _: inputs.open_editor())
+    bind("image", lambda _: inputs.paste_image(), ~asked)
+    bind("suspend", lambda _: controls.suspend())
     bind("redraw", lambda _: screen.app.renderer.clear())
     _add(keys, (BURST,), lambda event: _burst(screen, bursts, event))
-    _add(keys, (Keys.BracketedPaste,), lambda event: does.paste(event.data))
-    _add(keys, ("escape", "[", "I"), lambda _: does.focus(True))
-    _add(keys, ("escape", "[", "O"), lambda _: does.focus(False))
+    _add(keys, (Keys.BracketedPaste,), lambda event: inputs.paste(event.data))
+    _add(keys, ("escape", "[", "I"), lambda _: notifier.set_focus(True))
+    _add(keys, ("escape", "[", "O"), lambda _: notifier.set_focus(False))
     return keys
 
 
 def bind_shortcut(keys: KeyBindings, sequence: tuple[str, ...], act: Callable[[], object]) -> None:
-    """Have a key of an extension do something."""
+    """Bind a shortcut of an extension."""
     _add(keys, sequence, lambda _: act())
 
 
@@ -159,42 +227,41 @@ def _bind_dialog(keys: KeyBindings, screen: Screen, asked: Condition) -> None:
 
 
 class _Enter:
-    """Enter in the input."""
+    """Handles Enter in the input."""
 
-    def __init__(self, screen: Screen, does: KeyActions, bursts: PasteDetector) -> None:
-        self._screen = screen
-        self._does = does
+    def __init__(self, inputs: InputActions, bursts: PasteDetector) -> None:
+        self._inputs = inputs
         self._bursts = bursts
 
     def __call__(self, event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         chosen = buffer.complete_state.current_completion if buffer.complete_state is not None else None
         if chosen is not None:
-            buffer.complete_state = None  # what was chosen is in the text already
-        if chosen is not None and not _whole(buffer.text, chosen.text, event):
+            buffer.complete_state = None  # the text already contains the completion
+        if chosen is not None and not _is_complete(buffer.text, chosen.text, event):
             pass
-        elif self._bursts.is_pasted(_waiting(event), time.monotonic()):
+        elif self._bursts.is_pasted(_count_pending_keys(event), time.monotonic()):
             buffer.insert_text("\n")
         elif _ends_with_backslash(buffer.document.text_before_cursor):
             buffer.delete_before_cursor(1)
             buffer.insert_text("\n")
         else:
-            self._does.submit(buffer.text, queue=False)
+            self._inputs.submit(buffer.text, queue=False)
 
 
-def _whole(text: str, chosen: str, event: KeyPressEvent) -> bool:
-    """Whether nothing is left to type behind a completion: a command, or what Tab completed; a folder goes on."""
+def _is_complete(text: str, chosen: str, event: KeyPressEvent) -> bool:
+    """Return True if Enter can submit a completion: of a command, or one chosen with Tab, except for a folder."""
     tabbed = any(press.key == Keys.Tab for press in event.previous_key_sequence)
     return (text.startswith("/") or tabbed) and not chosen.strip('"').endswith("/")
 
 
-def _waiting(event: KeyPressEvent) -> int:
-    """How many keys have come already that are not worked off."""
+def _count_pending_keys(event: KeyPressEvent) -> int:
+    """Return the number of keys that wait to be processed."""
     return sum(press.data != _FLUSH for press in event.app.key_processor.input_queue)
 
 
 def _ends_with_backslash(text: str) -> bool:
-    """Whether a line ends with a backslash that is not itself behind one."""
+    """Return True if a line ends with a backslash that is not escaped."""
     return (len(text) - len(text.rstrip("\\"))) % 2 == 1
 
 
@@ -206,24 +273,24 @@ def _submit_answer(screen: Screen, event: KeyPressEvent) -> None:
 
 
 def _burst(screen: Screen, bursts: PasteDetector, event: KeyPressEvent) -> None:
-    """Much came at once. It answers no question: it goes into the text that is being written."""
+    """Insert a burst of text. It never answers a question."""
     bursts.text(event.data)
     dialog = screen.dialog
     asked = dialog is not None and dialog.wants is None
     (screen.buffer if asked else event.current_buffer).insert_text(event.data)
 
 
-def _tab(screen: Screen, does: KeyActions, event: KeyPressEvent) -> None:
+def _tab(inputs: InputActions, event: KeyPressEvent) -> None:
     buffer = event.current_buffer
     if buffer.complete_state:
         buffer.complete_next()
-    elif does.busy and buffer.text.strip() and not buffer.complete_while_typing():
-        does.submit(buffer.text, queue=True)
+    elif inputs.is_busy() and buffer.text.strip() and not buffer.complete_while_typing():
+        inputs.submit(buffer.text, queue=True)
     else:
         buffer.start_completion(insert_common_part=True)
 
 
-def _escape(screen: Screen, does: KeyActions) -> None:
+def _escape(screen: Screen, inputs: InputActions, controls: ControlActions) -> None:
     dialog = screen.dialog
     if dialog is not None and (screen.dialog_takes_keys() or dialog.wants is not None):
         dialog.back()
@@ -231,6 +298,6 @@ def _escape(screen: Screen, does: KeyActions) -> None:
     elif screen.buffer.complete_state:
         screen.buffer.cancel_completion()
     elif screen.editing_queued_id:
-        does.stop_editing()
+        inputs.stop_editing()
     else:
-        does.stop()
+        controls.stop()

@@ -1,4 +1,4 @@
-"""A chat on a terminal that only writes lines: nothing is drawn twice, questions are answered with a line."""
+"""The chat on a terminal without cursor movement: output is never redrawn, and questions are answered with a line."""
 
 from __future__ import annotations
 
@@ -9,21 +9,18 @@ import os
 import signal
 import sys
 import time
-from collections import deque
 from functools import partial
 from typing import TextIO
 
-from mainspring.app.chat import events as told
+from mainspring.app.chat import events
 from mainspring.app.chat.command_results import Screen as ScreenAction
 from mainspring.app.chat.commands import Abort, ChatCommand, Prompt, Steer, parse_line
 from mainspring.app.cli.console import Console
 from mainspring.app.cli.runner import run_command
 from mainspring.app.cli.signals import ScreenShutdown
-from mainspring.app.tui.chat_client import open_chat, resolve_folder
-from mainspring.app.tui.chat_port import ChatClient, ChatOpener
-from mainspring.app.tui.dialogs.approval import ApprovalDialog
-from mainspring.app.tui.dialogs.base import Dialog
-from mainspring.app.tui.dialogs.question import QuestionDialog
+from mainspring.app.tui.approval_dialog import ApprovalDialog
+from mainspring.app.tui.chat_client import ChatClient, ChatOpener, open_chat, resolve_folder
+from mainspring.app.tui.dialogs import Dialog, DialogQueue, QuestionDialog
 from mainspring.app.tui.safe_text import to_encoding
 from mainspring.app.tui.styled_text import Row, to_text
 from mainspring.app.tui.theme import Theme
@@ -35,25 +32,25 @@ _DOUBLE_PRESS_SECONDS = 2.0
 
 
 def run(options: argparse.Namespace, look: Theme) -> int:
-    """Talk line by line until the user leaves; the exit code."""
-    return run_command(options, partial(_talk, options, look))
+    """Run the chat in lines until the user exits. Return the exit code."""
+    return run_command(options, partial(_run_chat, options, look))
 
 
-def _talk(options: argparse.Namespace, look: Theme, console: Console) -> int:
+def _run_chat(options: argparse.Namespace, look: Theme, console: Console) -> int:
     cwd, warning = resolve_folder(options)
     if warning:
-        console.say(f"note: {warning}")
+        console.say(f"Note: {warning}")
     chat = LineMode(lambda: open_chat(options, cwd, lambda _: None), look, sys.stdout)
     return asyncio.run(chat.run(sys.stdin.fileno()))
 
 
 class LineMode:
-    """One chat in lines.
+    """A chat in lines.
 
     Args:
         open_chat: Opens the chat.
-        look: How things are shown.
-        out: Where to.
+        look: The theme.
+        out: The output.
     """
 
     def __init__(self, open_chat: ChatOpener, look: Theme, out: TextIO) -> None:
@@ -62,19 +59,19 @@ class LineMode:
         self._out = out
         self._transcript = TranscriptView(look, _COLUMNS, 10_000)
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
-        self._dialogs: deque[Dialog] = deque()
         self._commands: asyncio.Queue[ChatCommand] = asyncio.Queue()
-        self._run_agent = False
+        self._dialogs = DialogQueue(self._show_dialog, self._commands.put_nowait)
+        self._is_running = False
         self._prompt_shown = False
         self._last_interrupt = -_DOUBLE_PRESS_SECONDS
         self._decoder = codecs.getincrementaldecoder("utf-8" if look.utf8 else "latin-1")("replace")
-        self._on_agent_done = ""
+        self._partial_line = ""
 
     async def run(self, keyboard: int) -> int:
-        """Talk until the end of the input; the exit code.
+        """Run the chat until the input ends. Return the exit code.
 
         Args:
-            keyboard: Descriptor of what is typed.
+            keyboard: File descriptor of the keyboard.
         """
         loop = asyncio.get_running_loop()
         with ScreenShutdown(lambda: loop.call_soon_threadsafe(self._lines.put_nowait, None), lambda: None) as signals:
@@ -90,10 +87,10 @@ class LineMode:
 
     async def _run_chat(self, chat: ChatClient) -> None:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._follow(chat)), group.create_task(self._send(chat))]
+            tasks = [group.create_task(self._show_events(chat)), group.create_task(self._send(chat))]
             self._prompt()
             while (line := await self._lines.get()) is not None:
-                self._line(line)
+                self._submit(line)
             await chat.stop()
             for task in tasks:
                 task.cancel()
@@ -103,7 +100,7 @@ class LineMode:
             data = os.read(keyboard, 65_536)
         except OSError:
             data = b""
-        *lines, self._on_agent_done = (self._on_agent_done + self._decoder.decode(data)).split("\n")
+        *lines, self._partial_line = (self._partial_line + self._decoder.decode(data)).split("\n")
         for line in lines:
             self._lines.put_nowait(line.rstrip("\r"))
         if not data:
@@ -113,16 +110,16 @@ class LineMode:
         while True:
             await chat.send(await self._commands.get())
 
-    def _line(self, line: str) -> None:
-        """A line was typed: the answer to a question, or something to say."""
+    def _submit(self, line: str) -> None:
+        """Answer the open question, or send a message."""
         self._prompt_shown = False
-        if self._dialogs:
-            self._answer(self._dialogs[0], line)
+        if self._dialogs.current is not None:
+            self._answer(self._dialogs.current, line)
         elif line.strip() in {"/quit", "/exit"}:
             self._lines.put_nowait(None)
         elif line.strip():
-            self._commands.put_nowait(parse_line(line, say=Steer if self._run_agent else Prompt))
-        elif not self._run_agent:
+            self._commands.put_nowait(parse_line(line, message_type=Steer if self._is_running else Prompt))
+        elif not self._is_running:
             self._prompt()
 
     def _answer(self, dialog: Dialog, line: str) -> None:
@@ -131,67 +128,57 @@ class LineMode:
         else:
             for key in line.split() or ["enter"]:
                 dialog.on_key({"esc": "escape"}.get(key, key))
-        if self._dialogs and self._dialogs[0] is dialog:
-            self._question(dialog)
+        if self._dialogs.current is dialog:
+            self._show_dialog(dialog)
 
-    def _question(self, dialog: Dialog) -> None:
+    def _show_dialog(self, dialog: Dialog | None) -> None:
+        if dialog is None:
+            return
         self._print(dialog.rows(_COLUMNS, _QUESTION_ROWS))
-        self._write(f"{dialog.wants.label}: " if dialog.wants else "your choice (letter or number, then Enter): ")
-
-    def _finish(self, command: ChatCommand | None) -> None:
-        self._dialogs.popleft()
-        if command is not None:
-            self._commands.put_nowait(command)
-        if self._dialogs:
-            self._question(self._dialogs[0])
+        self._write("> " if dialog.wants else "Your choice (letter or number, then Enter): ")
 
     def stop(self) -> None:
-        """Stop what runs; a second time soon after: leave."""
+        """Stop the run; exit if pressed twice."""
         now = time.monotonic()
-        again, self._last_interrupt = now - self._last_interrupt < _DOUBLE_PRESS_SECONDS, now
-        if again or not self._run_agent:
+        is_second, self._last_interrupt = now - self._last_interrupt < _DOUBLE_PRESS_SECONDS, now
+        if is_second or not self._is_running:
             self._lines.put_nowait(None)
         else:
-            self._commands.put_nowait(Abort("stopped by the user"))
+            self._commands.put_nowait(Abort("Stopped by the user"))
 
-    async def _follow(self, chat: ChatClient) -> None:
+    async def _show_events(self, chat: ChatClient) -> None:
         async for event in chat.events():
             self._show(event)
         self._lines.put_nowait(None)
 
-    def _show(self, event: told.ChatEvent) -> None:
-        if not isinstance(event, told.UserText):  # it stands there already
+    def _show(self, event: events.ChatEvent) -> None:
+        if not isinstance(event, events.UserText):  # the terminal already echoed it
             self._print(self._transcript.show(event, time.monotonic()))
         match event:
-            case told.RunStarted():
-                self._run_agent = True
-            case told.RunFinished():
-                self._run_agent = False
+            case events.RunStarted():
+                self._is_running = True
+            case events.RunFinished():
+                self._is_running = False
                 self._prompt()
-            case told.ApprovalAsked():
-                self._ask(ApprovalDialog(event, self._finish))
-            case told.QuestionAsked():
-                self._ask(QuestionDialog(event, self._finish))
-            case told.ApprovalSettled(id=asked) | told.QuestionSettled(id=asked):
-                self._dialogs = deque(dialog for dialog in self._dialogs if dialog.id != asked)
-            case told.CommandDone(shown=ScreenAction(action="quit")):
+            case events.ApprovalAsked():
+                self._dialogs.add(ApprovalDialog(event, self._dialogs.finish))
+            case events.QuestionAsked():
+                self._dialogs.add(QuestionDialog(event, self._dialogs.finish))
+            case events.ApprovalSettled(id=id) | events.QuestionSettled(id=id):
+                self._dialogs.close(id)
+            case events.CommandDone(shown=ScreenAction(action="quit")):
                 self._lines.put_nowait(None)
-            case told.CommandDone() | told.Refused() | told.ShellFinished() if not self._run_agent:
+            case events.CommandDone() | events.Refused() | events.ShellFinished() if not self._is_running:
                 self._prompt()
             case _:
                 pass
-
-    def _ask(self, dialog: Dialog) -> None:
-        self._dialogs.append(dialog)
-        if len(self._dialogs) == 1:
-            self._question(dialog)
 
     def _prompt(self) -> None:
         self._prompt_shown = True
         self._write("> ")
 
     def _print(self, rows: list[Row]) -> None:
-        """Print rows; what comes while somebody is asked to say something stands above the next prompt."""
+        """Print rows. After rows below a prompt, print the prompt again."""
         prompted, self._prompt_shown = self._prompt_shown and bool(rows), self._prompt_shown and not rows
         self._write("\n" * prompted + to_text(rows))
         if prompted:

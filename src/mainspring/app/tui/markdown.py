@@ -1,4 +1,4 @@
-"""Blocks of an answer as rows. Loads rich, and so is loaded itself, when the first block is shown."""
+"""Renders Markdown blocks as rows. Imports rich, so this module is imported with the first block."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _COLOR_SYSTEMS: dict[str, Literal["standard", "256", "truecolor"]] = {
 _WORDS = re.compile(r"ansi(?=\w)")
 _ORNAMENT = re.compile("[\u2022\u258c\u2500\u2501\u257a\u2578 ]+")
 _ORNAMENTS = str.maketrans({"\u2022": "-", "\u258c": "|", **dict.fromkeys("\u2500\u2501\u257a\u2578", "-")})
-_MOST_COLUMNS = 120
-"""Longer lines of prose are hard to read."""
+_MAX_COLUMNS = 120
+"""Maximum width of prose, since longer lines are hard to read."""
 
 
 class _LeftHeading(Heading):
-    """Headings as the theme has them, at the left."""
+    """A left-aligned heading in the style of the theme."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = "left"
@@ -48,14 +48,14 @@ class _LeftHeading(Heading):
 
 
 class _ShortRule(HorizontalRule):
-    """A rule that does not break when the window gets narrower."""
+    """A short rule, which a narrower window does not wrap."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Text("-" * min(options.max_width, 20), style="markdown.hr")
 
 
 class _NamedImage(ImageItem):
-    """An image as its words: nothing is fetched."""
+    """An image as its text; no image is loaded."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         words = self.text.plain or "image"
@@ -63,7 +63,7 @@ class _NamedImage(ImageItem):
 
 
 class _AnswerMarkdown(Markdown):
-    """Markdown in which HTML is text, since a screen has no other use for it."""
+    """Markdown that shows HTML as text."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
@@ -83,11 +83,11 @@ class _AnswerMarkdown(Markdown):
 
 
 class MarkdownRenderer:
-    """Makes rows of blocks.
+    """Renders blocks as rows.
 
     Args:
-        look: How things are shown.
-        columns: How wide the screen is.
+        look: The theme.
+        columns: Width of the screen.
     """
 
     def __init__(self, look: Look, columns: int) -> None:
@@ -110,14 +110,12 @@ class MarkdownRenderer:
         )
 
     def rows(self, block: Block, last: int | None = None) -> list[Row]:
-        """A block as rows; at most the ``last`` ones, of which only those are made where that is possible."""
+        """Render a block; with ``last``, only its last rows."""
         text = strip_emoji_modifiers(sanitize(block.text))
         if block.code is not None:
             lines = text.split("\n")
             return self._code("\n".join(lines if last is None else lines[-last:]), block.code)
-        rows = self._render(
-            _AnswerMarkdown(text, self._look.code_theme or "default"), min(self._columns, _MOST_COLUMNS)
-        )
+        rows = self._render(_AnswerMarkdown(text, self._look.code_theme or "default"), min(self._columns, _MAX_COLUMNS))
         return rows if last is None else rows[-last:]
 
     def _code(self, code: str, language: str) -> list[Row]:
@@ -145,25 +143,25 @@ def _fragments(segments: Iterable[Segment]) -> Row:
 
 
 def _ascii_ornaments(text: str) -> str:
-    """Ornaments of rich in characters that are one column wide everywhere."""
+    """Replace ornaments of rich with ASCII characters, whose width is the same everywhere."""
     if text.isascii():
         return text
     return text.translate(_ORNAMENTS) if _ORNAMENT.fullmatch(text) else text
 
 
-def _trim_row(given: Row) -> Row:
-    """The row without the blanks that only fill it, so that what is copied from the screen has none."""
-    while given and not given[-1][1].strip():
-        given.pop()
-    if given:
-        style, text = given[-1]
-        given[-1] = (style, text.rstrip())
-    return given
+def _trim_row(row: Row) -> Row:
+    """Remove trailing blanks of a row, so that copied text has none."""
+    while row and not row[-1][1].strip():
+        row.pop()
+    if row:
+        style, text = row[-1]
+        row[-1] = (style, text.rstrip())
+    return row
 
 
 @lru_cache(512)
 def _to_prompt_toolkit_style(style: Style | None) -> str:
-    """A style of rich in the words of prompt-toolkit."""
+    """Translate a style of rich to prompt-toolkit."""
     if style is None:
         return ""
     words = [name for name in ("bold", "italic", "underline", "strike", "reverse", "dim") if getattr(style, name)]
@@ -183,7 +181,7 @@ def _color(color: Color) -> str:
 
 
 def _to_rich_style(style: str) -> str:
-    """A style of the theme in the words of rich."""
+    """Translate a style of the theme to rich."""
     words = style.replace("ansibright", "ansibright_").replace("ansigray", "white")
     return _WORDS.sub("", words) or "none"
 

@@ -1,4 +1,4 @@
-"""Tells people who look elsewhere that the agent is done or asks: bell, a message of the terminal, or a command of theirs."""
+"""Notifies a user who is not looking: a bell, a notification of the terminal, or a command of the user."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ NotifyWhen = Literal["unfocused", "always", "never"]
 NotifyReason = Literal["done", "asking", "failed"]
 
 _COMMAND_SECONDS = 10.0
-_MOST = 200
+_MAX_LENGTH = 200
 _AWAY_SECONDS = 15.0
-"""Seconds without a key after which nobody is taken to look, where the terminal does not tell about the focus."""
+"""Seconds without a key after which the user counts as away, if the terminal does not report the focus."""
 
 
 class NotificationOptions(Struct, frozen=True, kw_only=True):
-    """How to tell.
+    """When and how to notify.
 
     Attributes:
-        when: ``unfocused``: while nobody looks; ``always``; ``never``.
-        ways: The ways of the terminal.
-        command: A shell command; it finds what is told in ``$MAINSPRING_MESSAGE`` and ``$MAINSPRING_EVENT``.
-        after: Seconds that a run has to take before its end is told.
+        when: ``unfocused``: while the window does not have the focus; ``always``; ``never``.
+        channels: Notifications of the terminal.
+        command: A shell command; it receives ``$MAINSPRING_MESSAGE`` and ``$MAINSPRING_EVENT``.
+        after: Minimum seconds of a run whose end is notified.
     """
 
     when: NotifyWhen = "unfocused"
-    ways: tuple[NotifyChannel, ...] = ("bell",)
+    channels: tuple[NotifyChannel, ...] = ("bell",)
     command: str | None = None
     after: float = 10.0
 
@@ -43,57 +43,64 @@ Run = Callable[[str, Mapping[str, str]], Awaitable[None]]
 
 
 class Notifier:
-    """Tells, as it was asked to.
+    """Notifies the user.
 
     Args:
-        how: How.
+        options: When and how.
         write: Writes terminal sequences.
-        environ: The environment of the command.
-        run: Runs a command with variables; by default a process of its own, for ten seconds at most.
+        environ: Environment variables of the command.
+        run: Runs a command with variables; by default as a process, for at most ten seconds.
     """
 
     def __init__(
         self,
-        how: NotificationOptions,
+        options: NotificationOptions,
         write: Callable[[str], None],
         environ: Mapping[str, str],
         run: Run | None = None,
     ) -> None:
-        self.how = how
+        self.options = options
         self._environ = environ
         self._write = write
         self._run = run or _run
         self.focused: bool | None = None
-        """Whether the window has the focus; ``None`` where the terminal does not tell."""
+        """Whether the window has the focus; None if the terminal does not report it."""
 
-    async def tell(self, what: NotifyReason, text: str, *, idle: float = 0.0, took: float | None = None) -> bool:
-        """Tell something, unless somebody looks.
+    def set_focus(self, focused: bool) -> None:
+        """Note that the window received or lost the focus."""
+        self.focused = focused
+
+    async def notify(
+        self, reason: NotifyReason, text: str, *, idle: float = 0.0, run_seconds: float | None = None
+    ) -> bool:
+        """Notify the user, unless the user is looking.
 
         Args:
-            what: What happened.
-            text: It in words.
-            idle: Seconds since the last key, which count where the terminal does not tell about the focus.
-            took: Seconds that a run took, if it is told that it is over.
+            reason: What happened.
+            text: The text.
+            idle: Seconds since the last key, used if the terminal does not report the focus.
+            run_seconds: Duration of the run, if it ended.
 
         Returns:
-            Whether it was told.
+            Whether the user was notified.
         """
-        how = self.how
-        looked_at = self.focused if self.focused is not None else idle < min(how.after, _AWAY_SECONDS)
-        if how.when == "never" or (looked_at and how.when != "always") or (took is not None and took < how.after):
+        options = self.options
+        is_looking = self.focused if self.focused is not None else idle < min(options.after, _AWAY_SECONDS)
+        is_short = run_seconds is not None and run_seconds < options.after
+        if options.when == "never" or (is_looking and options.when != "always") or is_short:
             return False
-        text = to_one_row(redact(text), _MOST)
-        for way in how.ways:
-            match way:
+        text = to_one_row(redact(text), _MAX_LENGTH)
+        for channel in options.channels:
+            match channel:
                 case "bell":
                     self._write("\a")
                 case "osc9":
                     self._write(f"\x1b]9;{text}\a")
                 case "osc777":
                     self._write(f"\x1b]777;notify;Mainspring;{text.replace(';', ',')}\a")
-        if how.command:
-            await self._run(how.command, {**self._environ, "MAINSPRING_MESSAGE": text, "MAINSPRING_EVENT": what})
-        return bool(how.ways or how.command)
+        if options.command:
+            await self._run(options.command, {**self._environ, "MAINSPRING_MESSAGE": text, "MAINSPRING_EVENT": reason})
+        return bool(options.channels or options.command)
 
 
 async def _run(command: str, environ: Mapping[str, str]) -> None:

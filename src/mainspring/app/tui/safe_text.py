@@ -1,4 +1,4 @@
-"""Foreign text made fit for a terminal: nothing in it steers, every character has a width that all terminals agree on."""
+"""Untrusted text made safe for a terminal: no control sequences, and only characters of a known width."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _ASCII_REPLACEMENTS = str.maketrans(
 
 
 def sanitize(text: str) -> str:
-    """The text without terminal sequences; what is left of control and invisible characters is spelled out.
+    """Remove terminal sequences, and spell out other control and invisible characters.
 
-    A line that is written over after a carriage return shows what a terminal would show.
+    A line that is overwritten after a carriage return is shown as a terminal would show it.
     """
     if "\x1b" in text or "\x9b" in text:
         text = _SEQUENCE.sub("", text)
@@ -55,47 +55,47 @@ def sanitize(text: str) -> str:
 
 
 def escape_all(text: str) -> str:
-    """The text with everything in it to be seen, for what people decide about: nothing is taken out or overwritten."""
+    """Spell out all invisible characters, for text that the user must approve: nothing is removed or overwritten."""
     return escape_invisible(_RETURN.sub(r"\\r", text) if "\r" in text else text, prose=True)
 
 
 def strip_emoji_modifiers(text: str) -> str:
-    """The text without what joins or varies emoji, since terminals disagree about how wide the result is."""
+    """Remove joiners and variants of emoji, since terminals disagree about their width."""
     return text if text.isascii() else _JOINED.sub("", text)
 
 
 def to_encoding(text: str, encoding: str = "ascii") -> str:
-    """The text in what an encoding can say; ornaments become a likeness, the rest a question mark."""
+    """Convert a text to an encoding: ornaments become similar characters, others a question mark."""
     if text.isascii():
         return text
     return text.translate(_ASCII_REPLACEMENTS).encode(encoding, "replace").decode(encoding)
 
 
 def expand_tabs(text: str) -> str:
-    """The text with tabs as blanks."""
+    """Replace tabs with blanks."""
     return text.expandtabs(_TAB) if "\t" in text else text
 
 
 def width(text: str) -> int:
-    """How many columns a line takes."""
+    """Return the number of columns of a line."""
     return get_cwidth(text)
 
 
 def truncate(text: str, columns: int, ellipsis: str = "...") -> str:
-    """The line in at most so many columns, never cut within a character."""
+    """Truncate a line to a number of columns."""
     if width(text) <= columns:
         return text
-    room = columns - width(ellipsis)
-    if room <= 0:
-        ellipsis, room = "", columns
+    space = columns - width(ellipsis)
+    if space <= 0:
+        ellipsis, space = "", columns
     taken = 0
     for place, character in enumerate(text):
         taken += width(character)
-        if taken > room:
+        if taken > space:
             return text[:place] + ellipsis
     return text
 
 
 def to_one_row(text: str, columns: int, ellipsis: str = "...", make: Callable[[str], str] = sanitize) -> str:
-    """Foreign text on one row."""
+    """Put untrusted text on one row."""
     return truncate(strip_emoji_modifiers(_BLANKS.sub(" ", make(text)).strip()), max(columns, 1), ellipsis)

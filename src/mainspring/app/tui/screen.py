@@ -1,12 +1,15 @@
-"""The screen: prints what is finished above, draws the rest below, hands on what is typed."""
+"""The screen: prints finished rows into the scrollback, and draws the live rows, the input, and the status below."""
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Mapping
-from typing import Protocol, TextIO
+from collections.abc import Callable
+from typing import TextIO, TypeVar
 
+from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.data_structures import Size
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.input import Input
@@ -22,17 +25,145 @@ from prompt_toolkit.layout import (
 )
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.renderer import print_formatted_text
 from prompt_toolkit.styles import BaseStyle, Style
 
-from mainspring.app.tui.dialogs.base import Dialog
-from mainspring.app.tui.inline_app import FrameOutput, InlineApplication
-from mainspring.app.tui.input_field import Complete, PlaceholderProcessor, create_input_buffer
-from mainspring.app.tui.input_history import HistoryFile
-from mainspring.app.tui.paste_detection import BurstInput
-from mainspring.app.tui.paste_placeholders import PasteStore
+from mainspring.app.tui.dialogs import Dialog
+from mainspring.app.tui.input_field import PlaceholderProcessor
+from mainspring.app.tui.paste import BurstInput, PasteStore
+from mainspring.app.tui.safe_text import to_encoding, to_one_row
 from mainspring.app.tui.styled_text import Row, clip_row, make_row, to_fragments
 from mainspring.app.tui.theme import Theme
+
+_BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
+_FOCUS_ON, _FOCUS_OFF = "\x1b[?1004h", "\x1b[?1004l"
+
+
+class FrameOutput(Vt100_Output):
+    """Writes a whole frame in one go, so that the terminal never shows a part of it.
+
+    Args:
+        stdout: The terminal.
+        look: The theme.
+        term: The value of ``TERM``.
+        gone: Called when the terminal is closed.
+    """
+
+    def __init__(self, stdout: TextIO, look: Theme, term: str, gone: Callable[[], object]) -> None:
+        super().__init__(stdout, lambda: _size(stdout), term=term, enable_cpr=False)
+        self._look = look
+        self._gone = gone
+        self._framing = False
+        self._lost = False
+
+    def begin(self) -> None:
+        """Start a frame."""
+        if not self._framing:
+            self.flush()
+            self._framing = True
+
+    def end(self) -> None:
+        """Write the frame."""
+        if self._framing:
+            self._framing = False
+            if self._buffer:
+                self._buffer.insert(0, _BEGIN)
+                self._buffer.append(_END)
+            self.flush()
+
+    def set_focus_reporting(self, wanted: bool) -> None:
+        """Make the terminal report whether its window has the focus, or not."""
+        self.write_raw(_FOCUS_ON if wanted else _FOCUS_OFF)
+        self.flush()
+
+    def write(self, data: str) -> None:
+        """Write text, converted to the encoding of the terminal."""
+        super().write(data if self._look.utf8 else to_encoding(data, _encodable(self.stdout)))
+
+    def erase_down(self) -> None:
+        """Erase the rows below, without the sequence that makes some terminals copy the window to the scrollback."""
+        self.write_raw("\x1b7\x1b[X\x1b[C\x1b[J\x1b8")
+
+    def flush(self) -> None:
+        """Write the buffer, unless a frame is incomplete."""
+        if self._framing:
+            return
+        if self._lost:
+            self._buffer.clear()
+            return
+        try:
+            super().flush()
+        except (OSError, ValueError):
+            self._lost = True
+            self._buffer.clear()
+            self._gone()
+
+
+def _encodable(stream: TextIO) -> str:
+    return stream.encoding or "ascii"
+
+
+def _size(stream: TextIO) -> Size:
+    try:
+        found = os.get_terminal_size(stream.fileno())
+    except (OSError, ValueError):
+        return Size(rows=24, columns=80)
+    return Size(rows=found.lines or 24, columns=found.columns or 80)
+
+
+R = TypeVar("R")
+
+
+class InlineApplication(Application[None]):
+    """An application below its own scrollback. Requires a `FrameOutput`.
+
+    Attributes:
+        resized: Called when the size of the window changes.
+    """
+
+    resized: Callable[[], object] | None = None
+    frame: FrameOutput
+
+    def invalidate(self) -> None:
+        """Draw soon, also if the system clock was set back, which would otherwise delay frames."""
+        if self._last_redraw_time > time.time():
+            self._last_redraw_time = 0.0
+        super().invalidate()
+
+    def _on_resize(self) -> None:
+        """Draw again. Terminals wrap rows that are too long now, so more rows than before may have to be erased."""
+        self.frame.begin()
+        above = self._rows_above_cursor()
+        if above > 0:
+            self.output.cursor_up(above)
+        if self.resized is not None:
+            self.resized()
+        super()._on_resize()
+        self.frame.end()
+
+    def _rows_above_cursor(self) -> int:
+        """Return how many rows above the cursor exist because of wrapping."""
+        screen = self.renderer.last_rendered_screen
+        if screen is None:
+            return 0
+        columns = self.output.get_size().columns
+        cursor = screen.get_cursor_position(self.layout.current_window)
+        more = 0
+        for number in range(cursor.y):
+            drawn = screen.data_buffer[number]
+            size = max((x + 1 for x, character in drawn.items() if character.char.strip()), default=1)
+            more += (size - 1) // columns
+        return more + cursor.x // columns
+
+    def is_taller_than(self, layout: Layout) -> bool:
+        """Return True if the last frame was taller than the next one."""
+        screen = self.renderer.last_rendered_screen
+        if screen is None:
+            return False
+        size = self.output.get_size()
+        return layout.container.preferred_height(size.columns, size.rows).preferred < screen.height
+
 
 _FRAME_SECONDS = 0.04
 _DEPTHS = {
@@ -45,65 +176,59 @@ _MENU_ROWS = 6
 _ESCAPE_SECONDS = 0.05
 _SEQUENCE_SECONDS = 0.1
 _TYPING_GRACE_SECONDS = 0.7
-"""Who has just typed does not mean to answer a question that has only now appeared."""
+"""Seconds after typing in which keys do not answer a question that just appeared."""
 _READ_QUESTION_SECONDS = 0.5
-"""Nobody reads a question and answers it in less: a key that comes sooner was meant for the input."""
-
-
-class ScreenContent(Protocol):
-    """Whom the screen asks what to draw."""
-
-    def live_rows(self, columns: int, rows: int, most: int) -> list[Row]:
-        """What is going on, above the input."""
-        ...
-
-    def status_row(self, columns: int) -> Row:
-        """The last row."""
-        ...
-
-    def gone(self) -> None:
-        """The terminal is gone."""
-        ...
+"""Minimum seconds to read a question: an earlier key was meant for the input."""
 
 
 class Screen:
-    """The screen of one session.
+    """The screen: finished rows above, live rows, the input, and the status.
 
     Args:
-        host: Says what to draw.
-        look: How things are shown.
-        terminal: Where to.
-        keyboard: Where keys come from.
-        history: Where earlier inputs are kept.
-        complete: Gives completions.
-        environ: Names the terminal.
+        live_rows: Returns the rows above the input, from the columns, the rows, and the maximum number of rows.
+        status_row: Returns the last row, from the columns.
+        buffer: The input.
+        look: The theme.
+        terminal: The output.
+        keyboard: The source of keys.
+        term: The value of ``TERM``.
+        restore: Restores the terminal before another program uses it.
+
+    Attributes:
+        hint: Text that replaces the status row.
+        dialog: The question that is shown.
+        editing_queued_id: ID of the queued message that is being edited.
+        last_key: Time of the last key.
     """
 
     def __init__(
         self,
-        host: ScreenContent,
+        live_rows: Callable[[int, int, int], list[Row]],
+        status_row: Callable[[int], Row],
+        buffer: Buffer,
         look: Theme,
         terminal: TextIO,
         keyboard: Input,
-        history: HistoryFile,
-        complete: Complete,
-        environ: Mapping[str, str],
+        term: str,
+        restore: Callable[[], object],
     ) -> None:
-        self._check_host = host
+        self._live_rows = live_rows
+        self._status_row = status_row
+        self._restore = restore
         self.look = look
         self.pastes = PasteStore()
-        self.buffer = create_input_buffer(history, complete)
+        self.buffer = buffer
+        self.hint = ""
         self.answer = Buffer(multiline=True)
         self.dialog: Dialog | None = None
         self.last_key = 0.0
         self._typed_at = 0.0
         self._asked_at = 0.0
         self.editing_queued_id = ""
-        """Id of the queued text that is being edited."""
         self._last_text_request: object = None
         self._pending: list[Row] = []
         self._above: list[Row] = []
-        self.output = FrameOutput(terminal, look, environ.get("TERM", ""), host.gone)
+        self.output = FrameOutput(terminal, look, term, self.exit)
         self._style: BaseStyle = Style.from_dict(dict(look.styles))
         self._sign = make_row(("prompt", "> "))
         self.app = self._application(keyboard)
@@ -129,8 +254,35 @@ class Screen:
         app.after_render += self._after_frame
         return app
 
+    def _last_row(self) -> Row:
+        columns = self._columns
+        return make_row(("warn", to_one_row(self.hint, columns - 1))) if self.hint else self._status_row(columns)
+
+    def exit(self) -> None:
+        """End the screen."""
+        if self.app.is_running and not self.app.is_done:
+            self.app.exit()
+
+    def write_sequence(self, sequence: str) -> None:
+        """Write a terminal sequence."""
+        self.output.write_raw(sequence)
+        self.output.flush()
+
+    async def run_outside(self, work: Callable[[], R], *, in_executor: bool = True) -> R:
+        """Run another program that uses the terminal, and draw the screen again after it."""
+
+        def run() -> R:
+            self._restore()
+            return work()
+
+        self.output.set_focus_reporting(False)
+        try:
+            return await run_in_terminal(run, in_executor=in_executor)
+        finally:
+            self.output.set_focus_reporting(True)
+
     def bind(self, bindings: KeyBindingsBase) -> None:
-        """Have keys do something."""
+        """Replace the key bindings."""
         self.app.key_bindings = bindings
 
     def _layout(self) -> Layout:
@@ -155,7 +307,7 @@ class Screen:
             dont_extend_height=True,
         )
         status = Window(
-            FormattedTextControl(lambda: _text([self._check_host.status_row(self._columns)])),
+            FormattedTextControl(lambda: _text([self._last_row()])),
             height=1,
             always_hide_cursor=True,
         )
@@ -174,28 +326,28 @@ class Screen:
         return Layout(root, focused_element=self._input_window)
 
     def dialog_takes_keys(self) -> bool:
-        """Whether keys go to the question that is shown, and not into the input."""
+        """Return True if keys answer the question instead of going to the input."""
         if self.dialog is None:
             return False
         now = time.monotonic()
         return now - self._typed_at >= _TYPING_GRACE_SECONDS and now - self._asked_at >= _READ_QUESTION_SECONDS
 
     def on_key(self) -> None:
-        """A key was pressed."""
+        """Note the time of a key."""
         self.last_key = time.monotonic()
         if not self.dialog_takes_keys():
             self._typed_at = self.last_key
 
     def type_into_input(self, character: str) -> None:
-        """Somebody types a text, though a question is shown: it goes into the input, and does not answer."""
+        """Insert a character that does not answer the open question."""
         self._typed_at = time.monotonic()
         if character.isprintable():
             self.buffer.insert_text(character)
 
     def ask(self, dialog: Dialog | None) -> None:
-        """Show a question, or none."""
+        """Show a question, or hide it."""
         if dialog is not self.dialog and dialog is not None:
-            # A list that a command gave was asked for by whoever typed the command.
+            # The user requested the list of a command, so its keys work immediately.
             self._asked_at = time.monotonic() if dialog.id else 0.0
             if not self.buffer.text:
                 self._typed_at = 0.0
@@ -203,7 +355,7 @@ class Screen:
         self.sync()
 
     def sync(self) -> None:
-        """Follow what the question wants."""
+        """Update the focus after the question requested a text or stopped doing so."""
         wants = self.dialog.wants if self.dialog else None
         if wants is not self._last_text_request:
             self._last_text_request = wants
@@ -214,22 +366,22 @@ class Screen:
         self.app.invalidate()
 
     def print(self, rows: list[Row], *, soon: bool = True) -> None:
-        """Print rows for good, with the next frame.
+        """Print finished rows with the next frame.
 
         Args:
             rows: The rows.
-            soon: Whether there is to be one even if nothing else asks for it.
+            soon: Whether to draw a frame soon, even if nothing else changes.
         """
         self._pending += rows
         if soon:
             self.app.invalidate()
 
     def invalidate(self) -> None:
-        """Draw again, with the next frame."""
+        """Draw a frame soon."""
         self.app.invalidate()
 
     def set_theme(self, look: Theme) -> None:
-        """Other colours from now on."""
+        """Change the theme."""
         self.look = look
         self.app.style = self._style = Style.from_dict(dict(look.styles))
 
@@ -246,14 +398,12 @@ class Screen:
         return [*self._sign] if self.editing_queued_id == "" else [("class:mark", "e ")]
 
     def _before_frame(self, _: object) -> None:
-        """Just before a frame is drawn: print what waits, where the frame before stood."""
+        """Before a frame is drawn, print pending rows in place of the previous frame."""
         size = self.output.get_size()
         self.output.begin()
         typed = 1 if self.dialog_takes_keys() and self.dialog and not self.dialog.wants else self._input_rows()
-        most = max(size.rows - typed - 2, 0)
-        self._above = [
-            clip_row(each, size.columns - 1) for each in self._check_host.live_rows(size.columns, size.rows, most)
-        ]
+        max_rows = max(size.rows - typed - 2, 0)
+        self._above = [clip_row(each, size.columns - 1) for each in self._live_rows(size.columns, size.rows, max_rows)]
         if self._pending:
             pending, self._pending = self._pending, []
             self.app.renderer.erase(leave_alternate_screen=False)
@@ -269,11 +419,11 @@ class Screen:
         return min(self.buffer.document.line_count, self._most_input()) + menu
 
     def clear(self) -> None:
-        """An empty window; what was printed stays in the scrollback."""
+        """Clear the window; the scrollback stays."""
         self.app.renderer.clear()
         self.app.invalidate()
 
 
 def _text(rows: list[Row]) -> StyleAndTextTuples:
-    """Rows as prompt-toolkit takes them, without a line end behind the last."""
+    """Return rows as fragments, without a line end after the last row."""
     return [*to_fragments(rows)[:-1]]

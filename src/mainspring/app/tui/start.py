@@ -1,4 +1,4 @@
-"""``mainspring`` in a terminal: a prompt at once, the rest as soon as it is loaded, the terminal as it was in the end."""
+"""Entry of the terminal UI: draws a prompt immediately, loads the rest, and restores the terminal at the end."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from mainspring.app.tui.theme import Theme, detect_encoding, detect_theme
 if TYPE_CHECKING:
     from mainspring.app.cli.console import Console
 
-_FIRST_FRAME = "\r> \r\nstarting ...\x1b[A\r\x1b[2C"
-"""What stands there while the screen itself is loaded, which takes its place. Keys are kept meanwhile."""
+_FIRST_FRAME = "\r> \r\nStarting...\x1b[A\r\x1b[2C"
+"""Shown until the screen is loaded and replaces it. Keys are kept for the screen."""
 
 _CLEAR_FIRST_FRAME = "\r\x1b[K\x1b7\x1b[C\x1b[J\x1b8"
-"""Takes away what is drawn below."""
+"""Erases what is drawn below."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the screen until the user leaves; the exit code."""
+    """Show the screen until the user exits. Return the exit code."""
     look = detect_theme(os.environ, detect_encoding(os.environ))
     if look.dumb:
         return import_module("mainspring.app.tui.line_mode").run(options, look)
@@ -32,15 +32,15 @@ def run(options: argparse.Namespace) -> int:
         exit_on_interrupt(before=guard.restore)
         guard.quiet()
         guard.write(_FIRST_FRAME)
-        framed = import_module("mainspring.app.cli.runner").run_command
-        return framed(options, partial(_show, options, guard, look))
+        run_command = import_module("mainspring.app.cli.runner").run_command
+        return run_command(options, partial(_show, options, guard, look))
 
 
 def _show(options: argparse.Namespace, guard: TerminalGuard, look: Theme, console: Console) -> int:
     try:
-        opening = import_module("mainspring.app.tui.launch").TuiLauncher(options, guard)
-        opening.show(look)
+        launcher = import_module("mainspring.app.tui.launch").TuiLauncher(options, guard)
+        launcher.show(look)
     finally:
         guard.write(_CLEAR_FIRST_FRAME)
         guard.restore()
-    return opening.ended(console)
+    return launcher.report(console)

@@ -1,4 +1,4 @@
-"""The status line: model, mode, sandbox, context, folder, cost, branch, and queue; a narrow screen leaves out the least needed."""
+"""The status line: model, mode, sandbox, context, folder, cost, branch, and queue. A narrow screen hides the least important facts."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _MODES = {"accept_edits": "accept edits", "plan": "plan mode"}
 
 
 def status_row(status: Status | None, columns: int) -> Row:
-    """The status line.
+    """Return the status line.
 
     Args:
-        status: How the chat stands; ``None`` while it is being opened.
-        columns: How wide the screen is.
+        status: The status; None while the chat is opening.
+        columns: Width of the screen.
     """
     if status is None:
-        return make_row(("status", truncate("starting ...", columns - 1)))
+        return make_row(("status", truncate("Starting...", columns - 1)))
     model = to_one_row(status.model_label or status.model or "no model", max(20, columns // 2))
     parts: list[tuple[int, str, str]] = [(0, "accent", model)]
     if status.thinking:
@@ -40,7 +40,7 @@ def status_row(status: Status | None, columns: int) -> Row:
     if status.branch:
         parts.append((5, "status", to_one_row(status.branch, 30)))
     if status.children:
-        parts.append((5, "mark", pluralize(status.children, "sub-agent")))
+        parts.append((5, "mark", pluralize(status.children, "subagent")))
     if status.queued:
         parts.append((1, "mark", f"{status.queued} queued"))
     if status.title:
@@ -67,21 +67,21 @@ def _home() -> str:
 def _format_context(status: Status) -> tuple[str, str]:
     used, window = status.context_used, status.context_window
     if not window:
-        return "status", f"ctx {format_tokens(used)}"
+        return "status", f"{format_tokens(used)} context"
     share = used / window
     style = "warn" if share >= _NEARLY_FULL else "status"
-    return style, f"ctx {share:.0%} of {format_tokens(window)}"
+    return style, f"{share:.0%} of {format_tokens(window)} context"
 
 
 def _format_spending(status: Status) -> str:
-    """Money; tokens where the model has no known price."""
+    """Return the cost, or the tokens if the model has no known price."""
     if status.cost is None:
         return format_usage(status.tokens, None)
     return format_dollars(status.cost) + (f" of {format_dollars(status.max_cost)}" if status.max_cost else "")
 
 
 def _fit_parts(parts: list[tuple[int, str, str]], columns: int) -> Row:
-    """The parts that fit; of two, the one with the smaller number stays."""
+    """Return the parts that fit. Parts with larger numbers are hidden first."""
     while len(parts) > 1 and sum(width(text) + len(_GAP) for _, _, text in parts) - len(_GAP) > columns:
         parts.remove(max(parts, key=lambda part: part[0]))
     shown: Row = []

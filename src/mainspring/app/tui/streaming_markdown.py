@@ -1,22 +1,15 @@
-"""Markdown that still streams, cut into top-level blocks: what is finished never changes again, the rest is the open tail.
-
-An answer while it streams: what is finished is printed once, the open rest is drawn anew.
-"""
+"""Streaming Markdown: finished blocks are printed once, the open block is redrawn."""
 
 from __future__ import annotations
 
 import re
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec import Struct
 
 from mainspring.app.tui.styled_text import Row
 from mainspring.app.tui.theme import Theme
-
-if TYPE_CHECKING:
-    from mainspring.app.tui.markdown import MarkdownRenderer
-
 
 _FENCE = re.compile(r"^( *)(`{3,}|~{3,})(.*)$")
 _ITEM = re.compile(r"^ {0,3}(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
@@ -27,13 +20,13 @@ _WORD = re.compile(r"[\w+#.-]+")
 
 
 class Block(Struct, frozen=True):
-    """A piece of an answer that is shown on its own.
+    """A top-level block of a response, or a part of one.
 
     Attributes:
-        text: Its Markdown; of code, the lines alone.
-        code: The language where it is code (may be empty), else ``None``.
-        begins: Whether it is the first part of its block.
-        ends: Whether it is the last.
+        text: The Markdown; for code, only its lines.
+        code: The language of code (may be empty), or None for other blocks.
+        begins: Whether this is the first part of the block.
+        ends: Whether this is the last part.
     """
 
     text: str
@@ -42,12 +35,20 @@ class Block(Struct, frozen=True):
     ends: bool = True
 
 
+class BlockRenderer(Protocol):
+    """Renders blocks as rows of the screen."""
+
+    def rows(self, block: Block, last: int | None = None) -> list[Row]:
+        """The rows of a block, or its ``last`` rows."""
+        ...
+
+
 class MarkdownBlocks:
-    """Takes text as it comes and gives blocks as they end. Costs what the new text costs, however long the answer is."""
+    """Splits streaming text into blocks. The cost depends on the new text only, not on the length of the response."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
-        self._on_agent_done = ""
+        self._partial_line = ""
         self._fence = ""
         self._language = ""
         self._inner = ""
@@ -56,9 +57,9 @@ class MarkdownBlocks:
         self._begun = False
 
     def feed(self, text: str) -> list[Block]:
-        """Add text; the blocks that it finished."""
-        *lines, self._on_agent_done = (
-            (self._on_agent_done + text).split("\n") if "\n" in text else [self._on_agent_done + text]
+        """Add text. Return the blocks that it finished."""
+        *lines, self._partial_line = (
+            (self._partial_line + text).split("\n") if "\n" in text else [self._partial_line + text]
         )
         done: list[Block] = []
         for line in lines:
@@ -66,19 +67,19 @@ class MarkdownBlocks:
         return done
 
     def close(self) -> list[Block]:
-        """The answer is over: what is still open."""
+        """End the response. Return the blocks that were open."""
         done: list[Block] = []
-        if self._on_agent_done:
-            rest, self._on_agent_done = self._on_agent_done, ""
+        if self._partial_line:
+            rest, self._partial_line = self._partial_line, ""
             self._take(rest, done)
         self._end(done)
         return done
 
-    def flush_partial(self, most: int) -> list[Block]:
-        """Give parts of an open block that has more than ``most`` lines: of code whole lines, of a list whole items."""
-        if len(self._lines) <= most:
+    def flush_partial(self, max_lines: int) -> list[Block]:
+        """Return the first part of an open block with more than ``max_lines`` lines: whole lines of code, or whole items of a list."""
+        if len(self._lines) <= max_lines:
             return []
-        at = self._code_cut(most) if self._fence else self._item_cut()
+        at = self._code_cut(max_lines) if self._fence else self._item_cut()
         if not at:
             return []
         head, self._lines = self._lines[:at], self._lines[at:]
@@ -88,10 +89,10 @@ class MarkdownBlocks:
 
     @property
     def tail(self) -> Block | None:
-        """What is open, with the line that is being written."""
-        lines = [*self._lines, self._on_agent_done] if self._on_agent_done else self._lines
+        """The open block, including the incomplete line."""
+        lines = [*self._lines, self._partial_line] if self._partial_line else self._lines
         if self._fence:
-            closing = self._closes(self._on_agent_done)
+            closing = self._closes(self._partial_line)
             return Block("\n".join(self._lines if closing else lines), self._language, not self._begun, False)
         return Block("\n".join(lines), None, not self._begun, False) if any(lines) else None
 
@@ -110,7 +111,7 @@ class MarkdownBlocks:
         self._text_line(line, done)
 
     def _text_line(self, line: str, done: list[Block]) -> None:
-        """A line that stands in no fence."""
+        """Handle a line outside a fence."""
         if not line.strip():
             if self._list:
                 self._blank = True
@@ -143,7 +144,7 @@ class MarkdownBlocks:
                 self._end(done)
 
     def _list_line(self, line: str, indented: bool, fence: re.Match[str] | None, done: list[Block]) -> None:
-        """A line after the start of a list: part of it, or its end."""
+        """Handle a line after the start of a list: a part of the list, or its end."""
         leaves = not indented and not _ITEM.match(line) and (self._blank or fence or _HEADING.match(line))
         if leaves or (_RULE.match(line) and not indented):
             self._end(done)
@@ -172,17 +173,17 @@ class MarkdownBlocks:
         self._fence = self._language = self._inner = ""
         self._list = self._blank = self._begun = False
 
-    def _code_cut(self, most: int) -> int:
-        """Where code is parted: before a line that begins something, so that its colours come out right."""
-        half = most // 2
+    def _code_cut(self, max_lines: int) -> int:
+        """Return where to split code: before an unindented line after a blank one, so that highlighting stays correct."""
+        half = max_lines // 2
         for at in range(len(self._lines) - 1, half, -1):
             line = self._lines[at]
             if line and line[0] not in " \t)]}" and not self._lines[at - 1].strip():
                 return at
-        return len(self._lines) - half if len(self._lines) > 2 * most else 0
+        return len(self._lines) - half if len(self._lines) > 2 * max_lines else 0
 
     def _item_cut(self) -> int:
-        """Where a list is parted: before its last item."""
+        """Return where to split a list: before its last item."""
         if not self._list or self._inner:
             return 0
         for at in range(len(self._lines) - 1, 0, -1):
@@ -195,39 +196,39 @@ _MIN_OPEN_ROWS = 6
 
 
 class Answer:
-    """One answer after the other.
+    """Renders one response after another.
 
     Args:
-        look: How things are shown.
+        look: The theme.
     """
 
     def __init__(self, look: Theme) -> None:
         self._look = look
         self._blocks = MarkdownBlocks()
-        self._painters: dict[int, MarkdownRenderer] = {}
+        self._renderers: dict[int, BlockRenderer] = {}
         self._drawn: tuple[Block, int, int, list[Row]] | None = None
         self.begun = False
-        """Whether a part of the present answer was seen."""
+        """Whether text of the current response arrived."""
 
     def feed(self, text: str, columns: int, rows: int) -> list[Row]:
-        """Add text; the rows that are finished.
+        """Add text. Return the finished rows.
 
         Args:
             text: The next piece.
-            columns: How wide the screen is.
-            rows: How many rows the open part may take, before parts of it are printed that are not followed by their end.
+            columns: Width of the screen.
+            rows: Maximum rows of the open block, before parts of it are printed.
         """
         self.begun = self.begun or bool(text.strip())
         done = self._blocks.feed(text)
         return self._rows([*done, *self._blocks.flush_partial(max(rows, _MIN_OPEN_ROWS))], columns)
 
     def close(self, columns: int) -> list[Row]:
-        """The answer is over: the rest of its rows."""
+        """End the response. Return the rest of its rows."""
         self.begun = False
         return self._rows(self._blocks.close(), columns)
 
     def tail(self, columns: int, rows: int) -> list[Row]:
-        """The open part: its last rows, at most ``rows``."""
+        """Return the last rows of the open block, at most ``rows``."""
         block = self._blocks.tail
         if block is None or rows <= 0:
             return []
@@ -236,16 +237,16 @@ class Answer:
         return self._drawn[3]
 
     def whole(self, text: str, columns: int) -> list[Row]:
-        """A complete text in Markdown."""
+        """Render a complete Markdown text."""
         blocks = MarkdownBlocks()
         return self._rows([*blocks.feed(text), *blocks.close()], columns)
 
-    def get_renderer(self, columns: int) -> MarkdownRenderer:
-        """What makes rows of blocks; loads what that needs."""
-        if columns not in self._painters:
+    def get_renderer(self, columns: int) -> BlockRenderer:
+        """Return the renderer. Loads rich on first use."""
+        if columns not in self._renderers:
             module = import_module("mainspring.app.tui.markdown")
-            self._painters = {columns: module.MarkdownRenderer(self._look, columns)}
-        return self._painters[columns]
+            self._renderers = {columns: module.MarkdownRenderer(self._look, columns)}
+        return self._renderers[columns]
 
     def _rows(self, blocks: list[Block], columns: int) -> list[Row]:
         rows: list[Row] = []

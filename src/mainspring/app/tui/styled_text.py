@@ -1,32 +1,34 @@
-"""Rows of styled text: what everything that is shown is made of, until it is printed or drawn."""
+"""Rows of styled text: building, wrapping, and collapsing them."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 
-from mainspring.app.tui.safe_text import expand_tabs, strip_emoji_modifiers, width
+from mainspring.app.tui.safe_text import expand_tabs, sanitize, strip_emoji_modifiers, width
+from mainspring.text import pluralize
 
 Fragment = tuple[str, str]
-"""A style, in the words of prompt-toolkit (``class:faint``), and text of one row."""
+"""A style of prompt-toolkit (``class:faint``), and text of one row."""
 
 Row = list[Fragment]
 
-_LEAST_ROOM = 8
-"""Columns in which words are not worth keeping whole."""
+_MIN_COLUMNS = 8
+"""Width below which words are not kept whole."""
 
 
 def make_row(*parts: str | Fragment) -> Row:
-    """A row of texts, each as it is or with the name of a style of the theme before it."""
+    """Build a row of texts and of pairs of a style of the theme and a text."""
     return [("", part) if isinstance(part, str) else (f"class:{part[0]}", part[1]) for part in parts]
 
 
 def to_text(rows: Iterable[Row]) -> str:
-    """The rows as lines, without styles."""
+    """Return the rows as lines without styles."""
     return "".join(f"{''.join(text for _, text in each).rstrip()}\n" for each in rows)
 
 
 def to_fragments(rows: Iterable[Row]) -> Row:
-    """The rows as one run of fragments, each row with its line end."""
+    """Return the rows as one list of fragments with line ends."""
     flat: Row = []
     for each in rows:
         flat.extend(each)
@@ -35,15 +37,15 @@ def to_fragments(rows: Iterable[Row]) -> Row:
 
 
 def indent_rows(rows: Iterable[Row], by: str, style: str = "faint") -> list[Row]:
-    """The rows, each behind a sign."""
+    """Put a prefix before each row."""
     return [[(f"class:{style}", by), *each] for each in rows]
 
 
-def clip_row(given: Row, columns: int) -> Row:
-    """The row in at most so many columns."""
+def clip_row(row: Row, columns: int) -> Row:
+    """Truncate a row to a number of columns."""
     taken = 0
     kept: Row = []
-    for style, text in given:
+    for style, text in row:
         shown = expand_tabs(strip_emoji_modifiers(text))
         size = width(shown)
         if taken + size > columns:
@@ -58,27 +60,27 @@ def clip_row(given: Row, columns: int) -> Row:
     return kept
 
 
-def wrap_row(given: Row, columns: int, indent: str = "", *, hard: bool = False) -> list[Row]:
-    """The row on as many rows as it needs, broken between words.
+def wrap_row(row: Row, columns: int, indent: str = "", *, hard: bool = False) -> list[Row]:
+    """Wrap a row between words.
 
     Args:
-        given: The row.
-        columns: How wide the screen is.
-        indent: What the further rows begin with.
-        hard: Whether words that are longer than a row are broken as well; otherwise the terminal does that, so that
-            they can be copied.
+        row: The row.
+        columns: Width of the screen.
+        indent: Prefix of the further rows.
+        hard: Whether words longer than a row are broken, too. Otherwise the terminal wraps them, so that they can
+            be copied.
     """
-    text = "".join(part for _, part in given)
-    room = columns - 1
-    if width(text) <= room or room - len(indent) < _LEAST_ROOM:
-        return [given]
-    marked = [(style, character) for style, part in given for character in part]
+    text = "".join(part for _, part in row)
+    space = columns - 1
+    if width(text) <= space or space - len(indent) < _MIN_COLUMNS:
+        return [row]
+    marked = [(style, character) for style, part in row for character in part]
     rows: list[Row] = []
     lead = len(text) - len(text.lstrip(" "))
     at = 0
     while at < len(text):
         begin: Row = [("", indent)] if rows else []
-        end = _end_of_row(text, at, max(lead, at), room - (len(indent) if rows else 0), hard)
+        end = _end_of_row(text, at, max(lead, at), space - (len(indent) if rows else 0), hard)
         rows.append([*begin, *_joined(marked[at : at + len(text[at:end].rstrip(" "))])])
         at = end
         while at < len(text) and text[at] == " ":
@@ -86,26 +88,26 @@ def wrap_row(given: Row, columns: int, indent: str = "", *, hard: bool = False) 
     return rows
 
 
-def _end_of_row(text: str, at: int, first: int, room: int, hard: bool) -> int:
-    """Where the row that begins at ``at`` ends; its first word begins at ``first``."""
-    taken, space = 0, -1
+def _end_of_row(text: str, at: int, first: int, columns: int, hard: bool) -> int:
+    """Return the end of the row that starts at ``at``; its first word starts at ``first``."""
+    taken, last_blank = 0, -1
     for place in range(at, len(text)):
         if text[place] == " " and place > first:
-            space = place
-            if taken > room:
-                return space
+            last_blank = place
+            if taken > columns:
+                return last_blank
         taken += width(text[place])
-        if taken > room and space >= 0:
-            return space
-        if taken > room and hard:
+        if taken > columns and last_blank >= 0:
+            return last_blank
+        if taken > columns and hard:
             return max(place, at + 1)
     return len(text)
 
 
-def _joined(given: Row) -> Row:
-    """The row with neighbours of one style in one piece."""
+def _joined(row: Row) -> Row:
+    """Join neighboring fragments of the same style."""
     joined: Row = []
-    for style, part in given:
+    for style, part in row:
         if joined and joined[-1][0] == style:
             joined[-1] = (style, joined[-1][1] + part)
         else:
@@ -114,5 +116,69 @@ def _joined(given: Row) -> Row:
 
 
 def map_text(rows: Iterable[Row], change: Callable[[str], str]) -> list[Row]:
-    """The rows with other texts."""
+    """Change the texts of rows."""
     return [[(style, change(text)) for style, text in each] for each in rows]
+
+
+_MAX_KEPT = 50
+_MAX_LINES = 5_000
+_MAX_INDENT = 12
+
+
+class CollapsedOutput:
+    """Stores output that was shown in part, to be shown in full later, newest first."""
+
+    def __init__(self) -> None:
+        self._kept: deque[tuple[str, list[Row]]] = deque(maxlen=_MAX_KEPT)
+
+    def collapse(
+        self, title: str, rows: list[Row], max_rows: int, *, at_end: bool = False, columns: int | None = None
+    ) -> list[Row]:
+        """Return at most ``max_rows`` rows, and a row that says how many more there are.
+
+        Args:
+            title: Title of the output.
+            rows: The rows.
+            max_rows: Maximum number of rows.
+            at_end: Whether to show the last rows instead of the first.
+            columns: Width of the screen, to wrap the shown rows; the stored ones stay unwrapped.
+        """
+        whole = rows
+        if columns is not None:
+            rows = wrap_rows(rows, columns, hard=True)
+        if len(rows) <= max_rows + 1:
+            return rows
+        self.keep(title, whole)
+        more = make_row(("faint", f"  ... {pluralize(len(rows) - max_rows, 'more line')} (Ctrl-O to show)"))
+        if not max_rows:
+            return [more]
+        return [more, *rows[-max_rows:]] if at_end else [*rows[:max_rows], more]
+
+    def keep(self, title: str, rows: list[Row]) -> None:
+        """Store rows that are not shown at all."""
+        self._kept.append((title, rows[:_MAX_LINES]))
+
+    def expand_last(self) -> list[Row]:
+        """Return the last stored output in full and forget it, or nothing."""
+        if not self._kept:
+            return []
+        title, rows = self._kept.pop()
+        return [make_row(("faint", f"--- {title}")), *rows, make_row(("faint", "---"))]
+
+
+def output_rows(
+    text: str, style: str = "faint", indent: str = "    ", make: Callable[[str], str] = sanitize
+) -> list[Row]:
+    """Return untrusted output as rows; the terminal wraps long lines."""
+    lines = expand_tabs(strip_emoji_modifiers(make(text))).rstrip("\n").split("\n")
+    return [make_row((style, f"{indent}{line}")) for line in lines] if text.strip() else []
+
+
+def wrap_rows(rows: list[Row], columns: int, *, hard: bool = False) -> list[Row]:
+    """Wrap long rows between words, with their indent."""
+    shown: list[Row] = []
+    for each in rows:
+        text = "".join(part for _, part in each)
+        indent = " " * min(len(text) - len(text.lstrip(" ")), _MAX_INDENT)
+        shown += wrap_row(each, columns, indent, hard=hard)
+    return shown

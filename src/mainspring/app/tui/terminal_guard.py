@@ -1,4 +1,4 @@
-"""Brings the terminal back to how it was found, on every way out: by ourselves, or by a small process that outlives us."""
+"""Restores the terminal on every exit: by this process, or by a small process that outlives it."""
 
 from __future__ import annotations
 
@@ -11,27 +11,26 @@ from types import TracebackType
 from typing import Any, Self
 
 RESTORE = (
-    "\x1b[?2026l"  # no synchronised output
+    "\x1b[?2026l"  # no synchronized output
     "\x1b[?1004l"  # no focus reports
     "\x1b[?2004l"  # no bracketed paste
     "\x1b[?1l"  # cursor keys as usual
-    "\x1b[0m"  # no colours
+    "\x1b[0m"  # no colors
     "\x1b[?7h"  # lines wrap
-    "\x1b[?25h"  # the cursor is seen
+    "\x1b[?25h"  # the cursor is visible
 )
-"""What undoes all that the screen ever switches on."""
+"""Resets all modes that the screen sets."""
 
 _IGNORED_SIGNALS = ("SIGHUP", "SIGINT", "SIGTERM", "SIGQUIT", "SIGTSTP", "SIGTTOU", "SIGTTIN", "SIGPIPE")
 
 
 class TerminalGuard:
-    """While it is entered, the terminal comes back to its state even where this process is killed.
+    """A context manager that restores the terminal, even if this process is killed.
 
-    A process of its own waits for the end of a pipe. It is forked and not started, so it costs next to nothing, and has to
-    be entered while this process has one thread.
+    A forked process waits until a pipe is closed. Forking is cheap, but requires that this process has only one thread.
 
     Args:
-        tty: Descriptor of the terminal.
+        tty: File descriptor of the terminal.
     """
 
     def __init__(self, tty: int) -> None:
@@ -59,28 +58,28 @@ class TerminalGuard:
         return self
 
     def _wait(self, reading: int) -> None:
-        """What the other process does: nothing, until the pipe is closed."""
+        """Wait in the forked process until the pipe is closed, then restore the terminal."""
         try:
             for name in _IGNORED_SIGNALS:
                 signal.signal(getattr(signal, name), signal.SIG_IGN)
             keep = sorted({reading, self._tty})
             low = 0
             for number in keep:
-                if low < number:  # an empty range is taken for all of them
+                if low < number:  # closerange treats an empty range as all descriptors
                     os.closerange(low, number)
                 low = number + 1
             os.closerange(low, 4096)
             if not os.read(reading, 1):
                 if self._is_left():
                     self.restore()
-                self.write("\x1b[J")  # what was drawn below the cursor
+                self.write("\x1b[J")  # erase what was drawn below the cursor
         finally:
             os._exit(0)
 
     def _is_left(self) -> bool:
-        """Whether the terminal is as we left it: a shell that took it over has its own modes, and keys in them.
+        """Return True if no shell has taken over the terminal and set its own modes.
 
-        The line editors of shells let the terminal make signals of keys; our screen takes these keys itself.
+        Line editors of shells let the terminal turn keys into signals; the screen handles these keys itself.
         """
         try:
             ours = os.tcgetpgrp(self._tty) == os.getpgrp()
@@ -89,19 +88,19 @@ class TerminalGuard:
             return True
 
     def quiet(self) -> None:
-        """Have keys neither echoed nor held back until Enter, so that what is typed meanwhile is not lost."""
+        """Turn off echo and line buffering, so that keys typed before the screen opens are kept."""
         with contextlib.suppress(termios.error):
             now = termios.tcgetattr(self._tty)
             now[3] &= ~(termios.ECHO | termios.ICANON)
             termios.tcsetattr(self._tty, termios.TCSANOW, now)
 
     def write(self, text: str) -> None:
-        """Write to the terminal at once."""
+        """Write to the terminal immediately."""
         with contextlib.suppress(OSError):
             os.write(self._tty, text.encode())
 
     def restore(self) -> None:
-        """Bring it back now. Does nothing where the terminal is gone."""
+        """Restore the terminal now. Does nothing if the terminal is closed."""
         self.write(RESTORE)
         if self._before is not None:
             with contextlib.suppress(termios.error):
@@ -114,7 +113,7 @@ class TerminalGuard:
         self.release()
 
     def release(self) -> None:
-        """Let the other process go."""
+        """End the forked process."""
         if self._pipe >= 0:
             with contextlib.suppress(OSError):
                 os.write(self._pipe, b"q")

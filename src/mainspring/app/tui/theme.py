@@ -1,4 +1,4 @@
-"""What the terminal can show, and the colours to show it in."""
+"""The theme: what the terminal can show, and its colors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Colors = Literal["none", "16", "256", "truecolor"]
 ThemeName = Literal["auto", "dark", "light", "plain"]
 
 _NARROW_COLUMNS = 40
-_LIGHT_GROUNDS = {"7", "15"}
+_LIGHT_BACKGROUNDS = {"7", "15"}
 
 _DARK = {
     "user": "bold",
@@ -58,13 +58,13 @@ _CODE_THEMES = {"dark": "ansi_dark", "light": "ansi_light"}
 
 
 class Theme(Struct, frozen=True, kw_only=True):
-    """How things are shown.
+    """What the terminal can show, and how.
 
     Attributes:
-        colors: How many colours there are.
-        theme: ``dark``, ``light`` or ``plain``.
-        utf8: Whether characters beyond ASCII can be shown; the others get a likeness.
-        dumb: Whether the terminal only writes lines: no cursor movement, no keys.
+        colors: The number of colors.
+        theme: ``dark``, ``light``, or ``plain``.
+        utf8: Whether characters beyond ASCII can be shown; otherwise similar ones replace them.
+        dumb: Whether the terminal only prints lines, without cursor movement.
     """
 
     colors: Colors = "256"
@@ -74,33 +74,33 @@ class Theme(Struct, frozen=True, kw_only=True):
 
     @property
     def styles(self) -> Mapping[str, str]:
-        """The style of each kind of text, in the words of prompt-toolkit."""
+        """The prompt-toolkit style of each kind of text."""
         if self.colors == "none" or self.theme == "plain":
             return _PLAIN | _MENU_STYLES
         return (_LIGHT if self.theme == "light" else _DARK) | _MENU_STYLES
 
     @property
     def code_theme(self) -> str | None:
-        """The colours of code; ``None`` for none."""
+        """The theme for code, or None."""
         return None if self.colors == "none" else _CODE_THEMES.get(self.theme)
 
     def sign(self, pretty: str, ascii_form: str) -> str:
-        """An ornament, where it can be shown."""
+        """Return an ornament, or its ASCII form if the terminal cannot show it."""
         return pretty if self.utf8 else ascii_form
 
 
 def detect_theme(environ: Mapping[str, str], encoding: str, theme: ThemeName = "auto") -> Theme:
-    """What an environment says about its terminal.
+    """Detect the theme from the environment.
 
     Args:
         environ: Environment variables: ``TERM``, ``COLORTERM``, ``NO_COLOR``, ``CLICOLOR``, ``COLORFGBG``.
-        encoding: What the terminal's bytes mean, by the locale.
-        theme: Which colours the user wants; ``auto`` looks whether the ground is said to be light.
+        encoding: The encoding of the terminal.
+        theme: The theme that the user chose; ``auto`` checks whether the background is light.
     """
     term = environ.get("TERM", "")
     colors = _colors(environ, term)
     if theme == "auto":
-        light = environ.get("COLORFGBG", "").rpartition(";")[2] in _LIGHT_GROUNDS
+        light = environ.get("COLORFGBG", "").rpartition(";")[2] in _LIGHT_BACKGROUNDS
         chosen = "light" if light else "dark"
     else:
         chosen = theme
@@ -108,7 +108,7 @@ def detect_theme(environ: Mapping[str, str], encoding: str, theme: ThemeName = "
 
 
 def is_narrow(columns: int) -> bool:
-    """Whether a screen is so narrow that what is only helpful is left out."""
+    """Return True if the screen is so narrow that optional details are hidden."""
     return columns < _NARROW_COLUMNS
 
 
@@ -131,7 +131,7 @@ def _is_utf8(encoding: str) -> bool:
 
 
 def detect_encoding(environ: Mapping[str, str]) -> str:
-    """The character encoding that the locale names; UTF-8 where it names none."""
+    """Return the encoding of the locale; UTF-8 if it names none."""
     for name in ("LC_ALL", "LC_CTYPE", "LANG"):
         value = environ.get(name)
         if value:

@@ -1,7 +1,7 @@
 """Rules that the user saved for one project, stored in the user's folder so that no project can grant itself anything.
 
-A project is the folder in which the agent works, by its real path. The number of the folder in its file system is stored as well, so that
-another folder at the same path does not inherit what was allowed.
+A project is the folder in which the agent works, by its real path. The number of the folder in its file system and the time when it was made
+are stored as well, so that another folder at the same path does not inherit what was allowed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from mainspring.app.workspace.folder_identity import read_birth_time, read_inode
 from mainspring.app.workspace.paths import UserPaths
 from mainspring.errors import ConfigError
 from mainspring.locks import LockTimeoutError, lock_directory
@@ -48,11 +49,18 @@ class Project(Struct, frozen=True, forbid_unknown_fields=True):
         folder: Its real path.
         inode: The number of the folder in its file system.
         grants: The rules, the oldest first.
+        born: When the folder was made, in nanoseconds; 0 if that is not known.
     """
 
     folder: str
     inode: int
     grants: tuple[Grant, ...] = ()
+    born: int = 0
+
+    @property
+    def is_same_folder(self) -> bool:
+        """Whether the folder at the path is the one for which the rules were saved."""
+        return self.inode == read_inode(self.folder) and (not self.born or self.born == read_birth_time(self.folder))
 
 
 class _File(Struct, frozen=True, forbid_unknown_fields=True):
@@ -97,7 +105,7 @@ class GrantStore:
         known = next((project for project in self.list() if project.folder == path), None)
         if known is None:
             return ()
-        same = known.inode == _inode(path)
+        same = known.is_same_folder
         return tuple([grant for grant in known.grants if same or grant.effect == "deny"])
 
     def rules(self, folder: str | os.PathLike[str]) -> RuleSet:
@@ -150,7 +158,7 @@ class GrantStore:
                 grants = edit()
                 left = [project for project in self.list() if project.folder != path]
                 if grants:
-                    left.append(Project(path, _inode(path), grants))
+                    left.append(Project(path, read_inode(path), grants, read_birth_time(path)))
                 new = _File(tuple(sorted(left, key=lambda project: project.folder)))
                 text = msgspec.json.format(msgspec.json.encode(new)).decode() + "\n"
                 write_text_atomically(Path(os.path.realpath(self.file)), text, private=True)
@@ -163,10 +171,3 @@ class GrantStore:
 
 def _parse(grants: tuple[Grant, ...], place: str) -> tuple[Rule, ...]:
     return tuple([parse_rule(grant.rule, grant.effect, RuleSource("user", place)) for grant in grants])
-
-
-def _inode(path: str) -> int:
-    try:
-        return os.stat(path).st_ino
-    except OSError:
-        return 0

@@ -15,7 +15,7 @@ from mainspring.app.workspace.settings import parse_settings
 from mainspring.app.workspace.settings.jsonc import JsonError, edit
 from mainspring.errors import ConfigError
 from mainspring.locks import LockTimeoutError, lock_directory
-from mainspring.permissions import Rule, RuleSource, parse_rule, relative_program
+from mainspring.permissions import Rule, RuleSource, is_portable, parse_rule, relative_program
 from mainspring.state_files import write_text_atomically
 
 T = TypeVar("T")
@@ -49,11 +49,11 @@ class RuleFiles(Struct, frozen=True):
             place = f"{self.home.settings if self.home else ''}: permissions.{effect}"
         rules = tuple([parse_rule(text, effect, RuleSource("user", place)) for text in texts])
         for rule in rules if reach == "everywhere" and effect == "allow" else ():
-            program = relative_program(rule)
-            if program:
+            if not is_portable(rule):
+                name = relative_program(rule) or rule.pattern
                 raise ConfigError(
-                    f"{rule.text!r} cannot be allowed in every project: {program} is another file in each project. Allow the "
-                    "rule in this project, or name the program by its absolute path."
+                    f"{rule.text!r} cannot be allowed in every project: {name} is another file in each project. Allow the "
+                    "rule in this project, or name the file by its absolute path."
                 )
         return rules
 

@@ -12,9 +12,8 @@ from mainspring.app.workspace.paths import UserPaths, find_repository
 from mainspring.app.workspace.settings import Settings
 from mainspring.app.workspace.trust import TrustStore
 from mainspring.skills.allowed_tools import SKILL_TOOLS
-from mainspring.skills.authoring import SkillDraft
 from mainspring.skills.plug import SkillsPlug
-from mainspring.skills.skill import SKILL_FOLDERS, SkillsConfig
+from mainspring.skills.skill import SKILL_FOLDERS, SkillDraft, SkillsConfig
 from mainspring.skills.state import SkillStateFile
 
 

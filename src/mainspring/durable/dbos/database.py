@@ -1,4 +1,4 @@
-"""The database that tables beside DBOS's own are in: SQLite or PostgreSQL."""
+"""The database for the tables in addition to those of DBOS: SQLite or PostgreSQL."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 MAX_ATTEMPTS = 20
-"""How often two who make or number something at the same moment try again."""
+"""Maximum number of attempts when two writers create or number something at the same time."""
 
 
 class Database:
-    """A database. Everything here blocks; call it in a thread.
+    """A database. All methods block; call them in a thread.
 
     Args:
         url: ``sqlite:///PATH`` or ``postgresql://...``.
 
     Attributes:
-        sa: The module of SQLAlchemy, which is not imported before a database is named.
-        lite: Whether it is SQLite.
-        data: The tables that `make` makes.
-        clash: What is raised where a key is there already.
+        sa: The SQLAlchemy module, which is imported when the first database is opened.
+        lite: Whether the database is SQLite.
+        data: The tables that `make` creates.
+        clash: The exception that is raised for a duplicate key.
     """
 
     def __init__(self, url: str) -> None:
@@ -32,7 +32,7 @@ class Database:
 
         self.sa = sa
         self.lite = url.startswith("sqlite")
-        # A file has one writer at a time; who comes second waits rather than fails.
+        # A file has one writer at a time; the second writer waits instead of failing.
         options: dict[str, Any] = (
             {"connect_args": {"timeout": 30}} if self.lite else {"pool_size": 4, "max_overflow": 0}
         )
@@ -43,7 +43,7 @@ class Database:
         self.data = sa.MetaData()
 
     def make(self) -> None:
-        """Make what is missing; two that do so at once are no failure."""
+        """Create missing tables. Concurrent creation is not an error."""
         for table in self.data.sorted_tables:
             for left in reversed(range(MAX_ATTEMPTS)):
                 try:
@@ -54,12 +54,12 @@ class Database:
                 except (
                     *self._absent,
                     self.DuplicateKeyError,
-                ):  # PostgreSQL looks before it leaps, and another one may leap between
+                ):  # PostgreSQL checks before it creates, and another process can create the table in between.
                     if not left:
                         raise
 
     def _add_missing_columns(self, table: sa.Table) -> None:
-        """Add the columns with a default that a table of an earlier version has not."""
+        """Add columns that a table of an earlier version does not have. Each has a default."""
         for column in table.columns:
             if column.server_default is None:
                 continue
@@ -75,16 +75,16 @@ class Database:
         self._engine.dispose()
 
     def begin(self) -> AbstractContextManager[sa.Connection]:
-        """A transaction."""
+        """Start a transaction."""
         return self._engine.begin()
 
     def rows(self, query: Any) -> Sequence[Any]:
-        """What is found."""
+        """Return the matching rows."""
         with self._engine.connect() as connection:
             return connection.execute(query).all()
 
     def insert(self, table: sa.Table) -> Any:
-        """An insertion that can say what is to be done where the key is there."""
+        """Return an INSERT that can define what happens on a duplicate key."""
         if self.lite:
             from sqlalchemy.dialects.sqlite import insert
         else:
@@ -92,7 +92,7 @@ class Database:
         return insert(table)
 
     def now(self) -> Any:
-        """Seconds since 1970 as the database has them: the clocks of machines differ."""
+        """Return the database's time in seconds since 1970. The clocks of machines differ."""
         func = self.sa.func
         if self.lite:
             return (func.julianday("now") - 2440587.5) * 86400.0

@@ -1,4 +1,4 @@
-"""An engine on DBOS: runs are its workflows, model and tool calls its steps; on SQLite, or on PostgreSQL for many machines."""
+"""The DBOS engine: runs are its workflows, model and tool calls its steps. On SQLite, or on PostgreSQL for many machines."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 _THREADS = 4
-"""That ask the database for us, each with a connection; DBOS has `_CONNECTIONS` beside them, and a few for its client."""
+"""Threads for database requests, each with a connection. DBOS has `_CONNECTIONS` in addition, and a few for its client."""
 
 _CONNECTIONS = 6
 
@@ -63,28 +63,28 @@ _STATES: dict[str, RunState] = {
     "CANCELLED": "cancelled",
 }
 _UNLIMITED_ATTEMPTS = 1_000_000
-"""Attempts at a run: how often its worker dies says nothing about the run."""
+"""Maximum number of attempts at a run for DBOS. Unlimited: a crash of the worker does not mean that the run is at fault."""
 
 
 class DbosEngine:
     """An `Engine` on DBOS (extra ``durable``).
 
-    One process has one worker at most, since DBOS has one instance a process; any number of engines that only start and follow
-    runs may stand beside it.
+    A process can have one worker, since DBOS has one instance per process. Any number of engines that only start and follow runs
+    can exist in the same process.
 
     Args:
-        url: ``sqlite:///PATH`` for one machine, ``postgresql://USER:PASSWORD@HOST/DATABASE`` for many. Tables are made.
-        version: Of the code that makes the agents. A run is done by workers of the version it was started under; change it with
-            every change after which an old run could not be played again.
-        worker: Name of this worker; one that comes back under its name takes up its own runs at once.
-        heartbeat: Seconds between two signs of life.
-        dead_after: Seconds without one after which a worker's runs are taken up by another.
-        poll: Seconds between two looks for letters and for runs that wait.
-        max_deaths: How many workers may die while they have a run; after that it fails instead of being taken up again. 0 is for
-            any number. A worker that leaves, is told to stop, or loses its database has not died.
+        url: ``sqlite:///PATH`` for one machine, ``postgresql://USER:PASSWORD@HOST/DATABASE`` for many. Tables are created.
+        version: Version of the code that creates the agents. A run is executed by workers of the version it was started under.
+            Change the version with each change that makes old runs impossible to replay.
+        worker: Name of this worker. A worker that restarts under its name resumes its own runs immediately.
+        heartbeat: Seconds between two heartbeats.
+        dead_after: Seconds without a heartbeat after which another worker resumes the runs.
+        poll: Seconds between two checks for messages and waiting runs.
+        max_deaths: Maximum number of workers that may crash while they execute the run. After that, the run fails. 0 means no
+            limit. A worker that leaves, is stopped, or loses its database has not crashed.
 
     Raises:
-        ConfigError: If DBOS is not installed, or the address is none.
+        ConfigError: If DBOS is not installed or the address is invalid.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class DbosEngine:
 
         if _has_dbos_instance():
             raise DurableError(
-                "this process has a worker already: DBOS has one a process; close it, or start another process"
+                "This process already has a durable worker. DBOS supports one per process: close that worker, or start another process."
             )
         client = await self.open()
         self._main, self._draining = main, False
@@ -153,7 +153,7 @@ class DbosEngine:
             config["sys_db_pool_size"] = _CONNECTIONS
         self._dbos = DBOS(config=config)
 
-        async def attempt(agent: str, input: str) -> str:  # DBOS wants a function
+        async def attempt(agent: str, input: str) -> str:  # DBOS requires a function.
             return await self._attempt(agent, input)
 
         DBOS.workflow(name=RUN, max_recovery_attempts=_UNLIMITED_ATTEMPTS)(attempt)
@@ -193,7 +193,7 @@ class DbosEngine:
             if attempt.broken:
                 self._given_back[run_id] = _queue(agent)
             else:
-                with suppress(Exception):  # it counts as a death then
+                with suppress(Exception):  # Then it counts as a crash.
                     await self.ask(self.tables.let_go, run_id)
             raise
         finally:
@@ -201,28 +201,28 @@ class DbosEngine:
 
     @property
     def busy(self) -> int:
-        """How many attempts at runs go on here."""
+        """The number of attempts that are running in this process."""
         return len(self._attempts)
 
     async def _live(self, me: Worker) -> None:
-        """Give signs of life, and take up the runs of those that give none."""
+        """Send heartbeats, and resume the runs of workers that send none."""
         steady, last = -math.inf, time.monotonic()
         while True:
             try:
                 await self.ask(self.tables.signs.beat, me)
                 now = time.monotonic()
                 if now - last > 2 * self._heartbeat + 1:
-                    steady = now  # whoever was away cannot know who else was
+                    steady = now  # A worker that was away cannot know which other workers were.
                 last = now
                 await self._release_runs()
                 if now - steady > self._dead_after:
                     await self._recover_dead_workers()
             except Exception:
-                _log.warning("a durable worker cannot reach its database; it goes on trying", exc_info=True)
+                _log.warning("a durable worker cannot reach its database; retrying", exc_info=True)
             await asyncio.sleep(self._heartbeat)
 
     async def _release_runs(self) -> None:
-        """Stop attempts at runs that others have by now, and give back those that the database failed."""
+        """Stop attempts whose run another worker has claimed, and release runs after a database failure."""
         mine = [a.run_id for a in self._attempts.values()]
         latest = await self.ask(self.tables.attempts, mine) if mine else {}
         for attempt in list(self._attempts.values()):
@@ -235,7 +235,7 @@ class DbosEngine:
             del self._given_back[run_id]
 
     async def _recover_dead_workers(self) -> None:
-        """Give the runs of dead workers of this version back to their queues."""
+        """Return the runs of dead workers of this version to their queues."""
         dead = await self.ask(self.tables.signs.dead, self._dead_after, self.version)
         dead = [name for name in dead if name != self.worker]
         if dead:
@@ -273,9 +273,9 @@ class DbosEngine:
         info = await self._known(run_id)
         number = await self.ask(self.tables.send, run_id, topic, body, key)
         if info.state in FINAL_STATES and await self.info(run_id) is None:
-            # It was deleted just now. A letter that stayed behind would be for another run of the same name.
+            # The run was deleted just now. A leftover message would reach another run with the same name.
             await self.ask(self.tables.drop_letters, run_id)
-            raise DurableError(f"there is no run {run_id}")
+            raise DurableError(f"Unknown run: {run_id}.")
         self.letters.tell(run_id, number)
         return number > 0
 
@@ -287,13 +287,13 @@ class DbosEngine:
     async def _known(self, run_id: str) -> RunInfo:
         info = await self.info(run_id)
         if info is None:
-            raise DurableError(f"there is no run {run_id}")
+            raise DurableError(f"Unknown run: {run_id}.")
         return info
 
     async def _infos(self, found: Sequence[Any]) -> list[RunInfo]:
         waits = any(_STATES.get(run.status) == "waiting" for run in found)
         workers = await self.workers() if waits else ()
-        # Why one failed stands where results do, which may be large and were left out.
+        # DBOS stores the error in the result column, which may be large and was not loaded.
         failed = [run.workflow_id for run in found if _STATES.get(run.status) == "failed"]
         client = await self.open()
         told = await self.ask(client.list_workflows, workflow_ids=failed, load_input=False) if failed else ()
@@ -320,7 +320,7 @@ class DbosEngine:
         return await self.ask(self.tables.read, run_id, name)
 
     def _ended(self, run_ids: Sequence[str]) -> dict[str, int]:
-        """Those of the runs that are over, or gone. Blocks."""
+        """Return those of the runs that are finished or deleted. Blocks."""
         assert self._client is not None
         going = _statuses("waiting", "running")
         found = self._client.list_workflows(
@@ -335,10 +335,10 @@ class DbosEngine:
             await self.ended(run_id)
         found = await self.ask(client.list_workflows, workflow_ids=[run_id], load_input=False)
         if not found:
-            raise DurableError(f"there is no run {run_id} any more: it was deleted")
+            raise DurableError(f"Run {run_id} was deleted.")
         if found[0].status != "SUCCESS":
             info = _info(found[0], (), str(found[0].error or ""))
-            raise DurableError(f"the run {run_id} {info.state}{': ' + info.error if info.error else ''}")
+            raise DurableError(f"Run {run_id} {info.state}{': ' + info.error if info.error else ''}")
         return str(found[0].output).encode()
 
     async def ended(self, run_id: str) -> None:
@@ -357,7 +357,7 @@ class DbosEngine:
         require_retryable(info)
         steps = await self.ask(client.list_workflow_steps, run_id, load_output=False)
         await self.ask(self.tables.reset_crash_count, run_id)
-        # To "rewind" it to a step that it has not come to yet takes nothing back.
+        # Rewinding to a step that is not reached yet undoes nothing.
         next_step = max([step["function_id"] for step in steps], default=0) + 1
         await self.ask(client.rewind_workflow, run_id, start_step=next_step, queue_name=_queue(info.agent))
 
@@ -384,25 +384,25 @@ class DbosEngine:
         return await self.ask(self.tables.signs.alive, self._dead_after)
 
     async def ask(self, call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-        """Have something done that asks the database. In threads of our own: they are waited for before it is let go."""
+        """Run a database request in a thread of this engine. Closing the engine waits for such threads."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREADS, "mainspring-durable")
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(call, *given, **named))
 
     async def open(self) -> DBOSClient:
-        """The client, once the tables are there."""
+        """Return the client, once the tables exist."""
         async with self._opening:
             if self._client is None:
                 try:
                     self._client = await self.ask(self._connect)
                 except Exception as error:
                     raise DurableError(
-                        f"the database of the runs cannot be used: {self._safe_error_text(error)}"
+                        f"Cannot use the database of durable runs: {self._safe_error_text(error)}"
                     ) from error
             return self._client
 
     def _safe_error_text(self, error: Exception) -> str:
-        """What a driver says, without what SQLAlchemy adds and without the password."""
+        """Return the driver's message without SQLAlchemy's additions and without the password."""
         text = str(getattr(error, "orig", None) or error).strip()
         return redact(text, urlsplit(self.url).password or "")
 
@@ -420,7 +420,7 @@ class DbosEngine:
         )
 
     async def aclose(self) -> None:
-        """Stop working; runs that were under way wait for another worker, or for this one to come back."""
+        """Stop working. Active runs wait for another worker, or for this one to return."""
         living, self._living = self._living, None
         attempts = dict(self._attempts)
         for attempt in attempts.values():
@@ -434,7 +434,7 @@ class DbosEngine:
         threads, self._threads = self._threads, None
         was_working, self._main, self._dbos = self._dbos is not None, None, None
         loop = asyncio.get_running_loop()
-        with ThreadPoolExecutor(1) as closing:  # not the loop's own, which goes with DBOS
+        with ThreadPoolExecutor(1) as closing:  # Not the event loop's own executor, which DBOS shuts down.
             await loop.run_in_executor(closing, self._close, client, threads, was_working)
         if was_working:
             loop.set_default_executor(self._loops_own or ThreadPoolExecutor())
@@ -447,7 +447,9 @@ class DbosEngine:
         if threads is not None:
             threads.shutdown()
         if was_working:
-            with suppress(Exception):  # a database that is away learns it from the silence
+            with suppress(
+                Exception
+            ):  # If the database cannot be reached, it learns of the end from the missing heartbeat.
                 self.tables.signs.leave(self.worker)
         if client is not None:
             client.destroy()
@@ -455,13 +457,13 @@ class DbosEngine:
 
 
 class DbosFeed:
-    """The `Feed` of an engine on DBOS."""
+    """The `Feed` of a DBOS engine."""
 
     def __init__(self, engine: DbosEngine) -> None:
         self._engine = engine
 
     async def append(self, run_id: str, events: Sequence[FeedEvent]) -> int:
-        """As `Feed.append`."""
+        """See `Feed.append`."""
         await self._engine.open()
         data = [encode_event(event) for event in events]
         number = await self._engine.ask(self._engine.tables.append, run_id, data)
@@ -469,65 +471,67 @@ class DbosFeed:
         return number
 
     async def read(self, run_id: str, after: int = 0, limit: int = 1000) -> Sequence[FeedItem]:
-        """As `Feed.read`."""
+        """See `Feed.read`."""
         await self._engine.open()
         found = await self._engine.ask(self._engine.tables.events, run_id, after, limit)
         return [FeedItem(number, decode_event(data)) for number, data in found]
 
     async def wait(self, run_id: str, after: int = 0) -> None:
-        """As `Feed.wait`."""
+        """See `Feed.wait`."""
         await self._engine.open()
         await self._engine.feeds.wait(run_id, after)
 
 
 def _tables(url: str) -> Tables:
-    """The tables at an address.
+    """Return the tables at an address.
 
     Raises:
-        ConfigError: If DBOS is not installed, it is no such address, or this Python's SQLite is too old.
+        ConfigError: If DBOS is not installed, the address is invalid, or this Python's SQLite is too old.
     """
     kind = url.partition(":")[0].partition("+")[0]
     if kind not in ("sqlite", "postgresql", "postgres"):
-        raise ConfigError("durable runs are kept at sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE")
+        raise ConfigError(
+            "Invalid address of durable runs. Use sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE."
+        )
     if kind == "sqlite" and sqlite3.sqlite_version_info < _min_sqlite_version():
         least = ".".join(map(str, _min_sqlite_version()))
         raise ConfigError(
-            f"durable runs on SQLite need SQLite {least} under this Python, which has {sqlite3.sqlite_version}: use a Python with "
-            "a newer one (those of python.org and uv have it), Python 3.11, or PostgreSQL"
+            f"Durable runs on SQLite need SQLite {least} with this Python, which has {sqlite3.sqlite_version}. Use a Python with "
+            "a newer SQLite (those of python.org and uv have one), Python 3.11, or PostgreSQL."
         )
     try:
         import_module("dbos")
         return Tables(url)
     except ImportError as error:
-        raise ConfigError(f"durable runs need the extra durable: {install_command('durable')} ({error})") from error
+        raise ConfigError(f"Durable runs need the extra `durable`: {install_command('durable')} ({error})") from error
 
 
 def _min_sqlite_version() -> tuple[int, ...]:
-    """What DBOS needs: from Python 3.12 on it takes times of parts of a second from the database."""
+    """Return the SQLite version that DBOS needs. With Python 3.12 and later, it reads fractional seconds from the database."""
     return (3, 42) if sys.version_info >= (3, 12) else (3, 31)
 
 
 def _queue(agent: str) -> str:
-    """The runs of each agent have a queue: a worker takes only those that it knows."""
+    """Return the queue of an agent. A worker takes only runs of agents that it knows."""
     return f"{NAME}.{agent}"
 
 
 def _statuses(*states: RunState) -> list[str]:
-    """What DBOS calls some states."""
+    """Return the DBOS statuses of some states."""
     return [name for name, state in _STATES.items() if state in states]
 
 
 def _too_many_deaths_message(run_id: str, deaths: int, steps: Sequence[str]) -> str:
-    """Why a run is not taken up again."""
-    last = f"the last step that came to its end is {steps[-1]!r}" if steps else "none of its steps came to its end"
+    """Return why a run is not resumed again."""
+    last = f"the last finished step is {steps[-1]!r}" if steps else "no step finished"
     return (
-        f"{'a worker' if deaths == 1 else f'{deaths} workers'} died with this run, so it is taken up no more; {last}. Find out what kills them, such as a "
-        f"tool that takes all memory; `mainspring runs retry {run_id}` then lets it go on where it was"
+        f"{'A worker' if deaths == 1 else f'{deaths} workers'} crashed with this run, so it is not resumed; {last}. Find the cause, for example a "
+        f"tool that uses all memory. Then resume the run with `mainspring runs retry {run_id}`."
     )
 
 
 def _info(run: Any, alive: Sequence[Worker], error: str) -> RunInfo:
-    """A workflow of DBOS as a run."""
+    """Convert a DBOS workflow to a `RunInfo`."""
     state = _STATES.get(run.status, "failed")
     attributes: dict[str, Any] = run.attributes or {}
     agent, version = str(attributes.get("agent", "")), run.app_version or ""
@@ -545,18 +549,18 @@ def _info(run: Any, alive: Sequence[Worker], error: str) -> RunInfo:
 
 
 def _has_dbos_instance() -> bool:
-    """Whether this process has a DBOS."""
+    """Return True if this process has a DBOS instance."""
     return vars(import_module("dbos._dbos"))["_dbos_global_instance"] is not None
 
 
 def _recover(dbos: DBOS | None, workers: Sequence[str]) -> None:
-    """Put the runs that these workers had back into their queues; one that somebody has taken up meanwhile stays there."""
-    # Not public, but what DBOS does for a worker that comes back; its public `resume` also takes runs from those that live.
+    """Return the runs of these workers to their queues. Runs that another worker has claimed stay there."""
+    # Not public, but what DBOS does for a restarted worker. Its public `resume` also takes runs from live workers.
     import_module("dbos._recovery").recover_pending_workflows(dbos, list(workers))
 
 
 def _serializer() -> Any:
-    """JSON instead of pickle: who can write to the database must not be able to run code here."""
+    """Return a JSON serializer in place of pickle: write access to the database must not allow running code here."""
     from dbos import Serializer
 
     class Json(Serializer):

@@ -1,4 +1,4 @@
-"""Signs of life of the workers on a database."""
+"""Heartbeats of the workers on a database."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mainspring.durable.engine import Worker
 
 
 class WorkerTable:
-    """The table of workers. Everything here blocks; call it in a thread."""
+    """The table of workers. All methods block; call them in a thread."""
 
     def __init__(self, database: Database) -> None:
         sa = database.sa
@@ -19,32 +19,32 @@ class WorkerTable:
         self._workers = sa.Table("mainspring_workers", database.data, id, version, agents, seen)
 
     def beat(self, worker: Worker) -> None:
-        """Say that a worker is alive."""
+        """Record that a worker is alive."""
         values = {"version": worker.version, "agents": json.dumps(worker.agents), "seen": self._database.now()}
         with self._database.begin() as connection:
             put = self._database.insert(self._workers).values(id=worker.name, **values)
             connection.execute(put.on_conflict_do_update(index_elements=["id"], set_=values))
 
     def leave(self, worker: str) -> None:
-        """Say that a worker is gone: its runs can be taken up at once."""
+        """Record that a worker has left. Its runs can be resumed immediately."""
         table = self._workers
         with self._database.begin() as connection:
             connection.execute(table.update().where(table.c.id == worker).values(seen=0.0))
 
     def alive(self, seconds: float) -> list[Worker]:
-        """The workers that gave a sign of life in the last ``seconds``, by the clock of the database."""
+        """Return the workers with a heartbeat in the last ``seconds``, by the clock of the database."""
         table, since = self._workers, self._database.now() - seconds
         query = self._database.sa.select(table.c.id, table.c.version, table.c.agents).where(table.c.seen >= since)
         return [Worker(name, version, tuple(json.loads(known))) for name, version, known in self._database.rows(query)]
 
     def dead(self, seconds: float, version: str) -> list[str]:
-        """The workers of a version that gave none, and that nobody has buried yet."""
+        """Return the workers of a version without a heartbeat that are not removed yet."""
         table, since = self._workers, self._database.now() - seconds
         query = self._database.sa.select(table.c.id).where(table.c.seen < since, table.c.version == version)
         return [name for (name,) in self._database.rows(query)]
 
     def remove_dead(self, worker: str, seconds: float) -> None:
-        """Forget a worker, unless it is back."""
+        """Remove a worker, unless it has returned."""
         table, since = self._workers, self._database.now() - seconds
         with self._database.begin() as connection:
             connection.execute(table.delete().where(table.c.id == worker, table.c.seen < since))

@@ -1,4 +1,4 @@
-"""The log of a run on DBOS: its steps are DBOS's, those of its sub-agents stand beside them."""
+"""The log of a run on DBOS. Its steps are DBOS steps; the steps of its subagents are in a table of ours."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ T = TypeVar("T")
 
 
 class LogBackend(Protocol):
-    """What logs use of their engine."""
+    """What a log needs of its engine."""
 
     tables: Tables
     letters: Poller
     feeds: Poller
 
     async def ask(self, call: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-        """Have something done that blocks."""
+        """Run blocking work in a thread."""
         ...
 
 
 class _Log:
-    """What the logs of runs and of sub-agents share."""
+    """Common base of the logs of runs and subagents."""
 
     def __init__(self, desk: LogBackend, attempt: Attempt, run_id: str) -> None:
         self.desk = desk
@@ -53,7 +53,7 @@ class _Log:
         await self.of.keep(write)
 
     async def child(self, run_id: str, work: Callable[[RunLog], Awaitable[bytes]]) -> bytes:
-        """Do the work of a sub-agent, on what it has kept."""
+        """Run a subagent, given its stored steps."""
         of = self.of
 
         async def adopt() -> bytes:
@@ -69,9 +69,9 @@ class DbosLog(_Log):
     """One attempt at a run.
 
     Args:
-        desk: Its engine.
-        attempt: Which one.
-        known: The numbers of DBOS's steps that were finished before.
+        desk: The engine.
+        attempt: The attempt.
+        known: Numbers of the DBOS steps that were finished before.
     """
 
     def __init__(self, desk: LogBackend, attempt: Attempt, known: set[int]) -> None:
@@ -106,7 +106,7 @@ class DbosLog(_Log):
 
 
 class _DbosStepSlot:
-    """A step of DBOS that has its number."""
+    """A DBOS step with its number."""
 
     def __init__(self, log: DbosLog, reserved: StepReservation) -> None:
         self._log = log
@@ -148,11 +148,11 @@ async def _return_value(value: bytes) -> bytes:
 
 
 async def _raise_lost_step() -> bytes:
-    raise DurableError("the log of this run has lost a step")
+    raise DurableError("The log of this run is missing a step.")
 
 
 class ChildLog(_Log):
-    """The log of a sub-agent, which is always where its parent is."""
+    """The log of a subagent, which is always in the same place as its parent's."""
 
     def __init__(self, desk: LogBackend, attempt: Attempt, run_id: str, steps: dict[int, tuple[str, bytes]]) -> None:
         super().__init__(desk, attempt, run_id)
@@ -174,7 +174,7 @@ class ChildLog(_Log):
         return ()
 
     async def emit(self, events: Sequence[FeedEvent]) -> None:
-        """Nothing: a sub-agent has no followers of its own."""
+        """Do nothing: a subagent has no followers."""
 
 
 class _ChildPlace:

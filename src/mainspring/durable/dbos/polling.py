@@ -1,4 +1,4 @@
-"""Waiting for numbers that other processes make grow: one look for all who wait, in place of one for each."""
+"""Waits for numbers that other processes increase: one query for all waiters in place of one for each."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
 PollFunction = Callable[[Sequence[str]], Awaitable[Mapping[str, int]]]
-"""The numbers that these keys have now; a key that has none may be left out."""
+"""Returns the current numbers of these keys. Keys without a number may be omitted."""
 
 
 class Poller:
-    """Looks as long as somebody waits.
+    """Polls while there are waiters.
 
     Args:
-        look: How to look.
-        every: Seconds between two looks.
+        look: The query.
+        every: Seconds between two queries.
     """
 
     def __init__(self, look: PollFunction, every: float) -> None:
@@ -39,20 +39,20 @@ class Poller:
                 del self._waiting[key]
 
     def tell(self, key: str, number: int) -> None:
-        """Say a number that is known here before the next look."""
+        """Report a number that is known before the next query."""
         for after, waiter in self._waiting.get(key, ()):
             if number > after and not waiter.done():
                 waiter.set_result(None)
 
     async def _poll_loop(self) -> None:
         while self._waiting:
-            with suppress(Exception):  # a database that is away for a while comes back
+            with suppress(Exception):  # A database that is away for a while returns.
                 for key, number in (await self._look(list(self._waiting))).items():
                     self.tell(key, number)
             await asyncio.sleep(self._every)
 
     async def aclose(self) -> None:
-        """Look no more; who still waits is cancelled."""
+        """Stop polling. Current waiters are cancelled."""
         looking, self._recursive_reads = self._recursive_reads, None
         if looking is not None:
             looking.cancel()

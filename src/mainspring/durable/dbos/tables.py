@@ -1,6 +1,6 @@
-"""Runs that are over, and how they are deleted from a database with all that is kept of them.
+"""The tables of an engine in addition to those of DBOS, and the deletion of finished runs.
 
-What an engine on a database keeps beside DBOS's own tables: letters, feeds, what runs publish, logs of sub-agents, attempts.
+The tables store messages, feeds, published values, logs of subagents, and attempts.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 
 _AT_ONCE = 200
-"""How many runs are deleted in one transaction: others wait no longer than for these."""
+"""Number of runs that one transaction deletes: other writers wait no longer than that."""
 
 
 class FinishedRunFilter(Struct, frozen=True):
-    """Runs that are over: of these states of DBOS's, and since so many seconds at least."""
+    """Selects finished runs: those in these DBOS states that ended at least this many seconds ago."""
 
     states: Sequence[str]
     seconds: float = 0.0
 
 
 class RunRetention:
-    """Deletes runs, each as a whole. Everything here blocks; call it in a thread.
+    """Deletes runs, each as a whole. All methods block; call them in a thread.
 
     Args:
-        database: Where they are.
-        name: What DBOS calls the workflow that is a run; others in the same database are left alone.
-        kept: The tables with something of runs, and of those of their sub-agents.
-        children: The table that says whose sub-agent's run is whose.
+        database: The database.
+        name: The DBOS name of the workflow that executes runs. Other workflows in the same database are untouched.
+        kept: The tables with data of runs and of their subagents' runs.
+        children: The table that maps a subagent's run to its parent.
     """
 
     def __init__(self, database: Database, name: str, kept: Sequence[sa.Table], children: sa.Table) -> None:
@@ -46,8 +46,8 @@ class RunRetention:
         self._name = name
         self._kept = kept
         self._children = children
-        # DBOS describes these tables to its users. What it has for programs deletes runs that are not over as well, and
-        # not together with ours.
+        # DBOS documents these tables for its users. Its API for deletion also deletes unfinished runs, and not in the same
+        # transaction as ours.
         schema = None if database.lite else "dbos"
         columns: list[Any] = [sa.column(c) for c in ("workflow_uuid", "name", "status", "completed_at", "updated_at")]
         self._runs = sa.table("workflow_status", *columns, schema=schema)
@@ -60,21 +60,21 @@ class RunRetention:
             return self._delete(connection, (self._runs.c.workflow_uuid == run_id) & self._condition(old)) > 0
 
     def delete_some(self, old: FinishedRunFilter) -> int:
-        """Delete some of the runs that are old enough, the oldest first; says how many, 0 once there are none."""
+        """Delete the oldest of the runs that are old enough. Returns the number of deleted runs, 0 if none is left."""
         uuid = self._runs.c.workflow_uuid
         some = self._database.sa.select(uuid).where(self._condition(old)).order_by(self._runs.c.completed_at)
-        # Others that delete at the same moment take other ones.
+        # Other processes that delete at the same time take other runs.
         some = some.limit(_AT_ONCE).with_for_update(skip_locked=True)
         with self._database.begin() as connection:
             return self._delete(connection, uuid.in_(some) & self._condition(old))
 
     def count(self, old: FinishedRunFilter) -> int:
-        """How many runs are old enough."""
+        """Count the runs that are old enough."""
         query = self._database.sa.select(self._database.sa.func.count()).select_from(self._runs)
         return int(self._database.rows(query.where(self._condition(old)))[0][0])
 
     def _condition(self, old: FinishedRunFilter) -> Any:
-        """Which runs. Asked in the very statement that deletes them: one that was tried again meanwhile stays."""
+        """Build the condition that selects the runs. Part of the DELETE itself, so that a run retried in between stays."""
         runs, func = self._runs.c, self._database.sa.func
         wanted = (runs.name == self._name) & runs.status.in_(old.states)
         if old.seconds <= 0:
@@ -84,7 +84,7 @@ class RunRetention:
         )
 
     def _delete(self, connection: sa.Connection, which: Any) -> int:
-        """Delete runs and what belongs to them, all or nothing."""
+        """Delete runs and all their data, all or nothing."""
         uuid, children = self._runs.c.workflow_uuid, self._children
         gone = connection.execute(self._runs.delete().where(which).returning(uuid)).scalars().all()
         if not gone:
@@ -99,28 +99,28 @@ class RunRetention:
 
 
 RUN = "mainspring.run"
-"""What DBOS calls the workflow that is a run."""
+"""The DBOS name of the workflow that executes runs."""
 
 
 class Claim(Struct, frozen=True):
-    """An attempt at a run: its number, and how many workers died while they had the run."""
+    """An attempt at a run: its number, and how many workers crashed while they had the run."""
 
     attempt: int
     deaths: int
 
 
 class Tables:
-    """The tables. Everything here blocks; call it in a thread.
+    """The tables. All methods block; call them in a thread.
 
-    Letters and feeds are numbered from 1 in each run, by a key that two writers cannot both have: who reads a number has seen all
-    lower ones, on every database. What an attempt at a run writes is refused once a later attempt has claimed the run.
+    Messages and feed events are numbered from 1 in each run by a unique key: a reader that sees a number has seen all lower ones,
+    on every database. Writes of an attempt are refused once a later attempt has claimed the run.
 
     Args:
         url: ``sqlite:///PATH`` or ``postgresql://...``.
 
     Attributes:
-        signs: Signs of life of workers.
-        old: Runs that are over.
+        signs: Heartbeats of workers.
+        old: Finished runs.
     """
 
     def __init__(self, url: str) -> None:
@@ -146,7 +146,7 @@ class Tables:
         name = sa.Column("name", sa.Text, primary_key=True)
         self._published = sa.Table("mainspring_published", data, run_id(), name, blob("value"))
         begun = sa.Column("attempt", sa.Integer, nullable=False)
-        # Attempts that nobody has let go of: the one under way, and those whose workers died.
+        # Attempts that were not released: the current one, and those of crashed workers.
         held = sa.Column("held", sa.Integer, nullable=False, server_default=sa.text("0"))
         self._claims = sa.Table("mainspring_claims", data, run_id(), begun, held)
         root = sa.Column("root", sa.Text, primary_key=True)
@@ -156,7 +156,7 @@ class Tables:
         self.old = RunRetention(database, RUN, kept, self._children)
 
     def make(self) -> None:
-        """Make what is missing."""
+        """Create missing tables."""
         self._database.make()
 
     def close(self) -> None:
@@ -166,7 +166,7 @@ class Tables:
     # --- attempts ---------------------------------------------------------------------------------------------------
 
     def claim(self, run_id: str) -> Claim:
-        """Begin an attempt at a run, numbered from 1. What earlier attempts write from now on is refused."""
+        """Start an attempt at a run, numbered from 1. Later writes of earlier attempts are refused."""
         table = self._claims
         more = {"attempt": table.c.attempt + 1, "held": table.c.held + 1}
         with self._database.begin() as connection:
@@ -176,39 +176,39 @@ class Tables:
         return Claim(row.attempt, row.held - 1)
 
     def let_go(self, run_id: str) -> None:
-        """End an attempt at a run whose worker lives: it is not one that died of it."""
+        """End an attempt whose worker is alive, so that it does not count as a crash."""
         table = self._claims
         mine = (table.c.run_id == run_id) & (table.c.held > 0)
         with self._database.begin() as connection:
             connection.execute(table.update().where(mine).values(held=table.c.held - 1))
 
     def reset_crash_count(self, run_id: str) -> None:
-        """Forget how many workers died while they had a run."""
+        """Forget how many workers crashed while they had a run."""
         table = self._claims
         with self._database.begin() as connection:
             connection.execute(table.update().where(table.c.run_id == run_id).values(held=0))
 
     def attempts(self, run_ids: Sequence[str]) -> dict[str, int]:
-        """The latest attempts at runs."""
+        """Return the latest attempts at runs."""
         table = self._claims
         query = self._database.sa.select(table.c.run_id, table.c.attempt).where(table.c.run_id.in_(run_ids))
         return dict(self._database.rows(query))
 
     def _lock_lease(self, connection: sa.Connection, run_id: str, attempt: int) -> None:
-        """Keep others from claiming the run until this transaction ends.
+        """Prevent other attempts from claiming the run until this transaction ends.
 
         Raises:
-            LostRunError: If one has.
+            LostRunError: If another attempt has claimed it.
         """
         table = self._claims
         mine = (table.c.run_id == run_id) & (table.c.attempt == attempt)
         if connection.execute(table.update().where(mine).values(attempt=attempt)).rowcount != 1:
             raise LeaseLostError(run_id)
 
-    # --- letters ----------------------------------------------------------------------------------------------------
+    # --- messages ---------------------------------------------------------------------------------------------------
 
     def send(self, run_id: str, topic: str, body: bytes, key: str) -> int:
-        """Keep a letter and give its number; a second one with the same key is dropped: 0."""
+        """Store a message and return its number. A second message with the same key is dropped and returns 0."""
         table = self._letters
 
         def put(connection: sa.Connection) -> int:
@@ -225,7 +225,7 @@ class Tables:
         return bool(self._database.rows(self._database.sa.select(table.c.number).where(wanted)))
 
     def letters(self, run_id: str, after: int) -> list[RunMessage]:
-        """The letters to a run with a higher number."""
+        """Return the messages to a run with a higher number."""
         table = self._letters
         wanted = (table.c.run_id == run_id) & (table.c.number > after)
         query = (
@@ -234,18 +234,18 @@ class Tables:
         return [RunMessage(n, topic, bytes(body)) for n, topic, body in self._database.rows(query)]
 
     def drop_letters(self, run_id: str) -> None:
-        """Delete the letters to a run."""
+        """Delete the messages to a run."""
         with self._database.begin() as connection:
             connection.execute(self._letters.delete().where(self._letters.c.run_id == run_id))
 
     def last_letters(self, run_ids: Sequence[str]) -> Mapping[str, int]:
-        """The number of the last letter to each of these runs."""
+        """Return the number of the last message to each of these runs."""
         return self._keep_alive(self._letters, run_ids)
 
     # --- feeds ------------------------------------------------------------------------------------------------------
 
     def append(self, run_id: str, events: Sequence[bytes], attempt: int = 0) -> int:
-        """Add events to a run's feed and give the number of the last.
+        """Add events to a run's feed and return the number of the last one.
 
         Raises:
             LostRunError: If ``attempt`` is given and is not the latest.
@@ -264,7 +264,7 @@ class Tables:
         return self._numbered(put)
 
     def events(self, run_id: str, after: int, limit: int) -> list[tuple[int, bytes]]:
-        """The events of a run with a higher number, with their numbers."""
+        """Return the events of a run with a higher number, with their numbers."""
         table = self._feed
         wanted = (table.c.run_id == run_id) & (table.c.number > after)
         query = (
@@ -273,13 +273,13 @@ class Tables:
         return [(n, bytes(event)) for n, event in self._database.rows(query)]
 
     def last_events(self, run_ids: Sequence[str]) -> Mapping[str, int]:
-        """The number of the last event of each of these runs."""
+        """Return the number of the last event of each of these runs."""
         return self._keep_alive(self._feed, run_ids)
 
-    # --- what runs publish ------------------------------------------------------------------------------------------
+    # --- published values -------------------------------------------------------------------------------------------
 
     def publish(self, run_id: str, attempt: int, name: str, value: bytes, of: str) -> None:
-        """Put a value in the place of the one before.
+        """Replace a published value.
 
         Raises:
             LostRunError: If ``attempt`` is not the latest at the run ``of``.
@@ -290,23 +290,23 @@ class Tables:
             connection.execute(put.on_conflict_do_update(index_elements=["run_id", "name"], set_={"value": value}))
 
     def read(self, run_id: str, name: str) -> bytes | None:
-        """The value, if there is one."""
+        """Return the value, if any."""
         table = self._published
         rows = self._database.rows(
             self._database.sa.select(table.c.value).where((table.c.run_id == run_id) & (table.c.name == name))
         )
         return bytes(rows[0][0]) if rows else None
 
-    # --- logs of sub-agents -----------------------------------------------------------------------------------------
+    # --- logs of subagents ------------------------------------------------------------------------------------------
 
     def steps(self, run_id: str) -> dict[int, tuple[str, bytes]]:
-        """The finished steps of a sub-agent's run: what each did, and what it gave."""
+        """Return the finished steps of a subagent's run: the action and the result of each."""
         table = self._steps
         query = self._database.sa.select(table.c.number, table.c.step, table.c.value).where(table.c.run_id == run_id)
         return {number: (step, bytes(value)) for number, step, value in self._database.rows(query)}
 
     def keep_step(self, run_id: str, number: int, step: str, value: bytes, *, root: str, attempt: int) -> None:
-        """Keep what a step of a sub-agent gave.
+        """Store the result of a subagent's step.
 
         Raises:
             LostRunError: If ``attempt`` is not the latest at the run ``root``, in whose tree it is.
@@ -316,7 +316,7 @@ class Tables:
             connection.execute(self._steps.insert().values(run_id=run_id, number=number, step=step, value=value))
 
     def link_subagent_run(self, run_id: str, *, root: str, attempt: int) -> None:
-        """Note whose sub-agent's run it is, so that it goes when that one does.
+        """Record the parent of a subagent's run, so that both are deleted together.
 
         Raises:
             LostRunError: If ``attempt`` is not the latest at the run ``root``, in whose tree it is.
@@ -326,10 +326,10 @@ class Tables:
             put = self._database.insert(self._children).values(root=root, run_id=run_id)
             connection.execute(put.on_conflict_do_nothing())
 
-    # --- for all of these -------------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------------------------
 
     def _numbered(self, put: Callable[[sa.Connection], int], dropped: Callable[[], bool] = lambda: False) -> int:
-        """Do something that takes the next number of a run, again where another one took it first."""
+        """Write with the next number of a run. Retries if another writer took the number first."""
         for left in reversed(range(MAX_ATTEMPTS)):
             try:
                 with self._database.begin() as connection:

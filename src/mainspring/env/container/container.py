@@ -92,6 +92,16 @@ _ENTRYPOINT_SCRIPT = 'exec 3<&0; echo ready; cat <&3 >/dev/null & wait "$!"; exi
 """What the container does: it lives as long as somebody holds its input, and takes care of orphans meanwhile."""
 
 
+_SHELL = "/bin/sh"
+"""Its name alone would be looked up in the search path of the image, which can contain a folder of the project."""
+
+_SEARCH_PATH_SCRIPT = (
+    'printf "%s\\0" "$PATH"; set -f; IFS=:; for d in $PATH; do case $d in /*) r=$(CDPATH= cd -P -- "$d" 2>/dev/null && pwd -P); '
+    'case $r/ in "$1"/*) ;; *) printf ":%s" "$d" ;; esac ;; esac; done'
+)
+"""Prints the search path, and the entries that do not lie in the project."""
+
+
 class Container:
     """A container of an image. Its methods block and may be called from any thread.
 
@@ -99,12 +109,19 @@ class Container:
         engine: The program: docker or podman, or one that takes the same arguments.
         image: The image; it needs a shell and the usual small programs.
         arguments: Arguments of ``run``, between the name and the image.
+        project: The folder that is mounted. Its programs are never started for scripts.
+
+    Attributes:
+        search_path: The search path of programs in the container, once it was started.
     """
 
-    def __init__(self, engine: str, image: str, arguments: Sequence[str]) -> None:
+    def __init__(self, engine: str, image: str, arguments: Sequence[str], project: str = "") -> None:
         self.name = f"mainspring-{secrets.token_hex(6)}"
         self.engine = engine
         self.image = image
+        self.search_path = ""
+        self._safe_path = ""
+        self._project = project
         self._arguments = tuple(arguments)
         self._client: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
@@ -123,10 +140,19 @@ class Container:
         with self._lock:
             if self._client is None or self._client.poll() is not None:
                 self._client = self._started()
+                self._find_search_path()
+
+    def _find_search_path(self) -> None:
+        """Find the search path, and its entries outside of the project. The script starts no program."""
+        asked = run_engine(
+            [self.engine, "exec", "-i", self.name, _SHELL, "-c", _SEARCH_PATH_SCRIPT, "sh", self._project]
+        )
+        everything, _, outside = os.fsdecode(asked.stdout).partition("\0")
+        self.search_path, self._safe_path = everything, outside.strip(":") or os.defpath
 
     def _started(self) -> subprocess.Popen[bytes]:
         command = [self.engine, "run", "--rm", "-i", "--name", self.name, *self._arguments]
-        command += ["--entrypoint", "sh", self.image, "-c", _ENTRYPOINT_SCRIPT]
+        command += ["--entrypoint", _SHELL, self.image, "-c", _ENTRYPOINT_SCRIPT]
         with tempfile.TemporaryFile() as said:
             client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
             limit = threading.Timer(START_TIMEOUT, client.kill)
@@ -162,7 +188,10 @@ class Container:
             OSError: If the container cannot be started.
         """
         self.start()
-        return run_engine([self.engine, "exec", "-i", self.name, "sh", "-c", script, "sh", *arguments], data=data)
+        path = ["-e", f"PATH={self._safe_path}"]
+        return run_engine(
+            [self.engine, "exec", "-i", *path, self.name, _SHELL, "-c", script, "sh", *arguments], data=data
+        )
 
     def remove(self) -> None:
         """End it with everything in it."""

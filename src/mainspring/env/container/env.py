@@ -15,8 +15,8 @@ from mainspring.env.container.container import Container, find_engine
 from mainspring.env.container.files import ContainerFiles
 from mainspring.env.local import LocalEnv, ProcessSpec
 from mainspring.env.process_tree import RUN_ID_VARIABLE
-from mainspring.env.protocol import DEFAULT_OUTPUT_LIMITS, HttpResponse, OutputLimits, ProcessResult, StreamName
 from mainspring.env.sandbox.restore import RestoringGuard, with_note
+from mainspring.env.types import DEFAULT_OUTPUT_LIMITS, HttpResponse, OutputLimits, ProcessResult, StreamName
 
 _END = (
     'each() { for p in /proc/[0-9]*; do tr "\\0" "\\n" <"$p/environ" 2>/dev/null | grep -qx "$1" && '
@@ -24,6 +24,13 @@ _END = (
     'each "$1" TERM; i=0; while [ $i -lt 20 ] && each "$1" ""; do sleep 0.1; i=$((i+1)); done; each "$1" KILL'
 )
 """Ends every process that carries a mark: asks first, forces after two seconds."""
+
+_LOCATE = (
+    'n=$1; f=$2; shift 2; i=0; for d do case $d in /*) p=$d/$n ;; "~/"*) p=$HOME/${d#??}/$n ;; *) p=$f/$d/$n ;; esac; '
+    'if [ -f "$p" ] && [ -x "$p" ]; then echo $i; (CDPATH= cd -P -- "${p%/*}" && pwd -P); readlink -f -- "$p"; exit 0; fi; '
+    "i=$((i+1)); done; exit 1"
+)
+"""Prints the number of the entry that has a program, the real path of its folder, and that of the program."""
 
 
 class ContainerEnv(LocalEnv):
@@ -65,11 +72,11 @@ class ContainerEnv(LocalEnv):
         most = options.pop("max_processes", None)
         super().__init__(cwd, home=home, **options)
         self._check_url = network
-        self.search_path = ""  # that of the image is not known
+        self.search_path = self.variables.get("PATH", "")  # that of the image is not known before it runs
         own = ["--mount", _mount(self._cwd), "-w", self._cwd, *_user(program)]
         own += [] if network else ["--network", "none"]
         own += [] if most is None else ["--pids-limit", str(most)]
-        self._container = Container(program, image, (*own, *arguments))
+        self._container = Container(program, image, (*own, *arguments), self._cwd)
         self._files = ContainerFiles(self._cwd, home, self._container)
         self._programs: dict[str, str | None] = {}
         self._guard = RestoringGuard((self._cwd,), (), restores=True, private=self._spools.folder)
@@ -80,11 +87,40 @@ class ContainerEnv(LocalEnv):
         return self._container.name if self._container.running else None
 
     async def find_program(self, name: str) -> str | None:
-        """Where a program is in the container."""
+        """Where a program is in the container, outside of the project."""
         if name not in self._programs:
             found = await asyncio.to_thread(self._container.script, 'command -v "$1"', name)
             self._programs[name] = os.fsdecode(found.stdout).strip() or None if found.returncode == 0 else None
         return self._programs[name]
+
+    async def find_search_path(self) -> str:
+        """Return the search path that programs get. The container is started for that.
+
+        Raises:
+            OSError: If the container cannot be started.
+        """
+        if "PATH" not in self.variables:
+            await asyncio.to_thread(self._container.start)
+            self.search_path = self._container.search_path
+        return self.search_path
+
+    async def locate_program(self, name: str, entries: Sequence[str], folder: str) -> tuple[str, str, str] | None:
+        """Return the entry of a search path at which a shell in the container finds a program, and the real paths of folder and program.
+
+        Args:
+            name: The name of the program.
+            entries: The entries of the search path.
+            folder: The folder that relative entries start at.
+
+        Raises:
+            OSError: If the container cannot be started.
+        """
+        found = await asyncio.to_thread(self._container.script, _LOCATE, name, folder, *entries)
+        number, _, paths = os.fsdecode(found.stdout).partition("\n")
+        if found.returncode or not number.isdigit():
+            return None
+        place, _, program = paths.rstrip("\n").partition("\n")
+        return entries[int(number)], place, program
 
     async def run(
         self,

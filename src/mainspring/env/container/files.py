@@ -12,7 +12,7 @@ from mainspring.env.container.container import Container, last_output_line
 from mainspring.env.ignore import IGNORE_FILE_NAMES
 from mainspring.env.local_files import LocalFiles
 from mainspring.env.paths import is_inside
-from mainspring.env.protocol import DirEntry, FileKind, FileStat
+from mainspring.env.types import DirEntry, FileKind, FileStat
 
 _ERRORS = {
     40: errno.ENOENT,

@@ -12,7 +12,7 @@ from functools import cache, cached_property
 from mainspring.env.paths import is_inside
 from mainspring.env.sandbox import lockdown as kernel
 from mainspring.env.sandbox.backend import PROBE_TIMEOUT, SandboxReport, run_probe
-from mainspring.env.sandbox.guarded import HOOKS
+from mainspring.env.sandbox.git_folder import HOOKS
 from mainspring.env.sandbox.policy import SandboxPolicy
 from mainspring.errors import ConfigError
 from mainspring.programs import find_program
@@ -82,10 +82,10 @@ class Bubblewrap:
         boxed = [self._program, *_NAMESPACES, *network, *_mounts(box), "--chdir", cwd]
         if kernel.has_filter():
             boxed = [_system_program("sh"), "-c", _SECCOMP_LAUNCHER, "sh", _seccomp_file(box), *boxed, "--seccomp", "9"]
-        boxed.append("--")
+        env = _system_program("env")
+        boxed += ["--as-pid-1", "--", _system_program("sh"), "-c", _FIRST_PROCESS, "sh", env]
         if self._supports_die_options:
-            env = _system_program("env")
-            return [env, "--ignore-signal=TERM", *boxed, env, "--default-signal=TERM", *command]
+            return [env, "--ignore-signal=TERM", *boxed, "--default-signal=TERM", *command]
         return [*boxed, *command]
 
     @cached_property
@@ -107,6 +107,11 @@ _PROC_DIRECTORIES = frozenset(("sys", "fs", "acpi", "scsi", "driver", "dynamic_d
 
 _SYSTEM_PATH = "/usr/bin:/bin:/usr/local/bin:/run/current-system/sw/bin"
 """Programs that run outside of the box are never searched in folders that commands in the box could change."""
+
+_FIRST_PROCESS = 'exec 3>&2 2>/dev/null; "$@" 2>&3 3>&-; exit "$?"'
+"""The first process of the box. When it ends, the kernel ends all others before bubblewrap learns of it, so that none of them
+writes anything after the command. Bubblewrap's own first process reports the end earlier. What a shell says of signals is left out.
+"""
 
 _SECCOMP_LAUNCHER = 'exec 9<"$1"; shift; exec "$@"'
 

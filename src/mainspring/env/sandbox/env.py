@@ -25,15 +25,16 @@ from mainspring.env.connection import StdioConnection
 from mainspring.env.local import LocalEnv, ProcessSpec
 from mainspring.env.paths import is_inside
 from mainspring.env.process import RunningProcess
-from mainspring.env.protocol import DEFAULT_OUTPUT_LIMITS, HttpResponse, OutputLimits, ProcessResult, StreamName
 from mainspring.env.sandbox import lockdown as kernel
 from mainspring.env.sandbox.backend import SandboxBackend, SandboxReport
 from mainspring.env.sandbox.bubblewrap import Bubblewrap
 from mainspring.env.sandbox.files import SandboxedFiles
+from mainspring.env.sandbox.journal import Journal
 from mainspring.env.sandbox.landlock import Landlock, landlock_rules
 from mainspring.env.sandbox.policy import BLOCKED_VARIABLES, SandboxPolicy, make_policy
-from mainspring.env.sandbox.restore import RestoringGuard, with_note
+from mainspring.env.sandbox.restore import RestoringGuard, format_note, with_note
 from mainspring.env.sandbox.seatbelt import Seatbelt
+from mainspring.env.types import DEFAULT_OUTPUT_LIMITS, HttpResponse, OutputLimits, ProcessResult, StreamName
 from mainspring.errors import ConfigError
 
 BACKENDS = ("bubblewrap", "landlock", "seatbelt")
@@ -111,6 +112,9 @@ DeniedPaths = Sequence[str] | Callable[[], Sequence[str]]
 """Paths, or what gives them: a blocking function that is asked before each command."""
 
 
+_BEAT_SECONDS = 10.0
+"""Seconds after which the record of a running command is touched."""
+
 POLICY_TTL = 1.0
 """How long file tools go by the same box; programs always get a new one."""
 
@@ -132,6 +136,8 @@ class SandboxEnv(LocalEnv):
         writable: Folders that may be changed beside the project's.
         readable: Folders and files that may be read beside the usual ones.
         hidden: Folders and files that may not be read, beside those that hold keys.
+        journal: Folder in which running commands are recorded, so that the next environment on the project undoes what they
+            changed if this program is killed; ``~/.agent/sandbox`` by default.
         **options: Further options of `LocalEnv`.
 
     Raises:
@@ -147,6 +153,7 @@ class SandboxEnv(LocalEnv):
         writable: Sequence[str] = (),
         readable: Sequence[str] = (),
         hidden: DeniedPaths = (),
+        journal: str | None = None,
         **options: Any,
     ) -> None:
         self._provider = find_backend() if provider is None else provider
@@ -164,7 +171,11 @@ class SandboxEnv(LocalEnv):
         self._files = SandboxedFiles(
             self._cwd, self._files.home, self._cached_policy, moves_tmp=self._provider.moves_tmp
         )
-        self._make_box("", "/")  # fails here if it cannot be made
+        box = self._make_box("", "/")  # fails here if it cannot be made
+        folder = os.path.realpath(os.path.join(self._files.home, ".agent/sandbox") if journal is None else journal)
+        exposed = any(is_inside(folder, root) for root in box.writable) and not box.guards(folder)
+        self._journal = Journal("" if exposed else folder)
+        self.recovered = self._recover(box.writable)
 
     def name_of(self, path: str) -> str:
         """The name of a real path for rules and people: the private folder, another one each time, is ``/tmp``."""
@@ -201,6 +212,7 @@ class SandboxEnv(LocalEnv):
         settled = not self._survivors()
         self._guarded = await asyncio.to_thread(lambda: guard.begin(settled=settled))
         undone: tuple[str, ...] = ()
+        beat = asyncio.ensure_future(self._record_life())
         try:
             result = await super().run(
                 command,
@@ -213,6 +225,7 @@ class SandboxEnv(LocalEnv):
                 limits=limits,
             )
         finally:
+            beat.cancel()
             undone = await asyncio.shield(asyncio.to_thread(guard.end))
         return with_note(result, undone, self._cwd, guard.moved_to, on_output)
 
@@ -224,6 +237,19 @@ class SandboxEnv(LocalEnv):
         self._guarded = await asyncio.to_thread(guard.find)
         return await super().connect(command, cwd=cwd, env=env)
 
+    def _recover(self, roots: tuple[str, ...]) -> str:
+        """Undo what commands of a killed program changed, and return a note about it. Blocking."""
+        if not any(self._journal.read_others(roots)):
+            return ""
+        guard = self._new_guard()
+        undone = guard.recover()
+        return format_note(undone, self._cwd, guard.moved_to).strip() if undone else ""
+
+    async def _record_life(self) -> None:
+        while True:
+            await asyncio.sleep(_BEAT_SECONDS)
+            self._journal.touch()
+
     def _survivors(self) -> bool:
         return any(isinstance(each, RunningProcess) for each in self._run_agent)
 
@@ -231,7 +257,14 @@ class SandboxEnv(LocalEnv):
         box = self._cached_policy()
         restores = not self._provider.state(box).guards
         asked = tuple(p for p in box.exempt if not (box.repository and is_inside(p, box.repository)))
-        guard = RestoringGuard(box.writable, asked, restores=restores, private=self._spools.folder)
+        guard = RestoringGuard(
+            box.writable,
+            asked,
+            restores=restores,
+            private=self._spools.folder,
+            repository=box.repository,
+            journal=self._journal,
+        )
         self._guard = guard
         return guard
 

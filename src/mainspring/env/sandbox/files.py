@@ -9,8 +9,8 @@ from typing import BinaryIO, NoReturn
 
 from mainspring.env.local_files import LocalFiles
 from mainspring.env.paths import is_inside
-from mainspring.env.protocol import DirEntry, FileStat
 from mainspring.env.sandbox.policy import SandboxPolicy
+from mainspring.env.types import DirEntry, FileStat
 
 _TMP = ("/tmp", "/private/tmp")
 

@@ -5,12 +5,22 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import suppress
 
 from msgspec import Struct
 
 from mainspring.env.paths import is_inside
+from mainspring.env.sandbox.git_folder import (
+    HOOKS,
+    REPOSITORY,
+    SETTLED_NS,
+    GitFiles,
+    GitFolder,
+    find_in_bare_repository,
+    find_in_repository,
+    fits_layout,
+    make_readable,
+    read_start,
+)
 
 NAMES = (
     ".agent", ".agents", ".agentignore", ".claude", ".cursor", ".vscode", ".idea", ".mcp.json", ".husky", ".envrc",
@@ -22,18 +32,9 @@ INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md")
 
 _INSTRUCTIONS = frozenset(name.lower() for name in INSTRUCTIONS)
 
-GIT_FILES = (
-    "config", "config.worktree", "commondir", "gitdir", "info/attributes", "objects/info/alternates", "objects/info/http-alternates",
-)  # fmt: skip
-"""Guarded in the folder of a repository: they name programs, or lead git to another repository."""
-HOOKS = "hooks"
-
 _LEFT_OUT = frozenset(("node_modules", "__pycache__", ".venv", "venv", "site-packages"))
-_REPOSITORY = frozenset(("HEAD", "objects", "refs"))
 _MAX_FOLDERS = 200_000
 _MAX_TEXT = 1 << 16
-_SETTLED_NS = 50_000_000
-"""A folder that changed less than this before it was read may change again without another time."""
 
 _HARMLESS_SECTIONS = frozenset(("user", "branch", "color"))
 _HARMLESS_KEYS = frozenset(
@@ -57,16 +58,28 @@ def is_guarded(path: str, root: str) -> bool:
     parts = path[len(root.rstrip("/")) + 1 :].lower().split("/")  # some file systems do not tell cases apart
     if any(part in NAMES for part in parts):
         return True
-    if ".git" not in parts:
-        return len(parts) > 1 and parts[-1] in _INSTRUCTIONS
-    at = len(parts) - parts[::-1].index(".git")
-    inner = parts[at:]
-    if not inner:
-        return os.path.isfile(path) or os.path.islink(path)
-    if inner[0] in ("modules", "worktrees"):
-        return len(inner) > 1
-    text = "/".join(inner)
-    return inner[0] == HOOKS or text in GIT_FILES
+    if ".git" in parts:
+        at = len(parts) - parts[::-1].index(".git")
+        inner = path.split("/")[len(path.split("/")) - len(parts) + at :]
+        return not fits_layout(inner) if inner else os.path.isfile(path) or os.path.islink(path)
+    return (len(parts) > 1 and parts[-1] in _INSTRUCTIONS) or _is_guarded_in_bare(path, root)
+
+
+def _is_guarded_in_bare(path: str, root: str) -> bool:
+    """Return True for settings and hooks of a bare repository, and for the file that turns a folder into a repository."""
+    above, below = os.path.split(path)
+    while is_inside(above, root):
+        name = below.split("/")[0]
+        missing = [each for each in REPOSITORY if not os.path.lexists(f"{above}/{each}")]
+        if missing == [name]:
+            return True
+        if not missing and path in find_in_bare_repository(above, below):
+            return True
+        above, last = os.path.split(above)
+        if not last:
+            break
+        below = f"{last}/{below}"
+    return False
 
 
 class Guarded(Struct, frozen=True):
@@ -74,11 +87,18 @@ class Guarded(Struct, frozen=True):
 
     Attributes:
         names: Those with a guarded name.
-        of_git: Those of repositories, and files ``.git``.
+        of_git: Settings and hooks of repositories, and files ``.git``. Git itself makes some of them, see `is_harmless`.
+        foreign: Links in repositories, and all else that git does not write.
     """
 
     names: tuple[str, ...] = ()
     of_git: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """All of them."""
+        return (*self.names, *self.of_git, *self.foreign)
 
 
 class GuardedTree:
@@ -86,11 +106,14 @@ class GuardedTree:
 
     Args:
         root: The folder.
+        is_repository: Whether it is a git folder itself.
     """
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, *, is_repository: bool = False) -> None:
         self._root = root
+        self._is_repository = is_repository
         self._folders: dict[str, _Folder] = {}
+        self._git_folders: dict[str, GitFolder] = {}
 
     def find(self, changed_since: int | None = None) -> Guarded:
         """Return the guarded files and folders that exist, without those in another one. Blocking.
@@ -100,21 +123,27 @@ class GuardedTree:
                 program that knows the names in them could still open them.
         """
         names: list[str] = []
-        of_git: list[str] = []
+        found: list[GitFiles] = []
         known: dict[str, _Folder] = {}
+        read: dict[str, GitFolder] = {}
         waiting = deque((self._root,))
         while waiting and len(known) < _MAX_FOLDERS:
             path = waiting.popleft()
             folder = self._read(path, changed_since)
-            if folder is not None:
-                known[path] = folder
-                names += folder.names
-                of_git += folder.links
-                waiting += folder.inner
-                for git in folder.repositories:
-                    of_git += guarded_in_repository(git, changed_since)
+            if folder is None:
+                continue
+            known[path] = folder
+            names += folder.names
+            waiting += folder.inner
+            found.append(GitFiles(folder.links))
+            for git in folder.repositories:
+                found += find_in_repository(git, self._git_folders, read, changed_since)
+            if folder.is_bare:
+                found.append(GitFiles(find_in_bare_repository(path)))
         self._folders = known
-        return Guarded(tuple(names), tuple(of_git))
+        self._git_folders = read
+        settings = tuple(p for each in found for p in each.settings)
+        return Guarded(tuple(names), settings, tuple(p for each in found for p in each.foreign))
 
     def _read(self, path: str, changed_since: int | None) -> _Folder | None:
         try:
@@ -130,18 +159,18 @@ class GuardedTree:
             return None
         is_root = path == self._root
         names = [n for n, _ in listed if n.lower() in NAMES or (n.lower() in _INSTRUCTIONS and not is_root)]
-        repositories = [f"{path}/.git"] if (".git", True) in listed else []
-        if {n for n, _ in listed} >= _REPOSITORY:
-            repositories.append(path)
-            inner = []
+        repositories = [n for n, d in listed if d and n.lower() == ".git"]
+        if is_root and self._is_repository:
+            repositories, inner = [""], []
         else:
-            inner = [n for n, d in listed if d and n not in _LEFT_OUT and n.lower() not in NAMES and n != ".git"]
+            inner = [n for n, d in listed if d and n not in _LEFT_OUT and n.lower() not in (*NAMES, ".git")]
         return _Folder(
-            changed if now - changed > _SETTLED_NS else -1,
+            changed if now - changed > SETTLED_NS else -1,
             tuple(os.path.join(path, n) for n in names),
-            (f"{path}/.git",) if (".git", False) in listed else (),
+            tuple(os.path.join(path, n) for n, d in listed if not d and n.lower() == ".git"),
             tuple(os.path.join(path, n) for n in inner),
-            tuple(repositories),
+            tuple(os.path.join(path, n).rstrip("/") for n in repositories),
+            bool(inner) and {n for n, _ in listed} >= REPOSITORY,
         )
 
 
@@ -153,31 +182,11 @@ class _Folder(Struct, frozen=True):
     links: tuple[str, ...]
     inner: tuple[str, ...]
     repositories: tuple[str, ...]
-
-
-def make_readable(path: str, changed_since: int | None) -> None:
-    """Let the owner read a folder that a command has made unreadable.
-
-    Raises:
-        OSError: If the folder does not exist, or belongs to another user.
-    """
-    found = os.stat(path, follow_symlinks=False)
-    if changed_since is not None and found.st_ctime_ns > changed_since and found.st_mode & 0o500 != 0o500:
-        os.chmod(path, found.st_mode & 0o7777 | 0o500)
-
-
-def guarded_in_repository(git: str, changed_since: int | None = None) -> Iterator[str]:
-    """Find the guarded files in the folder of a repository, and of its submodules and worktrees."""
-    for name in ("", "info", "objects", "objects/info"):
-        with suppress(OSError):
-            make_readable(os.path.join(git, name), changed_since)
-    yield from (p for name in (*GIT_FILES, HOOKS) if os.path.lexists(p := f"{git}/{name}"))
-    for folder in (*_children(f"{git}/worktrees", changed_since), *_modules(f"{git}/modules", changed_since)):
-        yield from guarded_in_repository(folder, changed_since)
+    is_bare: bool
 
 
 def is_harmless(path: str) -> bool:
-    """Return True if a new guarded file of a repository runs nothing: ``git init``, ``git clone``, and the like made it."""
+    """Return True if a new file of `Guarded.of_git` runs nothing: ``git init``, ``git clone``, and the like made it."""
     folder, name = os.path.split(path)
     if os.path.islink(path) or not os.path.isfile(path):
         return False
@@ -188,8 +197,15 @@ def is_harmless(path: str) -> bool:
     if name == "config":
         return _is_harmless_config(_text(path))
     if os.path.basename(os.path.dirname(folder)) == "worktrees":
-        return name == "gitdir" or (name == "commondir" and _text(path).strip() == "../..")
+        return _is_worktree(path) if name == "gitdir" else name == "commondir" and _text(path).strip() == "../.."
     return False
+
+
+def _is_worktree(gitdir: str) -> bool:
+    """Return True if a file ``gitdir`` of a new worktree names a file ``.git`` beside the repository or below that folder."""
+    link = os.path.realpath(os.path.join(os.path.dirname(gitdir), _text(gitdir).strip()))
+    around = gitdir.split("/.git/")[0]
+    return os.path.basename(link) == ".git" and is_inside(link, around) and link.split("/").count(".git") == 1
 
 
 def linked_worktree(project: str) -> tuple[str, str] | None:
@@ -207,28 +223,8 @@ def linked_worktree(project: str) -> tuple[str, str] | None:
     common = os.path.dirname(os.path.dirname(own))
     named = os.path.realpath(os.path.join(own, _text(f"{own}/commondir").strip()))
     back = os.path.realpath(os.path.join(own, _text(f"{own}/gitdir").strip()))
-    complete = all(os.path.exists(f"{common}/{name}") for name in _REPOSITORY)
+    complete = all(os.path.exists(f"{common}/{name}") for name in REPOSITORY)
     return (common, own) if complete and named == common and back == link else None
-
-
-def _children(folder: str, changed_since: int | None) -> list[str]:
-    try:
-        make_readable(folder, changed_since)
-        with os.scandir(folder) as entries:
-            return [e.path for e in entries if e.is_dir(follow_symlinks=False)]
-    except OSError:
-        return []
-
-
-def _modules(folder: str, changed_since: int | None, depth: int = 8) -> Iterator[str]:
-    """The repositories of submodules; their names can have several parts."""
-    for path in _children(folder, changed_since) if depth else ():
-        with suppress(OSError):
-            make_readable(path, changed_since)
-        if os.path.lexists(f"{path}/HEAD"):
-            yield path
-        else:
-            yield from _modules(path, changed_since, depth - 1)
 
 
 def _link_target(link: str) -> str | None:
@@ -271,10 +267,4 @@ def _is_harmless_config(text: str) -> bool:
 
 
 def _text(path: str) -> str:
-    if not os.path.isfile(path):  # reading a pipe would wait
-        return ""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(_MAX_TEXT + 1)
-    except OSError:
-        return ""
+    return read_start(path).decode("utf-8", "replace")

@@ -45,6 +45,8 @@ class Landlock:
             "modes, owners and times of files outside can be changed where this user could",
             "changes of git hooks and settings are undone when a command ends",
         ]
+        if version < 6:
+            notes.append("a command can end the process that ends what it leaves behind")
         if box.network:
             notes.insert(0, "the network is open, as asked for")
         if _partly_writable_folders(box):
@@ -59,6 +61,7 @@ class Landlock:
             tcp=not box.network and (version >= 4 or filtered),
             udp=not box.network and filtered,
             signals=version >= 6,
+            processes=version >= 6,
             keyring=filtered,
             notes=tuple(notes),
         )

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 # Numbers of linux/landlock.h, linux/prctl.h, linux/seccomp.h and linux/audit.h; the calls have the same number on all machines.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
-_PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_SECUREBITS, _PR_SET_NO_NEW_PRIVS = 1, 22, 28, 38
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_SECUREBITS = 1, 4, 22, 28
+_PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 36, 38
 _NO_RIGHTS_OF_ROOT = 3
 """SECBIT_NOROOT and SECBIT_NOROOT_LOCKED: a program that is started as root gets no capabilities for that."""
 _CAPABILITIES = struct.pack("=Ii", 0x20080522, 0)
 _FILTER_MODE = 2
-_SIGKILL = 9
+_END_SECONDS = 5.0
+"""A process that the kernel does not end within this time waits for a device, and does nothing else."""
 _VERSION_FLAG = 1
 _PATH_BENEATH = 1
 
@@ -231,15 +233,112 @@ def _read_plan(path: str) -> tuple[list[tuple[str, str]], bool]:
     return rules, head == b"open"
 
 
+def _supervise() -> None:
+    """Fork, and return in the new process. The old one ends when the new one does, after all that was started.
+
+    Processes that leave their session and lose their parent become children of the old process, so that none is missed. The
+    same happens if Mainspring is killed.
+    """
+    import signal
+
+    library = _library()
+    library.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    library.prctl(_PR_SET_PDEATHSIG, int(signal.SIGUSR1), 0, 0, 0)
+    asked = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD, signal.SIGUSR1}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, asked)
+    own = os.getpid()
+    child = os.fork()
+    if child == 0:
+        library.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != own:
+            os._exit(1)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):  # the command's pipes end with the command
+        os.dup2(nothing, stream)
+    status: int | None = None
+    while status is None and signal.sigwait({signal.SIGCHLD, signal.SIGUSR1}) == signal.SIGCHLD:
+        status = _reap(child)
+    _end_descendants()
+    number = os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else 0
+    if number:
+        library.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+        os.kill(own, number)
+    os._exit(os.WEXITSTATUS(status or 0))
+
+
+def _reap(child: int) -> int | None:
+    """Return the status of a process that has ended; ``None`` while it runs."""
+    status: int | None = None
+    while True:
+        try:
+            pid, found = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return status
+        if pid == 0:
+            return status
+        if pid == child:
+            status = found
+
+
+def _end_descendants() -> None:
+    """End all processes that descend from this one. They are stopped first, so that none starts another."""
+    import time
+
+    end = time.monotonic() + _END_SECONDS
+    while time.monotonic() < end:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0]:
+                continue
+        except ChildProcessError:
+            return
+        stopped: set[int] = set()
+        while fresh := _descendants() - stopped:
+            _send(fresh, 19)  # SIGSTOP
+            stopped |= fresh
+        _send(stopped, 9)
+        time.sleep(0.002)
+
+
+def _send(pids: set[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except OSError:
+            continue
+
+
+def _descendants() -> set[int]:
+    """Return the processes that descend from this one and have not ended."""
+    parents: dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    state, parent = file.read().rpartition(b")")[2].split()[:2]
+            except (OSError, ValueError):
+                continue
+            if state not in (b"Z", b"X"):
+                parents[int(name)] = int(parent)
+    found: set[int] = {os.getpid()}
+    while grown := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= grown
+    return found - {os.getpid()}
+
+
 def main(arguments: list[str]) -> None:
-    """Give up the rights and become the command.
+    """Give up the rights and become the command, in a process of its own.
 
     Args:
         arguments: The file with the plan, a separator, the command.
     """
     rules, network = _read_plan(arguments[0])
     command = arguments[2:]
-    _library().prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
+    _supervise()
     drop_capabilities()
     leave_keyring()
     apply_landlock(rules, network=network)

@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from mainspring.env.ignore import IGNORE_FILE_NAMES
 from mainspring.env.paths import is_inside
-from mainspring.env.sandbox.guarded import GIT_FILES, HOOKS, NAMES, is_guarded, linked_worktree
+from mainspring.env.sandbox.git_folder import GIT_FILES, HOOKS
+from mainspring.env.sandbox.guarded import NAMES, is_guarded, linked_worktree
 from mainspring.errors import ConfigError
 
 SYSTEM_LINUX = (

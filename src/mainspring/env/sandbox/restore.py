@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat as modes
@@ -13,16 +14,20 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from mainspring.env.beneath import Folder
 from mainspring.env.paths import is_inside
-from mainspring.env.protocol import ProcessResult, StreamName
-from mainspring.env.sandbox.guarded import GuardedTree, is_harmless, make_readable
+from mainspring.env.sandbox.git_folder import HOOKS, make_readable
+from mainspring.env.sandbox.guarded import GuardedTree, is_harmless
+from mainspring.env.sandbox.journal import Journal, JournalRecord, Mark
+from mainspring.env.types import ProcessResult, StreamName
 from mainspring.text import escape_invisible
 
-Mark = tuple[object, ...]
 _CLOCK_STEP_NS = 20_000_000
 """Times of files come from a clock that is this much behind at most."""
 _MAX_SAVED = 16 << 20
 """Larger files are not copied. None of these is code or a setting."""
+_LATER_NS = 60_000_000_000
+"""What was changed this long after Mainspring was killed was changed by the user."""
 
 
 class RestoringGuard:
@@ -33,13 +38,23 @@ class RestoringGuard:
         exempt: Guarded files and folders in them that the user made writable.
         restores: Whether changes are put back. A layer that prevents changes can still not prevent new files.
         private: Returns a folder for copies, which commands cannot change.
+        repository: The one of the roots that is a git folder.
+        journal: Records running commands.
     """
 
     def __init__(
-        self, roots: tuple[str, ...], exempt: tuple[str, ...], *, restores: bool, private: Callable[[], str]
+        self,
+        roots: tuple[str, ...],
+        exempt: tuple[str, ...],
+        *,
+        restores: bool,
+        private: Callable[[], str],
+        repository: str = "",
+        journal: Journal | None = None,
     ) -> None:
+        self._journal = journal or Journal("")
         self._roots = roots
-        self._trees = tuple(GuardedTree(root) for root in roots)
+        self._trees = tuple(GuardedTree(root, is_repository=root == repository) for root in roots)
         self._exempt = exempt
         self._restores = restores
         self._private = private
@@ -67,12 +82,53 @@ class RestoringGuard:
                 self._since = time.time_ns() - _CLOCK_STEP_NS
                 self._before = self._marks(list(top))
                 self._save()
+                for record in self._journal.read_others(self._roots):
+                    self._adopt(record)
+                self._write_record()
             self._run_agent += 1
             return top
 
+    def recover(self) -> tuple[str, ...]:
+        """Undo changes by commands of programs that were killed, and return the files that were moved or put back. Blocking."""
+        undone: list[str] = []
+        with self._lock:
+            for record in self._journal.read_others(self._roots):
+                if record.is_alive:
+                    continue
+                restores, self._restores = self._restores, record.restores
+                self._before, self._since = record.before, record.since
+                self._copies = {p: (mark, copy) for p, (mark, copy, own) in record.copies.items() if _mark(copy) == own}
+                undone += self._undo(record.beat + _LATER_NS)
+                self._restores, self._before, self._copies = restores, None, {}
+                with suppress(OSError):
+                    os.unlink(record.path)
+        return tuple(dict.fromkeys(undone))
+
+    def _write_record(self) -> None:
+        copies = {p: (mark, copy, _mark(copy)) for p, (mark, copy) in self._copies.items()}
+        self._journal.write(
+            JournalRecord(
+                roots=self._roots, since=self._since, restores=self._restores, before=self._before or {}, copies=copies
+            )
+        )
+
+    def _adopt(self, record: JournalRecord) -> None:
+        """Take over what another environment knows of files before its command, which may have changed them."""
+        before = self._before or {}
+        inside = [p for p in before if any(is_inside(p, root) for root in record.roots)]
+        for path in inside:
+            old = record.before.get(path)
+            if old is None:
+                if before[path][0] != "folder":
+                    del before[path]
+            elif old != before[path] and path in record.copies:
+                _, copy, own = record.copies[path]
+                if _mark(copy) == own:
+                    self._copy(copy, path, before[path])
+
     def _find(self) -> tuple[str, ...]:
         found = [tree.find() for tree in self._trees]
-        top = [p for each in found for p in (*each.names, *each.of_git)]
+        top = [p for each in found for p in each.all]
         top += [target for path in top if os.path.islink(path) for target in self._targets(path)]
         return tuple(dict.fromkeys(top))
 
@@ -80,25 +136,37 @@ class RestoringGuard:
         """Undo changes after a command, and return the files that were moved or put back. Blocking."""
         with self._lock:
             self._run_agent = max(0, self._run_agent - 1)
-            before = self._before
-            if before is None:
-                return ()
-            found = [tree.find(self._since) for tree in self._trees]
-            of_git = self._marks([p for each in found for p in each.of_git], self._since)
-            now = {**of_git, **self._marks([p for each in found for p in each.names], self._since)}
-            undone: list[str] = []
-            for path, mark in now.items():
-                old = before.get(path)
-                if old is None and mark[0] != "folder" and not (path in of_git and is_harmless(path)):
-                    undone += self._move_away(path)
-                elif old is not None and old != mark and self._is_restored(old, mark):
-                    undone += self._move_away(path)
-                    self._put_back(path)
-            for path in sorted(before.keys() - now.keys()):
-                if self._is_restored(before[path], ("gone",)) and self._put_back(path):
-                    undone.append(path)
-            self._remove_new_folders([p for p, mark in now.items() if mark[0] == "folder" and p not in before], undone)
-            return tuple(undone)
+            undone = self._undo()
+            if not self._run_agent:
+                self._journal.remove()
+            return undone
+
+    def _undo(self, until: int | None = None) -> tuple[str, ...]:
+        """Undo changes; those after the time ``until``, in nanoseconds, stay."""
+        before = self._before
+        if before is None:
+            return ()
+        found = [tree.find(self._since) for tree in self._trees]
+        now = self._marks([p for each in found for p in each.all], self._since)
+        settings = {p for each in found for p in each.of_git}
+        undone: list[str] = []
+        for path, mark in now.items():
+            old = before.get(path)
+            if _is_later(path, until):
+                continue
+            if old is None and mark[0] != "folder" and not (_is_setting(path, settings) and is_harmless(path)):
+                undone += self._move_away(path)
+            elif old is not None and old != mark and self._is_restored(old, mark):
+                undone += self._move_away(path)
+                self._put_back(path)
+        for path in sorted(before.keys() - now.keys()):
+            gone = self._is_restored(before[path], ("gone",)) and not _is_later(os.path.dirname(path), until)
+            if gone and self._put_back(path):
+                undone.append(path)
+        foreign = [p for each in found for p in each.foreign]
+        new = [p for p, mark in now.items() if mark[0] == "folder" and p not in before]
+        self._remove_new_folders(new, undone, foreign)
+        return tuple(undone)
 
     @property
     def moved_to(self) -> str:
@@ -143,53 +211,125 @@ class RestoringGuard:
                 or (mark[0] == "file" and _size(mark) > _MAX_SAVED)
             ):
                 continue
-            folder = os.path.join(self._private(), "guarded")
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-            copy = os.path.join(folder, str(len(self._copies)))
-            with suppress(OSError):
-                if os.path.lexists(copy):
-                    os.unlink(copy)
-                shutil.copy2(path, copy, follow_symlinks=False)
-                self._copies[path] = (mark, copy)
+            self._copy(path, path, mark)
+
+    def _copy(self, source: str, path: str, mark: Mark) -> None:
+        """Store a copy to put back at a path, for the file with the mark that is there now."""
+        folder = os.path.join(self._private(), "guarded")
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        copy = os.path.join(folder, str(len(self._copies)))
+        with suppress(OSError):
+            copy = _free_name(copy)
+            shutil.copy2(source, copy, follow_symlinks=False)
+            self._copies[path] = (mark, copy)
 
     def _move_away(self, path: str) -> list[str]:
         if not self._moved_to:
             self._moved_to = tempfile.mkdtemp(prefix="mainspring-moved-")
-        target = os.path.join(self._moved_to, path.strip("/"))
-        with suppress(OSError):  # the command may have taken the right to write from the folder
-            folder = os.path.dirname(path)
-            if os.path.realpath(folder) == folder:
-                os.chmod(folder, os.stat(folder).st_mode & 0o7777 | 0o700)
-        try:
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            shutil.move(path, target)
-        except (OSError, shutil.Error):
-            with suppress(OSError):
-                os.unlink(path)
+        target = _free_name(os.path.join(self._moved_to, path.strip("/")))
+        name = os.path.basename(path)
+        with suppress(OSError), Folder(os.path.dirname(path)) as folder:  # a running command can replace it by a link
+            with suppress(OSError):  # the command may have taken the right to write from the folder
+                mode = os.stat(".", dir_fd=folder.descriptor).st_mode
+                os.chmod(".", mode & 0o7777 | 0o700, dir_fd=folder.descriptor)
+            try:
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                _move(folder, name, target)
+            except OSError:  # a full disk: under another name it is kept, and does not act
+                other = os.path.basename(_free_name(f"{path}.mainspring-moved"))
+                os.rename(folder.at(name), folder.at(other), src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor)
         return [path]
 
     def _put_back(self, path: str) -> bool:
         copy = self._copies.get(path)
         if copy is None:
             return False
-        folder = os.path.dirname(path)
-        with suppress(OSError):
-            if os.path.realpath(folder) != folder:  # a link in place of a folder leads out of the project
-                return False
-            os.makedirs(folder, exist_ok=True)
-            shutil.copy2(copy[1], path, follow_symlinks=False)
+        with suppress(OSError), Folder(os.path.dirname(path), parents=True) as folder:
+            _copy_back(copy[1], folder, os.path.basename(path))
             if self._before is not None and (mark := _mark(path)) is not None:
                 self._before[path] = mark
                 self._copies[path] = (mark, copy[1])
             return True
         return False
 
-    def _remove_new_folders(self, folders: list[str], undone: list[str]) -> None:
-        """Remove folders that are empty now, since everything in them was moved away."""
+    def _remove_new_folders(self, folders: list[str], undone: list[str], foreign: list[str]) -> None:
+        """Remove new folders that are empty: everything in them was moved away, or git does not make them."""
         for path in sorted(folders, reverse=True):
-            if any(is_inside(each, path) for each in undone):
+            if any(is_inside(each, path) for each in undone) or any(is_inside(path, each) for each in foreign):
                 with suppress(OSError):
                     os.rmdir(path)
+
+
+def _move(folder: Folder, name: str, target: str) -> None:
+    """Move a file out of an open folder, to another disk too. Pipes and sockets, which have no content, are removed then."""
+    try:
+        os.rename(folder.at(name), target, src_dir_fd=folder.descriptor)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+    else:
+        return
+    mode = folder.stat(name).st_mode
+    if modes.S_ISLNK(mode):
+        os.symlink(os.readlink(folder.at(name), dir_fd=folder.descriptor), target)
+    elif modes.S_ISREG(mode):
+        with open(folder.open(name, os.O_RDONLY), "rb") as source, open(target, "xb") as copy:
+            shutil.copyfileobj(source, copy)
+    os.unlink(folder.at(name), dir_fd=folder.descriptor)
+
+
+def _copy_back(copy: str, folder: Folder, name: str) -> None:
+    """Put a copy of a file or link into an open folder, where nothing has the name."""
+    found = os.lstat(copy)
+    if modes.S_ISLNK(found.st_mode):
+        os.symlink(os.readlink(copy), folder.at(name), dir_fd=folder.descriptor)
+        return
+    with (
+        open(copy, "rb") as source,
+        open(folder.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as target,
+    ):
+        shutil.copyfileobj(source, target)
+        target.flush()
+        os.fchmod(target.fileno(), found.st_mode & 0o7777)
+        os.utime(target.fileno(), ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+def _is_setting(path: str, settings: set[str]) -> bool:
+    """Return True for settings of repositories, and for files directly in their folders of hooks."""
+    folder = os.path.dirname(path)
+    return path in settings or (os.path.basename(folder) == HOOKS and folder in settings)
+
+
+def _is_later(path: str, until: int | None) -> bool:
+    try:
+        return until is not None and os.lstat(path).st_ctime_ns > until
+    except OSError:
+        return False
+
+
+def _free_name(path: str) -> str:
+    """Return a name that is not taken, so that what was kept before stays."""
+    name, number = path, 0
+    while os.path.lexists(name):
+        number += 1
+        name = f"{path}.{number}"
+    return name
+
+
+def format_note(undone: Sequence[str], cwd: str, moved_to: str) -> str:
+    """Return a note about files that were moved away or put back.
+
+    Args:
+        undone: The files.
+        cwd: The project's folder.
+        moved_to: The folder of the files that were moved away.
+    """
+    names = ", ".join(os.path.relpath(path, cwd) for path in undone[:5]) + (", ..." if len(undone) > 5 else "")
+    where = f" New content is in {moved_to}." if moved_to else ""
+    return (
+        f"\n[The sandbox undid changes of {escape_invisible(names)}: these files decide what runs later outside of the sandbox.{where} "
+        "The setting sandbox.writable can name a file or folder that commands may change.]\n"
+    )
 
 
 def with_note(
@@ -210,12 +350,7 @@ def with_note(
     """
     if not undone:
         return result
-    names = ", ".join(os.path.relpath(path, cwd) for path in undone[:5]) + (", ..." if len(undone) > 5 else "")
-    where = f" New content is in {moved_to}." if moved_to else ""
-    text = (
-        f"\n[The sandbox undid changes of {escape_invisible(names)}: these files decide what runs later outside of the sandbox.{where} "
-        "The setting sandbox.writable can name a file or folder that commands may change.]\n"
-    )
+    text = format_note(undone, cwd, moved_to)
     note = text.encode("utf-8", "replace")
     if on_output is not None:
         on_output("stderr", note)

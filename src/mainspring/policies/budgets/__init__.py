@@ -1,6 +1,6 @@
 """Budgets: of runs and conversations, of single tools, and of what tools give back in a turn."""
 
-from mainspring.policies.budgets.spending import Budget, Ledger, SpendingLimits
-from mainspring.policies.budgets.tools import ExceedAction, ToolBudget, ToolBudgets, ToolOutputBudget
+from mainspring.policies.budgets.spending import Ledger, SpendingLimits
+from mainspring.policies.budgets.tools import ToolBudgets, ToolOutputBudget
 
-__all__ = ["Budget", "ExceedAction", "Ledger", "SpendingLimits", "ToolBudget", "ToolBudgets", "ToolOutputBudget"]
+__all__ = ["Ledger", "SpendingLimits", "ToolBudgets", "ToolOutputBudget"]

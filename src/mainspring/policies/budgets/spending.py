@@ -8,30 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from mainspring.events import RunStatus
 from mainspring.loop.hooks import BudgetWarning, RunDone, TurnBefore, UsageUpdate
+from mainspring.loop.option_types import Budget
 from mainspring.messages import AgentMessage, Message, Usage
 
 if TYPE_CHECKING:
     from mainspring.loop import HookBus
-
-
-class Budget(Struct, frozen=True, kw_only=True):
-    """The most that may be spent; ``None`` is no limit.
-
-    Attributes:
-        max_cost: US dollars; a call whose price is unknown counts nothing.
-        max_total_tokens: Tokens, prompt and answer of all calls together.
-        max_turns: Answered model calls.
-        max_seconds: Seconds during which runs go on.
-    """
-
-    max_cost: float | None = None
-    max_total_tokens: int | None = None
-    max_turns: int | None = None
-    max_seconds: float | None = None
 
 
 class Ledger:

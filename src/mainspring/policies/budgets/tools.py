@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Literal
-
-from msgspec import Struct
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from mainspring.loop.hooks import (
     BudgetExceeded,
@@ -20,31 +18,11 @@ from mainspring.loop.hooks import (
     ToolResultsAfter,
     TurnAfter,
 )
+from mainspring.loop.option_types import ToolBudget
 from mainspring.messages import Message
 
 if TYPE_CHECKING:
     from mainspring.loop import HookBus
-
-
-ExceedAction = Mapping[str, str] | None
-"""What is to happen with a call over its budget: ``{"mode": "block" or "steer", "message": ...}``; ``None`` lets it pass."""
-
-
-ExceedHandler = Literal["block", "steer"] | Callable[[str, int, int], ExceedAction | Awaitable[ExceedAction]]
-
-
-class ToolBudget(Struct, frozen=True):
-    """How often a tool may be called in a run, and what happens then.
-
-    Attributes:
-        max: Most calls.
-        on_exceed: ``block``: further calls are refused. ``steer``: they are made, and the model is told once in a run, in a
-            user message behind the results, to stop. A function of the tool's name, the number of this call and ``max``
-            gives ``mode`` and ``message``; sync or async. Default ``block``.
-    """
-
-    max: int
-    on_exceed: ExceedHandler = "block"
 
 
 class ToolBudgets:

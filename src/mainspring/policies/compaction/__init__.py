@@ -2,16 +2,14 @@
 
 from mainspring.policies.compaction.auto_compact import AutoCompact
 from mainspring.policies.compaction.clear_tool_results import TailCompactor, ToolResultClearing
-from mainspring.policies.compaction.overflow import Compactor, OverflowRecovery
+from mainspring.policies.compaction.overflow import OverflowRecovery
 from mainspring.policies.compaction.selection import find_cut_index
-from mainspring.policies.compaction.summary import Compaction, CompactionResult, SummaryCompactor, compact_history
+from mainspring.policies.compaction.summary import CompactionResult, SummaryCompactor, compact_history
 from mainspring.policies.compaction.summary_format import TouchedFiles, is_summary, parse_summary_message
 
 __all__ = [
     "AutoCompact",
-    "Compaction",
     "CompactionResult",
-    "Compactor",
     "OverflowRecovery",
     "SummaryCompactor",
     "TailCompactor",

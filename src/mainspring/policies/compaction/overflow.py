@@ -8,16 +8,12 @@ Above: the overflow recovery and the threshold. Below: leaving out results of to
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
 
 from mainspring.errors import ContextExceededError
 from mainspring.lazy import lazy_re
 from mainspring.loop.hooks import ModelErrorHook
+from mainspring.loop.option_types import Compactor
 from mainspring.messages import AgentMessage, ImageBlock, Message, TextBlock, ToolResultBlock, ToolUseBlock
-
-if TYPE_CHECKING:
-    from mainspring.loop.hooks import SideModelCall
-
 
 MIN_FREED_SHARE = 0.05
 """The share of a history that must go for another try to be worth it."""
@@ -73,19 +69,3 @@ def _block_size(block: object) -> int:
             return len(block.content) if isinstance(block.content, str) else sum(_block_size(b) for b in block.content)
         case _:
             return 0
-
-
-class Compactor(Protocol):
-    """Makes a history shorter."""
-
-    async def compact(
-        self, messages: Sequence[AgentMessage], *, reason: str, side_call: SideModelCall | None = None
-    ) -> Sequence[AgentMessage] | None:
-        """A shorter history, or ``None`` if there is nothing to shorten. Messages that stay must be the same objects.
-
-        Args:
-            messages: The history. It is not changed; a session keeps it whatever comes of this.
-            reason: Why, as in ``overflow``.
-            side_call: Asks a model; ``None`` where none may be asked.
-        """
-        ...

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from mainspring.errors import AgentAbortedError, AgentError, ContextExceededError, MainspringError, ModelError
+from mainspring.loop.option_types import Compaction
 from mainspring.messages import AgentMessage, Message
 from mainspring.messages.token_estimate import CHARS_PER_TOKEN, estimate_tokens
 from mainspring.models import ModelRequest
@@ -23,54 +24,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mainspring.compaction")
 logger.addHandler(logging.NullHandler())
 
-RESERVE = 16384
-"""Tokens of the window that are kept free for an answer."""
-
-KEEP_RECENT = 20000
-"""Tokens of the newest messages that stay as they are."""
 
 _SUMMARY_TOKENS = 4096
 _PROMPTS_SHARE = 0.2  # of what stays, for the user's own words
 _CHUNK = 60_000  # tokens of one request where the window is not known
 _SMALLEST = 1000
 _SHORTEST = 16  # characters; less is no summary
-
-
-class Compaction(Struct, frozen=True, kw_only=True):
-    """When and how a conversation is summed up.
-
-    Attributes:
-        reserve: Tokens of the model's window to keep free; the conversation is summed up when less is left. For a small window at
-            most a quarter of it.
-        keep_recent: About how many tokens of the newest messages stay as they are; for a small window at most a third of it.
-        threshold: Tokens from which on it is summed up, in place of ``reserve``. Below 1 it is a share of the window.
-        prompt: What is asked of the model in place of the built-in text; the conversation follows it.
-        model: Who sums up; ``None`` is the conversation's own model.
-        keep: Says of a message that it always stays as it is, with the results of its calls.
-        keep_important: Tokens of old messages that stay as they are because much would be lost with them; see `score`.
-    """
-
-    reserve: int = RESERVE
-    keep_recent: int = KEEP_RECENT
-    threshold: float | None = None
-    prompt: str | None = None
-    model: ModelProvider | None = None
-    keep: Callable[[AgentMessage], bool] | None = None
-    keep_important: int = 0
-
-    def limit(self, window: int | None) -> int | None:
-        """Tokens from which on a conversation is summed up; ``None`` where the window is not known and nothing else is said."""
-        if self.threshold is not None and self.threshold > 1:
-            return int(self.threshold)
-        if window is None:
-            return None
-        if self.threshold is not None:
-            return int(window * self.threshold)
-        return window - min(self.reserve, window // 4)
-
-    def kept(self, window: int | None) -> int:
-        """Tokens of the newest messages that stay."""
-        return self.keep_recent if window is None else min(self.keep_recent, window // 3)
 
 
 class CompactionResult(Struct, frozen=True, kw_only=True):

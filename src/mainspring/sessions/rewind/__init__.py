@@ -1,4 +1,4 @@
-"""Going back: a conversation and the files that tools changed, together or apart, without any version control."""
+"""Rewind a conversation and the files that tools changed, together or separately, without version control."""
 
 from __future__ import annotations
 

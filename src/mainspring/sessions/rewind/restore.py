@@ -1,9 +1,7 @@
-"""What going back would do. Nothing is changed here.
+"""Plans and performs a rewind.
 
-Files have one past, whatever branches the conversation took: what counts is the order in which things happened. Going back to an
-entry gives every file that was changed after it the content that it had before the first of these changes.
-
-Going back, as a plan says; what is done can be undone in the same way.
+Files have one history across all branches of the conversation, in the order of the changes. A rewind to an entry restores each
+file that was changed later to its content before the first of these changes. A rewind can be undone in the same way.
 """
 
 from __future__ import annotations
@@ -35,17 +33,17 @@ from mainspring.sessions.rewind.snapshots import (
 from mainspring.sessions.session import Session
 
 FileAction = Literal["change", "create", "delete"]
-"""What happens to a file: it gets another content, comes back, or goes."""
+"""What happens to a file: its content is replaced, it is restored, or it is deleted."""
 
 
 class FileRestore(Struct, frozen=True):
-    """A file that gets back what it was.
+    """A file to restore.
 
     Attributes:
         path: Its real path.
-        action: What happens to it.
-        state: What it gets.
-        current: What it is like now.
+        action: The action.
+        state: Its future state.
+        current: Its current state.
     """
 
     path: str
@@ -55,9 +53,9 @@ class FileRestore(Struct, frozen=True):
 
 
 class Conflict(Struct, frozen=True):
-    """A file that is not as the last tool left it, or whose content was or is not kept.
+    """A file that changed after the last tool wrote it, or whose content is not stored.
 
-    When it is insisted on, it is replaced if it is ``forcible``; else it is left as it is.
+    With ``force``, it is replaced if it is ``forcible``; otherwise, it is unchanged.
     """
 
     path: str
@@ -66,16 +64,16 @@ class Conflict(Struct, frozen=True):
 
 
 class RewindPlan(Struct, frozen=True, kw_only=True):
-    """What a rewind would do.
+    """The effects of a rewind.
 
     Attributes:
-        target: The entry to go back to; ``None`` is before the first.
-        leaf: The entry that the conversation goes on from afterwards.
-        left: Where the conversation stands now.
-        restores: What happens to files; those that are as they were are left out.
-        conflicts: Files that somebody else changed since, or that cannot be brought back.
-        uncovered: Commands that ran since then: what they changed stays as it is.
-        messages: How many messages of the conversation would be left behind.
+        target: The entry to go back to. ``None`` is before the first.
+        leaf: The entry from which the conversation continues.
+        left: The current leaf of the conversation.
+        restores: Changes of files, without files that are already as they were.
+        conflicts: Files that another program changed since, or that cannot be restored.
+        uncovered: Commands that ran since then. Their changes are not undone.
+        messages: Number of messages that the conversation loses.
     """
 
     target: str | None
@@ -88,24 +86,24 @@ class RewindPlan(Struct, frozen=True, kw_only=True):
 
 
 async def plan_rewind(session: Session, env: ExecutionEnv, target: str | None) -> RewindPlan:
-    """What going back to an entry would do.
+    """Plan a rewind to an entry.
 
     Args:
         session: The session.
-        env: Where its files are.
-        target: The entry that shall be the last one; ``None`` goes back to before the first.
+        env: The environment with its files.
+        target: The new last entry. ``None`` goes back to before the first.
 
     Raises:
-        SessionError: If there is no such entry.
+        SessionError: If the entry does not exist.
     """
     return await _plan(session, env, target, target)
 
 
 async def plan_undo(session: Session, env: ExecutionEnv) -> RewindPlan:
-    """What undoing the last rewind would do; after an undo that is the undo itself.
+    """Plan the undo of the last rewind, which may be an undo itself.
 
     Raises:
-        SessionError: If nothing was rewound.
+        SessionError: If there was no rewind.
     """
     failed: set[str] = set()
     for node, note in reversed(list(_iter_notes(session, 0))):
@@ -114,7 +112,7 @@ async def plan_undo(session: Session, env: ExecutionEnv) -> RewindPlan:
         elif isinstance(note, RewindRecord) and node.id not in failed:
             leaf = note.left if note.conversation else session.journal.leaf
             return await _plan(session, env, node.id, leaf)
-    raise SessionError("nothing was rewound in this session, so there is nothing to undo")
+    raise SessionError("Nothing to undo: this session has no rewind.")
 
 
 async def _plan(session: Session, env: ExecutionEnv, target: str | None, leaf: str | None) -> RewindPlan:
@@ -153,7 +151,7 @@ async def _plan(session: Session, env: ExecutionEnv, target: str | None, leaf: s
 def _iter_notes(
     session: Session, after: int
 ) -> Iterator[tuple[EntryNode, FileSnapshot | UntrackedCommand | RewindRecord]]:
-    """What was noted of files after a line, oldest first, whatever branch it stands on."""
+    """Iterate over the file records after a line, oldest first, on all branches."""
     view = session.journal.view()
     nodes = [n for n in read_tree(view).nodes.values() if n.kind == "custom" and n.number > after]
     for node, line in zip(nodes, read_path(view, nodes), strict=True):
@@ -167,18 +165,18 @@ def _iter_notes(
 
 
 class _BeforeNote(FileSnapshot, frozen=True):
-    """A note of what a file was like before a call."""
+    """A record of a file's state before a call."""
 
 
 class _LastState(Struct):
-    """What a file may be like now without anybody else having changed it; ``broken`` if the last change has no end."""
+    """The expected current state of a file if no other program changed it. ``broken`` if the last change has no end."""
 
     states: tuple[FileState, ...]
     broken: bool = True
 
 
 def _collect_changes(notes: Iterable[object]) -> tuple[dict[str, FileState], dict[str, _LastState]]:
-    """For each file its state before the first change, and what is known of the last."""
+    """Return for each file its state before the first change, and the known state after the last."""
     first: dict[str, FileState] = {}
     last: dict[str, _LastState] = {}
     for note in notes:
@@ -187,7 +185,7 @@ def _collect_changes(notes: Iterable[object]) -> tuple[dict[str, FileState], dic
             last[note.path] = _LastState((note.state,))
         elif isinstance(note, FileSnapshot) and note.path in first:
             before = last[note.path]
-            # A rewind says beforehand what it will do; killed, it has done that or nothing.
+            # A rewind records its plan first. If killed, it has done that or nothing.
             states = (*before.states, note.state) if before.broken and not note.call else (note.state,)
             last[note.path] = _LastState(states, broken=False)
     return first, last
@@ -202,14 +200,14 @@ async def _current_state(env: ExecutionEnv, path: str) -> FileState:
 
 def _conflict(state: FileState, last: _LastState, current: FileState) -> str:
     if state.skipped:
-        return f"what it was cannot be brought back: {state.skipped}"
+        return f"its earlier content cannot be restored: {state.skipped}"
     if current.skipped:
-        return f"what it is now cannot be kept: {current.skipped}"
+        return f"its current content cannot be stored: {current.skipped}"
     if current in last.states:
         return ""
     if last.broken:
-        return "the call that changed it was broken off, so what it holds now is not known to be the tool's"
-    return "it was changed since, by something else than a tool of this session"
+        return "the call that changed it was interrupted, so its current content may not be the tool's"
+    return "another program changed it after the last tool of this session"
 
 
 def _choose_action(state: FileState, current: FileState) -> FileAction:
@@ -219,11 +217,11 @@ def _choose_action(state: FileState, current: FileState) -> FileAction:
 
 
 class RewindResult(Struct, frozen=True):
-    """What was done.
+    """The result of a rewind.
 
     Attributes:
-        files: The files that were changed.
-        conversation: Whether the conversation went back.
+        files: The changed files.
+        conversation: Whether the conversation was rewound.
     """
 
     files: tuple[FileRestore, ...]
@@ -239,25 +237,25 @@ async def rewind(
     conversation: bool = True,
     force: bool = False,
 ) -> RewindResult:
-    """Go back as a plan says. Either all of it happens or nothing does; `plan_undo` takes it back.
+    """Perform a plan, all or nothing. `plan_undo` reverts it.
 
     Args:
         session: The session.
-        env: Where its files are.
-        plan: What `plan_rewind` or `plan_undo` gave.
-        files: Whether files go back.
-        conversation: Whether the conversation does.
-        force: Whether files that somebody else changed since are replaced too, and those that cannot be brought back are left
-            alone. What is replaced is kept, so that an undo brings it back.
+        env: The environment with its files.
+        plan: The result of `plan_rewind` or `plan_undo`.
+        files: Whether to restore files.
+        conversation: Whether to rewind the conversation.
+        force: Whether to also replace files that another program changed, and to skip those that cannot be restored. The replaced
+            content is stored, so that an undo restores it.
 
     Raises:
-        SessionError: If there are conflicts, a file changed since the plan was made, or one cannot be written.
+        SessionError: If there are conflicts, a file changed since the plan was made, or a file cannot be written.
         AgentBusyError: If an agent is running in the session.
     """
     if any(agent.running for agent in session.journal.agents):
-        raise AgentBusyError("an agent is running in this session; abort() it first")
+        raise AgentBusyError("An agent is running in this session. Call abort() first.")
     if not session.writable:
-        raise SessionError(f"session {session.id} cannot be written to, so nothing is rewound")
+        raise SessionError(f"Cannot write to session {session.id}. Nothing was rewound.")
     if conversation and plan.leaf:
         session.journal.check_branch_point(plan.leaf)
     restores = plan.restores if files else ()
@@ -268,10 +266,10 @@ async def rewind(
         await _check(session, env, restore)
     note = RewindRecord(plan.target, plan.left, files, conversation)
     noted = session.custom(REWOUND, msgspec.to_builtins(note))
-    for restore in restores:  # on disk before anything happens, so that it can be undone whenever the process ends
+    for restore in restores:  # On disk before anything changes, so that it can be undone if the process is killed.
         _note(session, BEFORE, restore.path, restore.current)
         _note(session, AFTER, restore.path, restore.state)
-    trouble = f"session {session.id} cannot be saved, so nothing was rewound"
+    trouble = f"Cannot save session {session.id}. Nothing was rewound."
     if await session.journal.flush(durable=True):
         trouble = await _write_files(env, session.blobs, restores, contents)
     for restore in restores:
@@ -292,7 +290,7 @@ def _check_conflicts(plan: RewindPlan, force: bool) -> None:
     if standing:
         named = "; ".join(f"{c.path}: {c.reason}" for c in standing[:5])
         more = f" and {len(standing) - 5} more" if len(standing) > 5 else ""
-        raise SessionError(f"nothing was rewound. {named}{more}")
+        raise SessionError(f"Nothing was rewound. {named}{more}")
 
 
 async def _contents(blobs: BlobStore, restores: tuple[FileRestore, ...]) -> dict[str, bytes]:
@@ -302,19 +300,19 @@ async def _contents(blobs: BlobStore, restores: tuple[FileRestore, ...]) -> dict
             continue
         data = await asyncio.to_thread(blobs.get, restore.state.sha256)
         if data is None:
-            raise SessionError(f"{restore.path}: the content that was kept is gone; nothing was rewound")
+            raise SessionError(f"{restore.path}: the stored content is missing. Nothing was rewound.")
         contents[restore.path] = data
     return contents
 
 
 async def _check(session: Session, env: ExecutionEnv, restore: FileRestore) -> None:
-    """Keep what a file holds, and see that it is what the plan says."""
+    """Store the current content of a file, and check it against the plan."""
     try:
         state = await read_file_state(env, restore.path, session.blobs)
     except OSError as error:
-        raise SessionError(f"{restore.path}: {explain(error)}; nothing was rewound") from error
+        raise SessionError(f"{restore.path}: {explain(error)}. Nothing was rewound.") from error
     if state != restore.current:
-        raise SessionError(f"{restore.path} changed just now; nothing was rewound, look at the plan again")
+        raise SessionError(f"{restore.path} changed just now. Nothing was rewound. Review the plan again.")
 
 
 async def _record_current(session: Session, env: ExecutionEnv, path: str) -> None:
@@ -332,7 +330,7 @@ def _note(session: Session, kind: str, path: str, state: FileState) -> None:
 async def _write_files(
     env: ExecutionEnv, blobs: BlobStore, restores: tuple[FileRestore, ...], contents: dict[str, bytes]
 ) -> str:
-    """Change the files; what went wrong if they are as they were again."""
+    """Change the files. On failure, restores them and returns the error."""
     for i, restore in enumerate(restores):
         try:
             await _write_file(env, restore.path, restore.state, contents.get(restore.path))
@@ -349,7 +347,7 @@ async def _write_file(env: ExecutionEnv, path: str, state: FileState, data: byte
 
 
 async def _undo_writes(env: ExecutionEnv, blobs: BlobStore, done: tuple[FileRestore, ...]) -> str:
-    """Give files back what they held; says what came of it."""
+    """Restore the previous content of files. Returns a message with the outcome."""
     lost: list[str] = []
     for restore in reversed(done):
         data = blobs.get(restore.current.sha256) if restore.current.sha256 else None
@@ -358,4 +356,4 @@ async def _undo_writes(env: ExecutionEnv, blobs: BlobStore, done: tuple[FileRest
                 await _write_file(env, restore.path, restore.current, data)
         except OSError:
             lost.append(restore.path)
-    return f"{', '.join(lost)} could not be put back; the rest is as it was" if lost else "nothing was rewound"
+    return f"{', '.join(lost)} could not be restored; all other files are unchanged" if lost else "nothing was rewound"

@@ -1,7 +1,4 @@
-"""What a file was like at a moment, and the records of that in a session.
-
-The plug that notes what files are like before and after a tool changes them.
-"""
+"""States of files and their records in a session, and the plugin that records files before and after a tool changes them."""
 
 from __future__ import annotations
 
@@ -30,19 +27,19 @@ BEFORE, AFTER, UNCOVERED, REWOUND = "file_before", "file_after", "file_uncovered
 
 
 MAX_FILE_BYTES = 32 * 1024 * 1024
-"""Bytes of a file that is kept; a larger one is told as not covered."""
+"""Maximum bytes of a stored file. A larger file is reported as not covered."""
 
 
 TOO_LARGE = f"it is larger than {MAX_FILE_BYTES >> 20} MiB"
-"""Why the content of such a file was not kept."""
+"""The reason why the content of such a file is not stored."""
 
 
 class FileState(Struct, frozen=True, omit_defaults=True):
-    """What a file was like.
+    """The state of a file.
 
     Attributes:
-        sha256: Its content; ``None`` where there was no file.
-        skipped: Why the content was not kept, if it was not.
+        sha256: Its content. ``None`` if the file did not exist.
+        skipped: Why the content was not stored, if it was not.
     """
 
     sha256: str | None = None
@@ -50,12 +47,12 @@ class FileState(Struct, frozen=True, omit_defaults=True):
 
     @property
     def exists(self) -> bool:
-        """Whether there was a file."""
+        """Whether the file existed."""
         return self.sha256 is not None or bool(self.skipped)
 
 
 class FileSnapshot(Struct, frozen=True, omit_defaults=True):
-    """A file beside a call: what it was like before, or after."""
+    """The state of a file before or after a call."""
 
     path: str
     state: FileState
@@ -63,16 +60,16 @@ class FileSnapshot(Struct, frozen=True, omit_defaults=True):
 
 
 class UntrackedCommand(Struct, frozen=True, omit_defaults=True):
-    """A call that may have changed files nobody can name."""
+    """A call that may have changed unknown files."""
 
     tool: str
     what: str = ""
 
 
 class RewindRecord(Struct, frozen=True, omit_defaults=True):
-    """Somebody went back: to which entry, from which leaf, and whether files and conversation did.
+    """A rewind: its target entry, the abandoned leaf, and whether it included files and conversation.
 
-    ``failed`` names an earlier record of this kind that came to nothing.
+    ``failed`` names an earlier record whose rewind did not happen.
     """
 
     target: str | None
@@ -82,21 +79,21 @@ class RewindRecord(Struct, frozen=True, omit_defaults=True):
     failed: str = ""
 
 
-_MOVED = "a link leads elsewhere from there"
+_MOVED = "its path contains a link to another place"
 
 
 async def read_file_state(env: ExecutionEnv, path: str, blobs: BlobStore | None) -> FileState:
-    """What a file is like now.
+    """Read the current state of a file.
 
     Args:
-        env: Where it is.
-        path: Its real path, as it was when it was noted.
-        blobs: Where its content is kept; ``None`` only names it.
+        env: The environment.
+        path: Its real path when it was recorded.
+        blobs: Where its content is stored. ``None`` only hashes it.
 
     Raises:
-        OSError: If it is there and cannot be read.
+        OSError: If it exists and cannot be read.
     """
-    if await env.realpath(path) != path:  # writing there would change another file
+    if await env.realpath(path) != path:  # Writing there would change another file.
         return FileState(skipped=_MOVED)
     try:
         status = await env.stat(RealPath(path))
@@ -115,7 +112,7 @@ async def read_file_state(env: ExecutionEnv, path: str, blobs: BlobStore | None)
 
 
 def decode_record(custom_type: str, data: Any) -> FileSnapshot | UntrackedCommand | RewindRecord | None:
-    """The record of a custom entry; ``None`` if it is none of these, or damaged."""
+    """Decode the record of a custom entry. ``None`` for other or damaged entries."""
     kind = {BEFORE: FileSnapshot, AFTER: FileSnapshot, UNCOVERED: UntrackedCommand, REWOUND: RewindRecord}.get(
         custom_type
     )
@@ -131,14 +128,14 @@ _WORDS = 200
 
 
 class FileSnapshots(Plugin):
-    """Keeps the contents of files from before a tool changes them, so that `rewind` can bring them back.
+    """Stores the contents of files before a tool changes them, so that `rewind` can restore them.
 
-    Which files those are a tool says itself (``access``). What a command changes nobody can know: that it ran is noted, and
-    told before a rewind, unless it is known to only read. Where a content cannot be kept the tool runs all the same, and the file counts as not covered.
+    A tool declares its files (``access``). The files that a command changes are unknown: the command is recorded and reported before a
+    rewind, unless it is known to only read. If a content cannot be stored, the tool still runs, and the file is not covered.
 
     Args:
-        session: Where it is noted; put this plug before or after the session's own, as you like.
-        blobs: Where contents are kept; by default beside the session's store.
+        session: The session of the records. The order relative to the session's plugin does not matter.
+        blobs: Where contents are stored. By default, in the session's store.
     """
 
     def __init__(self, session: Session, blobs: BlobStore | None = None) -> None:
@@ -148,13 +145,13 @@ class FileSnapshots(Plugin):
         self._unruled = Permissions()
 
     def install(self, agent: CoreAgent) -> None:
-        """See `Plug`."""
+        """See `Plugin`."""
         self._agent = agent
         agent.on(BeforeToolRun, self._start)
         agent.on(ToolFinished, self._after)
 
     def for_child(self) -> Plugin:
-        """What a sub-agent changes is noted in the same session."""
+        """Return this plugin: changes by a subagent are recorded in the same session."""
         return FileSnapshots(self.session, self.blobs)
 
     async def _start(self, hook: BeforeToolRun) -> None:
@@ -172,12 +169,12 @@ class FileSnapshots(Plugin):
             try:
                 real = await self._agent.env.realpath(path)
             except OSError:
-                continue  # the tool will say so
+                continue  # The tool will report the error.
             self._paths[hook.call_id].append(real)
             await self._note(BEFORE, real, hook.call_id)
 
     async def _only_reads(self, tool: Tool, hook: BeforeToolRun) -> bool:
-        """Whether a command changes nothing, as permissions judge it where there is no rule."""
+        """Return True if a command changes nothing, as permissions judge it without rules."""
         decision = await self._unruled.decide(hook.name, hook.input, env=self._agent.env, definition=tool)
         return decision.outcome == "allow"
 

@@ -107,7 +107,9 @@ async def test_everywhere_saves_in_the_settings_for_every_project(folder: Path, 
     assert again.of(ApprovalAsked) == []
 
 
-@pytest.mark.parametrize("rule", ["shell(./deploy.sh)", "shell(bash deploy.sh)", "shell(scripts/run *)"])
+@pytest.mark.parametrize(
+    "rule", ["shell(./deploy.sh)", "shell(bash deploy.sh)", "shell(scripts/run *)", "edit(src/app.py)"]
+)
 async def test_a_program_of_the_project_is_allowed_in_this_project_only(folder: Path, home: Path, rule: str) -> None:
     async with chatting(folder, home, write(), "done") as chat:
         await chat.run("go", Approve("", "everywhere", rule=rule))
@@ -119,6 +121,16 @@ async def test_a_program_of_the_project_is_allowed_in_this_project_only(folder: 
     assert isinstance(listed.shown, Table)
     assert listed.shown.rows == ()
     assert not (home / ".agent" / "settings.json").exists()
+
+
+async def test_a_yes_is_for_one_call_even_if_a_later_call_has_the_same_id(folder: Path, home: Path) -> None:
+    def touch() -> ScriptedCall:
+        return ScriptedCall("shell", {"command": "touch q"}, id="call_1")
+
+    async with chatting(folder, home, touch(), touch(), "done") as chat:
+        await chat.run("go", Approve("", "once"))
+
+    assert len(chat.of(ApprovalAsked)) == 2
 
 
 @pytest.mark.covers("BYD-18")
@@ -324,7 +336,7 @@ async def test_a_hunk_that_there_is_not_is_refused_and_the_question_stays(folder
         await chat.send(Approve(asked.id, "once"))
         await chat.until(RunFinished)
 
-    assert "no hunk 7" in wrong.refused
+    assert "Unknown hunk: 7" in wrong.refused
     assert (folder / "a.txt").read_text(encoding="utf-8") == "1\n2\nthree\n"
 
 

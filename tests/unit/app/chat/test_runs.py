@@ -78,8 +78,8 @@ async def test_what_is_waited_for_is_told_until_nothing_is(folder: Path, home: P
         await chat.run("go")
 
     told = [w.message for w in chat.of(Working)]
-    assert "waiting for the model" in told
-    assert "running Read" in told
+    assert "Waiting for the model" in told
+    assert "Running Read" in told
     assert told[-1] == ""
 
 
@@ -376,7 +376,7 @@ async def test_a_file_that_is_not_there_is_told_and_the_text_is_said(folder: Pat
         end = await chat.run("mail me@example and look at @nothing.txt")
 
     assert end.status == "completed"
-    assert any("nothing was attached" in n.text for n in chat.of(Notice))
+    assert any("No file was attached" in n.text for n in chat.of(Notice))
 
 
 async def test_a_prompt_of_the_options_is_said_at_once(folder: Path, home: Path) -> None:

@@ -146,7 +146,7 @@ async def test_conversation_and_files_go_back_together_and_come_again(folder: Pa
         again = (folder / "b.txt").read_text(encoding="utf-8")
 
     assert isinstance(preview.shown, Changes)
-    assert preview.shown.text.startswith("Would go back")
+    assert preview.shown.text.startswith("Would rewind")
     assert preview.shown.diffs[0].path == "b.txt"
     assert (back, again) == ("1", "2")
     assert changed.draft == "write two"
@@ -188,7 +188,7 @@ async def test_a_file_that_somebody_else_changed_is_not_rewound(folder: Path, ho
         forced = await chat.slash("/rewind 1 force")
 
     assert refused.error == ""
-    assert "nothing was rewound" in done.error
+    assert "Nothing was rewound" in done.error
     assert kept == "mine"
     assert forced.error == ""
     assert not (folder / "b.txt").exists()
@@ -201,7 +201,7 @@ async def test_what_needs_that_no_run_goes_on_is_refused_while_one_does(folder: 
         await gate.reached_limit.wait()
         for command in (NewSession(), Resume(), Fork(), Rewind(), Compact(), Slash("/clear")):
             receipt = await chat.send(command)
-            assert "run" in receipt.refused
+            assert "top it first" in receipt.refused
         gate.open.set()
         end = await chat.until(RunFinished)
 

@@ -45,9 +45,9 @@ def test_runs_are_deleted_by_name_all_or_none(runs: Runs) -> None:
     assert runs("cancel", "one") == (0, "", "")
     assert runs("cancel", "two")[0] == 0
     code, _, err = runs("delete", "one", "three")
-    assert (code, "the run three is waiting, and only runs that are over are deleted" in err) == (1, True)
+    assert (code, "Run three is waiting. Only finished runs can be deleted" in err) == (1, True)
     code, _, err = runs("delete", "one", "none")
-    assert (code, "there is no run none" in err) == (1, True)
+    assert (code, "Unknown run: none" in err) == (1, True)
     assert runs()[1].count("\n") == 3, "nothing was deleted"
     assert runs("delete", "one", "two", "one") == (0, "", "")
     assert [run["id"] for run in json.loads(runs("--json")[1])] == ["three"]
@@ -68,7 +68,7 @@ def test_old_runs_are_counted_and_deleted(runs: Runs) -> None:
 def test_a_run_that_was_cancelled_waits_again(runs: Runs) -> None:
     runs("start", "Hi.", "--id", "one")
     code, _, err = runs("retry", "one")
-    assert (code, "is waiting; only one that failed or was cancelled is tried again" in err) == (1, True)
+    assert (code, "is waiting. Only failed and cancelled runs can be retried" in err) == (1, True)
     runs("cancel", "one")
     assert "cancelled" in runs("show", "one")[1]
     assert runs("retry", "one")[0] == 0
@@ -95,7 +95,7 @@ def test_what_is_missing_is_said_and_nothing_is_done(runs: Runs, words: list[str
 
 def test_what_is_started_must_say_something_and_an_agent_that_nobody_knows_is_told(runs: Runs) -> None:
     code, out, err = runs("start", "")
-    assert (code, out, "the prompt is empty" in err or "nothing to run" in err) == (1, "", True)
+    assert (code, out, "The prompt is empty." in err or "Nothing to run" in err) == (1, "", True)
     code, out, err = runs("start", "Hi.", "--agent", "nope", "--id", "one")
     assert (code, out) == (0, "one\n")
     assert "no worker that knows the agent 'nope' is alive" in err

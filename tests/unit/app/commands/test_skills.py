@@ -91,7 +91,7 @@ def test_list_and_show(command: Command) -> None:
     assert "Does mine." in lines["mine"]
     assert lines["hello-extended"].endswith("(off)")
     assert "not loaded:" in done.err
-    assert "broken/SKILL.md:1: it has no head" in done.err
+    assert "broken/SKILL.md:1: it has no front matter" in done.err
 
     listed = command.run("skills", "list", "--json").value
     assert {s["name"]: s["source"] for s in listed["skills"]}["mine"] == "user"
@@ -107,7 +107,7 @@ def test_list_and_show(command: Command) -> None:
     gone = command.run("skills", "show", "mien")
     assert (gone.code, gone.out) == (2, "")
     assert "did you mean 'mine'?" in gone.err
-    assert "no head" in command.run("skills", "show", "broken").err
+    assert "no front matter" in command.run("skills", "show", "broken").err
 
 
 @pytest.mark.covers("SKL-38", "SKL-21")
@@ -120,7 +120,7 @@ def test_validate_exits_as_the_reference_does(command: Command) -> None:
     assert command.run("skills", "validate", "good").out.endswith("good/SKILL.md: valid\n")
     odd = command.run("skills", "validate", "odd")
     assert odd.code == 1
-    assert "error: the format has no version" in odd.out
+    assert "error: the format has no field version" in odd.out
     everything = command.run("skills", "validate", "--json")
     assert everything.code == 1
     assert {Path(v["path"]).parent.name: (v["valid"], v["loads"]) for v in everything.value} == {
@@ -270,11 +270,11 @@ def test_a_commit_that_was_asked_for_stays(command: Command) -> None:
 @pytest.mark.parametrize(
     ("source", "code", "why"),
     [
-        ("ext::sh -c true", 2, "no address"),
+        ("ext::sh -c true", 2, "is not the URL"),
         ("http://127.0.0.1:1/x", 2, "not encrypted"),
-        ("https://me:hunter2@127.0.0.1/x", 2, "may not hold a password"),
-        ("https://127.0.0.1:1/x.git", 2, "cannot be reached"),
-        ("./nothing", 2, "there is no folder"),
+        ("https://me:hunter2@127.0.0.1/x", 2, "may not contain a password"),
+        ("https://127.0.0.1:1/x.git", 2, "is unreachable"),
+        ("./nothing", 2, "Folder not found"),
         (".", 2, "there is no skill in"),
     ],
 )

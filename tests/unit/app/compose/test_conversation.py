@@ -208,7 +208,7 @@ def test_sessions(tmp_path: Path, home: Path) -> None:
     given = options(tmp_path)
 
     assert open_session(options(tmp_path, save=False), str(tmp_path), None) is None
-    with pytest.raises(SessionError, match="--continue: there is no session"):
+    with pytest.raises(SessionError, match="--continue: No sessions in"):
         open_session(options(tmp_path, continued=True), str(tmp_path), None)
     made = open_session(given, str(tmp_path), None)
     assert isinstance(made, Session)

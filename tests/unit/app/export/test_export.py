@@ -124,7 +124,7 @@ def test_lines_that_were_exported_can_be_taken_in_and_gone_on_with(exported: Exp
 def test_what_is_no_session_is_refused_and_nothing_is_stored(text: str, tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text(text, encoding="utf-8")
 
-    with pytest.raises(SessionError, match="no session"):
+    with pytest.raises(SessionError, match="Not a session"):
         import_file("x.jsonl", WorkspaceOptions(cwd=str(tmp_path)), environ(tmp_path / "home"))
 
     assert not (tmp_path / "home").exists()
@@ -137,7 +137,7 @@ def test_damaged_lines_are_left_out_and_told(exported: Exported, tmp_path: Path)
 
     _, problems = import_file("x.jsonl", WorkspaceOptions(cwd=str(tmp_path)), environ(tmp_path / "home"))
 
-    assert problems == ("line 5 cannot be read; it was left out",)
+    assert problems == ("Line 5 cannot be read and was skipped.",)
 
 
 @pytest.mark.covers("BYD-12")
@@ -146,7 +146,7 @@ def test_a_session_is_found_by_whatever_it_is_called(exported: Exported) -> None
 
     for name in ("", id, id[:-4], "a <b>TEST</b> & more", str(folder)):
         assert find_session(name, folder, home=home).id == id
-    with pytest.raises(SessionError, match="there is no session 'nothing'"):
+    with pytest.raises(SessionError, match="Unknown session: 'nothing'"):
         find_session("nothing", folder, home=home)
 
 

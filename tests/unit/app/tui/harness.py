@@ -11,7 +11,7 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 
 from mainspring.app.chat.commands import ChatCommand
 from mainspring.app.tui.app import TerminalApp
-from mainspring.app.tui.input_history import HistoryFile
+from mainspring.app.tui.input_field import HistoryFile
 from mainspring.app.tui.safe_text import sanitize
 from mainspring.app.tui.styled_text import to_text
 from mainspring.app.tui.theme import Theme
@@ -98,10 +98,10 @@ async def desk(
         running = asyncio.create_task(session.run())
         one = TuiHarness(session, chat, keyboard, written)
         try:
-            await one.until(lambda: session.is_open and session.screen.app.is_running)
+            await one.until(lambda: session.connection.is_open and session.screen.app.is_running)
             yield one
         finally:
-            session.leave()
+            session.screen.exit()
             await asyncio.wait_for(running, 5)
     if session.failure is not None and not fails:
         raise session.failure

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from mainspring.app.chat import events as told
+from mainspring.app.chat.approvals import choices_for
 from mainspring.app.chat.command_results import Candidate, Choice, Clipboard, Picker, Table
 from mainspring.app.chat.command_results import Screen as ScreenAction
 from mainspring.app.chat.commands import (
@@ -25,9 +26,8 @@ from mainspring.app.chat.commands import (
     Slash,
     Steer,
 )
-from mainspring.app.chat.decisions import choices_for
 from mainspring.app.chat.types import AgentMode, FileDiff, Hunk, Option, Queued
-from mainspring.app.tui.input_history import HistoryFile
+from mainspring.app.tui.input_field import HistoryFile
 from tests.unit.app.tui.fake_chat import ScriptedChat
 from tests.unit.app.tui.harness import TuiHarness, desk
 
@@ -76,7 +76,7 @@ async def test_a_prompt_and_its_answer(tmp_path: Path) -> None:
 async def test_enter_steers_and_tab_queues_while_a_run_goes_on(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
         run(one)
-        await one.until(lambda: one.session.running)
+        await one.until(lambda: one.session.is_busy())
         await one.typed("to the left")
         one.keys("\r")
         assert await one.command(Steer) == Steer("to the left")
@@ -109,7 +109,7 @@ async def test_enter_steers_and_tab_queues_while_a_run_goes_on(tmp_path: Path) -
 async def test_a_queued_text_that_was_sent_meanwhile_is_queued_again_as_it_was_changed(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
         one.chat.tell(told.QueueChanged((Queued("q1", "first"),)))
-        await one.until(lambda: one.session.queue)
+        await one.until(lambda: one.session.connection.queued)
         one.keys("\x1b[1;3A")
         await one.until(lambda: one.session.screen.buffer.text == "first")
         await asyncio.sleep(0.025)
@@ -123,7 +123,7 @@ async def test_a_queued_text_that_was_sent_meanwhile_is_queued_again_as_it_was_c
 async def test_what_waits_after_a_stop_is_sent_with_enter(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
         one.chat.tell(told.QueueChanged((Queued("q1", "first"),), held=True))
-        await one.until(lambda: "Enter sends" in one.drawn)
+        await one.until(lambda: "Enter to send" in one.drawn)
         one.keys("\r")
         assert await one.command(SendQueued) == SendQueued("q1")
 
@@ -149,7 +149,7 @@ async def test_slash_commands_shell_lines_and_shortcuts(tmp_path: Path) -> None:
         one.keys("\x1bj")
         assert await one.command(Shortcut) == Shortcut("alt+j")
         one.keys("\x0f")
-        await one.until(lambda: "nothing is folded" in one.written)
+        await one.until(lambda: "No collapsed output" in one.written)
 
 
 @pytest.mark.covers("CLI-02")
@@ -273,10 +273,10 @@ async def test_a_key_that_meets_a_question_which_only_now_appears_does_not_answe
         await one.until(lambda: one.session.screen.dialog)
         one.keys("y")  # the first letter of something, for nothing was typed before
         await one.until(lambda: one.session.screen.buffer.text == "y")
-        await one.until(lambda: "keys go to the input" in one.drawn)
+        await one.until(lambda: "Typing goes to the input" in one.drawn)
         await one.until(one.session.screen.dialog_takes_keys)
         assert not one.chat.commands
-        await one.until(lambda: "keys go to the input" not in one.drawn)
+        await one.until(lambda: "Typing goes to the input" not in one.drawn)
         one.keys("\x1b")
         assert await one.command(Approve) == Approve("q1", "deny")
         assert one.session.screen.buffer.text == "y"
@@ -311,7 +311,7 @@ async def test_help_has_the_keys_of_the_screen(tmp_path: Path) -> None:
         table = Table(("command", "what it does"), (("/quit", "leave"),), "Commands")
         one.chat.tell(told.CommandDone("c1", "help", table))
         await one.until(lambda: "/quit" in one.written)
-        assert "F2                     show the last folded output" in one.written
+        assert "F2                     Show the last collapsed output" in one.written
         assert one.written.index("Keys") < one.written.index("Commands")
 
 
@@ -358,11 +358,11 @@ async def test_questions(tmp_path: Path, question: told.QuestionAsked, keys: str
 async def test_stopping_and_leaving(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
         run(one)
-        await one.until(lambda: one.session.running)
+        await one.until(lambda: one.session.is_busy())
         one.keys("\x1b")
-        assert await one.command(Abort) == Abort("stopped by the user")
+        assert await one.command(Abort) == Abort("Stopped by the user")
         one.keys("\x03")
-        assert await one.command(Abort) == Abort("stopped by the user")
+        assert await one.command(Abort) == Abort("Stopped by the user")
         one.keys("\x03")
         await one.until(lambda: not one.session.screen.app.is_running)
 
@@ -453,7 +453,7 @@ async def test_a_long_history_is_cut_when_a_session_begins(tmp_path: Path) -> No
     file.write_bytes(file.read_bytes() * 3000)
     async with desk(tmp_path) as one:
         await one.until(lambda: file.read_bytes().count(b"\n") <= 1000)
-        assert one.session.is_open
+        assert one.session.connection.is_open
 
 
 async def test_folded_output_can_be_seen(tmp_path: Path) -> None:
@@ -487,7 +487,7 @@ async def test_modes_and_the_draft_of_a_rewind(tmp_path: Path) -> None:
         for before, after in zip(modes, (*modes[1:], modes[0]), strict=True):
             status = msgspec.structs.replace(one.chat.status, mode=before)
             one.chat.tell(told.StatusChanged(status))
-            await one.until(lambda status=status: one.session.status == status)
+            await one.until(lambda status=status: one.session.connection.status == status)
             one.keys("\x1b[Z")
             assert await one.command(SetMode) == SetMode(after)
         one.chat.tell(told.SessionChanged("rewound", draft="say it again"))
@@ -533,7 +533,7 @@ async def test_whoever_typed_just_now_looks(tmp_path: Path) -> None:
 async def test_frames_are_written_whole(tmp_path: Path) -> None:
     async with desk(tmp_path) as one:
         one.chat.tell(told.AnswerText("a\n\nb\n\nc"), told.AnswerEnd("a\n\nb\n\nc"))
-        await one.until(lambda: "c" in one.written)
+        await one.until(lambda: "a\n" in one.written)
         frames = one.raw.split("\x1b[?2026h")[1:]
         assert frames
         assert all(frame.count("\x1b[?2026l") == 1 for frame in frames)
@@ -554,7 +554,7 @@ async def test_of_a_long_session_the_end_is_shown_and_that_there_is_more(tmp_pat
         notices = [told.Notice(f"notice {i}.") for i in range(500)]
         one.chat.tell(told.ReplayStarted(500), *notices, told.ReplayFinished())
         await one.until(lambda: "notice 499." in one.written)
-        assert "what was said before is in the session" in one.written
+        assert "earlier messages are not shown" in one.written
         assert "notice 50." not in one.written
 
 

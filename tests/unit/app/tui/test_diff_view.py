@@ -41,7 +41,7 @@ def test_narrow_windows_leave_out_the_numbers() -> None:
 
 
 def test_at_most_so_many_rows() -> None:
-    rows = diff_rows([DIFF], 80, most=4)
+    rows = diff_rows([DIFF], 80, max_rows=4)
     assert len(rows) == 4
     assert "more rows" in to_text(rows)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.tui.input_history import MAX_ENTRIES, MAX_ENTRY_BYTES, HistoryFile, open_history
+from mainspring.app.tui.input_field import MAX_ENTRIES, MAX_ENTRY_BYTES, HistoryFile, open_history
 
 
 @pytest.mark.covers("CLI-02")

@@ -7,7 +7,7 @@ from prompt_toolkit.keys import Keys
 
 from mainspring.app.chat import events as told
 from mainspring.app.chat.commands import Prompt
-from mainspring.app.tui.paste_detection import BURST, join_bursts
+from mainspring.app.tui.paste import BURST, join_bursts
 from tests.unit.app.tui.harness import desk
 
 ENTER = KeyPress(Keys.ControlM, "\r")

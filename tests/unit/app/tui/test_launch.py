@@ -52,12 +52,12 @@ async def test_settings_reach_the_screen(tmp_path: Path) -> None:
     settings = load_settings(str(tmp_path), environ={"MAINSPRING_HOME": str(home)})
     async with desk(tmp_path) as one:
         apply_settings(settings, one.session)
-        how = one.session.notifier.how
-        assert (how.when, tuple(how.ways), how.command, how.after) == ("always", ("osc9",), "true", 3)
+        how = one.session.notifier.options
+        assert (how.when, tuple(how.channels), how.command, how.after) == ("always", ("osc9",), "true", 3)
         assert one.session.screen.look.theme == one.session.transcript.look.theme == "light"
-        await one.until(lambda: "ui.keys.fly: there is no such action" in one.written)
+        await one.until(lambda: "ui.keys.fly: unknown action" in one.written)
         one.keys("\x1bOQ")  # F2
-        await one.until(lambda: "nothing is folded" in one.written)
+        await one.until(lambda: "No collapsed output" in one.written)
 
 
 @pytest.mark.covers("CLI-07", "CLI-11")

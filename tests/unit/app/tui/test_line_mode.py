@@ -6,9 +6,9 @@ import signal
 import pytest
 
 from mainspring.app.chat import events as told
+from mainspring.app.chat.approvals import choices_for
 from mainspring.app.chat.command_results import Screen
 from mainspring.app.chat.commands import Abort, Answer, Approve, ChatCommand, Prompt, Slash, Steer
-from mainspring.app.chat.decisions import choices_for
 from mainspring.app.tui.line_mode import LineMode
 from mainspring.app.tui.theme import Theme
 from tests.unit.app.tui.fake_chat import ScriptedChat
@@ -52,14 +52,14 @@ async def test_a_chat_in_lines() -> None:
     await after("hello\n", Prompt("hello"))
     chat.tell(told.UserText("hello"), told.RunStarted("r"), told.AnswerText("**Well** \u2014 \x1b[2Jx"))
     chat.tell(ASKED)
-    await shows("your choice")
+    await shows("Your choice")
     assert "Well - x\n" in out.getvalue()
     await after("a 2\n", Approve("q1", "always", rule="shell(ls)"))
     await after("to the left\n", Steer("to the left"))
     os.kill(os.getpid(), signal.SIGINT)
-    await after("", Abort("stopped by the user"))
+    await after("", Abort("Stopped by the user"))
     chat.tell(told.RunFinished("aborted"), told.QuestionAsked("q2", "input", "Your name?"))
-    await shows("your answer: ")
+    await shows("Your answer")
     await after("me\n", Answer("q2", (), "me"))
     chat.tell(told.ApprovalSettled("q1", "always"), told.QuestionSettled("q2", "answered"))
     await after("/quit now\n", Slash("/quit now"))

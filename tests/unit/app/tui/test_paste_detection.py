@@ -1,4 +1,4 @@
-from mainspring.app.tui.paste_detection import PasteDetector
+from mainspring.app.tui.paste import PasteDetector
 
 
 def test_a_paste_without_brackets_does_not_send_its_lines() -> None:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.app.tui.paste_placeholders import PasteStore, find_image_path, read_image
+from mainspring.app.tui.paste import PasteStore, find_image_path, read_image
 
 BIG = "\n".join(f"line {i}" for i in range(5000))
 

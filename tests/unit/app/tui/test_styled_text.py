@@ -3,9 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.app.tui.collapsed_output import CollapsedOutput, output_rows, wrap_rows
 from mainspring.app.tui.safe_text import width
-from mainspring.app.tui.styled_text import make_row, to_text, wrap_row
+from mainspring.app.tui.styled_text import CollapsedOutput, make_row, output_rows, to_text, wrap_row, wrap_rows
 
 
 def test_rows_break_between_words_and_keep_their_styles_and_indent() -> None:
@@ -26,9 +25,9 @@ def test_nothing_is_lost_and_everything_fits(text: str, columns: int, indent: st
 
 
 def test_what_is_long_is_folded_by_the_rows_that_are_seen_and_kept_as_it_was() -> None:
-    folds = CollapsedOutput()
+    collapsed = CollapsedOutput()
     rows = output_rows("word " * 100)
-    shown = folds.fold("it", rows, 5, columns=40)
+    shown = collapsed.collapse("it", rows, 5, columns=40)
     assert len(shown) == 6
-    assert "more lines (Ctrl-O shows them)" in to_text(shown[-1:])
-    assert folds.unfold()[1:-1] == rows
+    assert "more lines (Ctrl-O to show)" in to_text(shown[-1:])
+    assert collapsed.expand_last()[1:-1] == rows

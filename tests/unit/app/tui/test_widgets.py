@@ -9,11 +9,11 @@ import pytest
 
 from mainspring.app.chat.command_results import Changes, Choice, CommandResult, Fields, Picker, Table, Text
 from mainspring.app.chat.types import FileDiff, Status
-from mainspring.app.tui.dialogs.base import Menu, MenuItem
+from mainspring.app.tui.dialogs import Menu, MenuItem
 from mainspring.app.tui.event_rows import result_rows
 from mainspring.app.tui.external_programs import edit_in_editor, osc52_copy, read_clipboard_image
 from mainspring.app.tui.format import format_dollars, format_seconds, format_tokens
-from mainspring.app.tui.keymap import KEYS, key_table, parse_key, resolve_keys
+from mainspring.app.tui.key_bindings import KEYS, key_table, parse_key, resolve_keys
 from mainspring.app.tui.notifications import NotificationOptions, Notifier, NotifyReason
 from mainspring.app.tui.status_line import status_row
 from mainspring.app.tui.styled_text import to_text
@@ -47,21 +47,23 @@ STATUS = Status(
 @pytest.mark.covers("CLI-01", "OPT-03")
 def test_the_status_line_leaves_out_what_matters_least() -> None:
     assert to_text([status_row(STATUS, 200)]) == (
-        "GPT  thinking high  plan mode  sandbox off  ctx 90% of 100k  .../checkout/service  $0.50 of $2.00  main  1 sub-agent"
+        "GPT  thinking high  plan mode  sandbox off  90% of 100k context  .../checkout/service  $0.50 of $2.00  main  1 subagent"
         "  2 queued  my work\n"
     )
     assert to_text([status_row(STATUS, 40)]) == "GPT  plan mode  sandbox off  2 queued\n"
     long = msgspec.structs.replace(STATUS, model_label="A model with quite a long name", queued=0, mode="accept_edits")
     assert to_text([status_row(long, 40)]) == "A model with quit...  accept edits\n"
     boxed = msgspec.structs.replace(STATUS, sandbox="bubblewrap 0.8.0", cwd="/odd\x1b[2Jname")
-    assert "plan mode  sandbox bubblewrap 0.8.0  ctx" in to_text([status_row(boxed, 200)])
+    assert "plan mode  sandbox bubblewrap 0.8.0  90%" in to_text([status_row(boxed, 200)])
     assert "\x1b" not in to_text([status_row(boxed, 200)])
     assert to_text([status_row(STATUS, 5)]) == "GPT\n"
-    assert ("class:warn", "ctx 90% of 100k") in status_row(STATUS, 200)
-    assert ("class:status", "ctx 79% of 100k") in status_row(msgspec.structs.replace(STATUS, context_used=79_000), 200)
+    assert ("class:warn", "90% of 100k context") in status_row(STATUS, 200)
+    assert ("class:status", "79% of 100k context") in status_row(
+        msgspec.structs.replace(STATUS, context_used=79_000), 200
+    )
     unpriced = msgspec.structs.replace(STATUS, cost=None, tokens=1500, thinking=None)
     assert ".../checkout/service  1.5k tokens  main" in to_text([status_row(unpriced, 200)])
-    assert to_text([status_row(None, 80)]) == "starting ...\n"
+    assert to_text([status_row(None, 80)]) == "Starting...\n"
 
 
 @pytest.mark.covers("OPT-03")
@@ -74,7 +76,7 @@ def test_keys_can_be_changed() -> None:
     written = {"Alt-Up": ("escape", "up"), "Shift-Tab": ("s-tab",), "F12": ("f12",), "ctrl+j": ("c-j",), "x": None}
     assert {text: parse_key(text) for text in written} == written
     assert len({key.action for key in KEYS}) == len(KEYS)
-    assert ("Ctrl-Z", "suspend; fg comes back") in key_table({"unfold": "F2"})
+    assert ("Ctrl-Z", "Suspend; resume with fg") in key_table({"unfold": "F2"})
     assert "F2" in dict(key_table({"unfold": "F2"}))
     assert "Ctrl-O" not in dict(key_table({"unfold": "F2"}))
 
@@ -124,9 +126,9 @@ class Told:
     ],
 )
 async def test_when_it_is_told(when, focused, idle, took, expected) -> None:
-    told = Told(NotificationOptions(when=when, ways=("bell", "osc9", "osc777"), command="notify"))
+    told = Told(NotificationOptions(when=when, channels=("bell", "osc9", "osc777"), command="notify"))
     told.notifier.focused = focused
-    assert await told.notifier.tell("asking", "may\x1b[31m it;\nrun?", idle=idle, took=took) is expected
+    assert await told.notifier.notify("asking", "may\x1b[31m it;\nrun?", idle=idle, run_seconds=took) is expected
     sequences = "\a\x1b]9;may it; run?\a\x1b]777;notify;Mainspring;may it, run?\a"
     assert told.written == (sequences if expected else "")
     assert told.ran == ([("notify", "asking", "may it; run?")] if expected else [])
@@ -137,9 +139,9 @@ async def test_the_command_of_a_notification_runs(tmp_path: Path) -> None:
     what: NotifyReason = "done"
     command = f'printf "%s %s" "$MAINSPRING_EVENT" "$MAINSPRING_MESSAGE" > {tmp_path}/told'
     notifier = Notifier(
-        NotificationOptions(when="always", ways=(), command=command), lambda _: None, {"PATH": os.environ["PATH"]}
+        NotificationOptions(when="always", channels=(), command=command), lambda _: None, {"PATH": os.environ["PATH"]}
     )
-    assert await notifier.tell(what, "all $(rm x) good")
+    assert await notifier.notify(what, "all $(rm x) good")
     assert (tmp_path / "told").read_text() == "done all $(rm x) good"
 
 
@@ -161,7 +163,7 @@ def test_an_editor_that_fails_changes_nothing(tmp_path: Path) -> None:
     script.chmod(0o755)
     environ = {"VISUAL": f"{script} --wait", "PATH": os.environ["PATH"]}
     assert edit_in_editor("old", environ, ".json") == "new"
-    with pytest.raises(OSError, match="ended with 3"):
+    with pytest.raises(OSError, match="exited with code 3"):
         edit_in_editor("old", {**environ, "VISUAL": str(script)})
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.app.workspace.folder_identity import read_birth_time
 from mainspring.app.workspace.grants import GrantStore
 from mainspring.app.workspace.paths import UserPaths
 from mainspring.errors import ConfigError
@@ -52,6 +53,24 @@ def test_another_folder_at_the_same_path_inherits_what_was_denied_only(store: Gr
     assert texts(store, tmp_path / "moved") == []
     store.add(folder, "allow", ("shell(make)",))
     assert texts(store, folder) == ["deny shell(rm *)", "allow shell(make)"]
+
+
+@on_linux
+def test_a_folder_made_again_inherits_nothing_even_with_the_same_number(
+    store: GrantStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mainspring.app.workspace.grants.read_inode", lambda path: 7)
+    folder = tmp_path / "project"
+    folder.mkdir()
+    made = read_birth_time(str(folder))
+    store.add(folder, "allow", ("shell(./deploy.sh)",))
+    assert texts(store, folder) == ["allow shell(./deploy.sh)"]
+
+    while read_birth_time(str(folder)) == made:  # the clock of a file system ticks slowly
+        folder.rmdir()
+        folder.mkdir()
+
+    assert texts(store, folder) == []
 
 
 def test_a_removed_rule_is_gone_and_the_others_stay(store: GrantStore, tmp_path: Path) -> None:

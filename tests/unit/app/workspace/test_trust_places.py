@@ -13,7 +13,7 @@ PLACES = {
     "app/workspace/settings/load.py": "settings that loosen",
     "app/compose/conversation.py": "memory, settings, what else is plugged in",
     "app/workspace/memory.py": "memory",
-    "app/workspace/custom_commands/registry.py": "custom commands",
+    "app/workspace/command_registry.py": "custom commands",
     "subagents/definition.py": "definitions of sub-agents",
     "extensions/discovery.py": "extensions",
     "skills/discovery.py": "skills",

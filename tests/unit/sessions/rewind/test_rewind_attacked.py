@@ -93,7 +93,7 @@ async def test_what_is_no_file_any_more_is_named_and_never_touched(
 
     plan = await plan_rewind(project.session, project.env, start)
     assert [Path(c.path).name for c in plan.conflicts] == ["a.txt"]
-    with pytest.raises(SessionError, match=r"nothing was rewound.*a\.txt"):
+    with pytest.raises(SessionError, match=r"Nothing was rewound.*a\.txt"):
         await rewind(project.session, project.env, plan)
     assert project.text("b.txt") == "two\n"
 

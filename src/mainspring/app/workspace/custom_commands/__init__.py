@@ -2,6 +2,5 @@
 
 from mainspring.app.workspace.custom_commands.definition import CustomCommand, parse_command
 from mainspring.app.workspace.custom_commands.expansion import ExpandedPrompt
-from mainspring.app.workspace.custom_commands.registry import CommandInvocation, CustomCommands, SkippedCommand
 
-__all__ = ["CommandInvocation", "CustomCommand", "CustomCommands", "ExpandedPrompt", "SkippedCommand", "parse_command"]
+__all__ = ["CustomCommand", "ExpandedPrompt", "parse_command"]

@@ -1,4 +1,4 @@
-"""The tools of the skill: loaded when it is used, in the process of the agent."""
+"""The tools of the skill, loaded in the agent's process when the skill is used."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ class HelloToolset:
     """Greets people."""
 
     async def hello(self, name: str, language: str = "english") -> str:
-        """Greet somebody.
+        """Greet a person.
 
         Args:
-            name: Whom to greet.
-            language: In which language: english, french, german or spanish.
+            name: The person's name.
+            language: The language: english, french, german, or spanish.
         """
         greeting = GREETINGS.get(language.strip().lower())
         if greeting is None:
-            raise ValueError(f"there is no greeting in {language}; there are {', '.join(GREETINGS)}")
+            raise ValueError(f"No greeting in {language}. Available: {', '.join(GREETINGS)}.")
         return greeting.format(name=name.strip())
 
     async def greeting_languages(self) -> list[str]:
-        """List the languages that there are greetings in."""
+        """List the available languages."""
         return list(GREETINGS)

@@ -119,7 +119,7 @@ async def test_modes_models_commands_and_content(tmp_path: Path, home: Path) -> 
         assert (await connection.prompt(session_id=id, prompt=[text_block("/cost")])).stop_reason == "end_turn"
         assert "**cost:**" in editor.text()
         assert (await connection.prompt(session_id=id, prompt=[text_block("/nonsense")])).stop_reason == "end_turn"
-        assert "there is no command /nonsense" in editor.text()
+        assert "Unknown command: /nonsense" in editor.text()
         prompt: list[Any] = [
             text_block("Look at"),
             schema.ResourceContentBlock(type="resource_link", name="note", uri=(tmp_path / "note.txt").as_uri()),

@@ -210,7 +210,7 @@ async def test_a_client_without_forms_is_not_asked(tmp_path: Path, home: Path) -
     async with connected(tmp_path, home, NEW, None, write(), "Done.") as (client, model):
         result = await client.call(prompt="write it")
     assert result["structuredContent"]["denied"] == 1
-    assert "nobody" in repr(model.requests[1].messages)
+    assert "no user is available" in repr(model.requests[1].messages)
 
 
 async def test_answers_that_are_none(tmp_path: Path, home: Path) -> None:

@@ -7,13 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.app.workspace.custom_commands import CustomCommand, CustomCommands, parse_command
+from mainspring.app.workspace.command_registry import CustomCommands
+from mainspring.app.workspace.custom_commands import CustomCommand, parse_command
 from mainspring.app.workspace.custom_commands.expansion import expand
 from mainspring.app.workspace.file_mentions import find_mentions
 from mainspring.app.workspace.paths import UserPaths
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError, PermissionDeniedError
 from mainspring.permissions import Permissions, RuleSet
+from mainspring.policies.plan_mode import PlanMode
 from mainspring.tools.builtin.read_file import read_file
 
 pytestmark = pytest.mark.covers("OPT-04", "BYD-08")
@@ -222,4 +224,25 @@ async def test_rules_hold_for_what_a_command_runs_and_reads(tmp_path: Path) -> N
         with pytest.raises(PermissionDeniedError, match=told):
             await call.prompt(env, rules, read_file)
     assert not (tmp_path / "owned").exists()
+    await env.aclose()
+
+
+async def test_in_plan_mode_a_command_runs_only_what_reads(tmp_path: Path) -> None:
+    write(tmp_path / "home" / "commands" / "x.md", "!`touch owned`")
+    write(tmp_path / "home" / "commands" / "y.md", "!`echo seen`")
+    found = CustomCommands.find(str(tmp_path), UserPaths(tmp_path / "home"), trusted=False)
+    env = LocalEnv(tmp_path)
+    rules, plan = Permissions(allow=["shell"], root=str(tmp_path)), PlanMode()
+    writes, reads = found.call("/x"), found.call("/y")
+    assert writes is not None
+    assert reads is not None
+
+    with pytest.raises(PermissionDeniedError, match="in plan mode only commands that read run"):
+        await writes.prompt(env, rules, read_file, plan=plan)
+    assert not (tmp_path / "owned").exists()
+    assert "seen" in await reads.prompt(env, rules, read_file, plan=plan)
+
+    plan.leave()
+    await writes.prompt(env, rules, read_file, plan=plan)
+    assert (tmp_path / "owned").exists()
     await env.aclose()

@@ -5,9 +5,9 @@ import sys
 
 
 def main(names: list[str]) -> int:
-    """Print how many letters each name has; the exit code."""
+    """Print the number of letters of each name. Returns the exit code."""
     if not names:
-        print("give one name or more", file=sys.stderr)
+        print("Pass at least one name.", file=sys.stderr)
         return 2
     print(json.dumps({name: sum(c.isalpha() for c in name) for name in names}, ensure_ascii=False))
     return 0

@@ -1,4 +1,4 @@
-"""Asks for the approval of a call, with the choices of the chat."""
+"""The dialog that asks the user to approve a tool call."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ import msgspec
 from mainspring.app.chat.commands import Approve
 from mainspring.app.chat.events import ApprovalAsked
 from mainspring.app.chat.types import ApprovalDecision, Hunk
-from mainspring.app.tui.collapsed_output import output_rows, wrap_rows
-from mainspring.app.tui.dialogs.base import Menu, MenuItem, OnDone, TextRequest
+from mainspring.app.tui.dialogs import Menu, MenuItem, OnDone, TextRequest
 from mainspring.app.tui.diff_view import hunk_rows
 from mainspring.app.tui.safe_text import escape_all, to_one_row, truncate
-from mainspring.app.tui.styled_text import Row, make_row
+from mainspring.app.tui.styled_text import Row, make_row, output_rows, wrap_rows
 
-_MOST_RESOURCE = 6
-_MOST_REASON = 400
-_MOST_REASON_ROWS = 3
+_MAX_RESOURCE_ROWS = 6
+_MAX_REASON_LENGTH = 400
+_MAX_REASON_ROWS = 3
 _KEYS = {
     "once": "y",
     "session": "s",
@@ -34,11 +33,11 @@ _KEYS = {
 
 
 class ApprovalDialog:
-    """One question about a call.
+    """Asks whether a tool call is allowed.
 
     Args:
         asked: The question.
-        finish: Takes the answer.
+        finish: Called with the decision.
     """
 
     def __init__(self, asked: ApprovalAsked, finish: OnDone) -> None:
@@ -50,18 +49,19 @@ class ApprovalDialog:
         self._rules: tuple[ApprovalDecision, Menu] | None = None
         self._hunks: HunkSelector | None = None
         self._text_purpose = ""
-        self._wrong = ""
+        self._problem = ""
 
     def on_key(self, key: str) -> bool:
-        """Take a key."""
+        """Handle a key."""
         menu = self._rules[1] if self._rules is not None else self._menu
         if self._hunks is None and not menu.knows(key):
             return False
         if self._hunks is not None:
-            taken = self._hunks.on_key(key)
-            if taken is not None:
-                whole = len(taken) == len(self._hunks.hunks)
-                self._answer("once" if taken else "deny", hunks=None if whole or not taken else taken)
+            chosen_hunks = self._hunks.on_key(key)
+            if chosen_hunks is not None:
+                is_all = len(chosen_hunks) == len(self._hunks.hunks)
+                partial = None if is_all or not chosen_hunks else chosen_hunks
+                self._answer("once" if chosen_hunks else "deny", hunks=partial)
         elif self._rules is not None:
             decision, menu = self._rules
             if chosen := menu.on_key(key):
@@ -88,25 +88,25 @@ class ApprovalDialog:
             case _:
                 self._text_purpose, self.wants = (
                     value,
-                    TextRequest("Tell the agent what to do instead (Enter to send, empty to only say no)"),
+                    TextRequest("Tell the agent what to do instead (Enter to send; leave empty to only deny)"),
                 )
 
     def take(self, text: str) -> None:
-        """Take the text that it wanted."""
+        """Accept the requested text."""
         if self._text_purpose == "deny":
             self._answer("deny", reason=text.strip())
             return
         try:
             value = msgspec.json.decode(text, type=dict[str, Any])
         except msgspec.MsgspecError as error:
-            self._wrong = f"Invalid arguments: {error}"
+            self._problem = f"Invalid arguments: {error}"
             self.wants = TextRequest("Arguments as JSON", text, ".json")
             return
         self._answer("edit", input=value)
 
     def back(self) -> None:
-        """A step back; from the first list: not this call."""
-        self._wrong = ""
+        """Go back one step, or deny the call."""
+        self._problem = ""
         if self.wants is not None or self._rules is not None or self._hunks is not None:
             self.wants = self._rules = self._hunks = None
         else:
@@ -124,22 +124,22 @@ class ApprovalDialog:
         self.wants = None
         self._finish(Approve(self.id, decision, reason, hunks, input, rule))
 
-    def rows(self, columns: int, most: int) -> list[Row]:
-        """How it looks."""
+    def rows(self, columns: int, max_rows: int) -> list[Row]:
+        """Return the rows to draw."""
         if self._hunks is not None:
-            return self._hunks.rows(columns, most)
+            return self._hunks.rows(columns, max_rows)
         head = self._head(columns)
-        if self._wrong:
-            head.append(make_row(("bad", to_one_row(self._wrong, columns - 1))))
+        if self._problem:
+            head.append(make_row(("bad", to_one_row(self._problem, columns - 1))))
         if self.wants is not None:
-            return head[:most]
+            return [*head[: max_rows - 1], make_row(("faint", truncate(self.wants.label, columns - 1)))]
         if self._rules is not None:
             head.append(
                 make_row(("faint", truncate("Choose a rule to save (Enter to select, Esc to go back)", columns - 1)))
             )
         menu = self._rules[1] if self._rules else self._menu
-        room = max(most - len(head), min(len(menu.items), 4))
-        return [*head[: max(most - room, 1)], *menu.rows(columns, room)]
+        space = max(max_rows - len(head), min(len(menu.items), 4))
+        return [*head[: max(max_rows - space, 1)], *menu.rows(columns, space)]
 
     def _head(self, columns: int) -> list[Row]:
         asked = self._asked
@@ -150,18 +150,21 @@ class ApprovalDialog:
         reason = asked.reason.removeprefix(asked.resource).lstrip(": ") if asked.resource else asked.reason
         why = reason + (f" [{asked.rule}]" if asked.rule else "")
         if why:
-            told = wrap_rows(
-                [make_row(("faint", f"  {to_one_row(why, _MOST_REASON, make=escape_all)}"))], columns, hard=True
+            reason_rows = wrap_rows(
+                [make_row(("faint", f"  {to_one_row(why, _MAX_REASON_LENGTH, make=escape_all)}"))], columns, hard=True
             )
-            rows += told[:_MOST_REASON_ROWS]
+            rows += reason_rows[:_MAX_REASON_ROWS]
         return rows
 
     def _resource(self, columns: int) -> list[Row]:
-        """What it is about, with nothing in it hidden."""
+        """Return the rows of the resource, with all characters visible."""
         rows = wrap_rows(output_rows(self._asked.resource, "tool", "  ", escape_all), columns, hard=True)
-        if len(rows) > _MOST_RESOURCE:
-            left = len(rows) - _MOST_RESOURCE + 1
-            return [*rows[: _MOST_RESOURCE - 1], make_row(("warn", f"  ... {left} more rows; e shows all of it"))]
+        if len(rows) > _MAX_RESOURCE_ROWS:
+            left = len(rows) - _MAX_RESOURCE_ROWS + 1
+            return [
+                *rows[: _MAX_RESOURCE_ROWS - 1],
+                make_row(("warn", f"  ... {left} more rows (e to show the arguments)")),
+            ]
         return rows
 
 
@@ -202,7 +205,7 @@ def _rule_items(asked: ApprovalAsked) -> list[MenuItem]:
 
 
 class HunkSelector:
-    """Which changes of an edit are to be made.
+    """Selects the changes of an edit to apply.
 
     Args:
         hunks: The changes.
@@ -210,44 +213,42 @@ class HunkSelector:
 
     def __init__(self, hunks: list[Hunk]) -> None:
         self.hunks = hunks
-        self._kept = {hunk.number for hunk in hunks}
+        self._marked = {hunk.number for hunk in hunks}
         self._at = 0
 
     def on_key(self, key: str) -> tuple[int, ...] | None:
-        """Take a key; the numbers that are chosen, once they are."""
+        """Handle a key. Return the numbers of the chosen changes after Enter."""
         match key:
             case "up" | "left" | "k":
                 self._at = (self._at - 1) % len(self.hunks)
             case "down" | "right" | "j":
                 self._at = (self._at + 1) % len(self.hunks)
             case "space":
-                self._kept ^= {self.hunks[self._at].number}
+                self._marked ^= {self.hunks[self._at].number}
             case "y" | "n":
                 number = self.hunks[self._at].number
-                self._kept = self._kept | {number} if key == "y" else self._kept - {number}
+                self._marked = self._marked | {number} if key == "y" else self._marked - {number}
                 self._at = min(self._at + 1, len(self.hunks) - 1)
             case "enter":
-                return tuple(sorted(self._kept))
+                return tuple(sorted(self._marked))
             case _:
                 pass
         return None
 
-    def rows(self, columns: int, most: int) -> list[Row]:
-        """The change one is at, and which are chosen."""
+    def rows(self, columns: int, max_rows: int) -> list[Row]:
+        """Return the rows of the current change, and the marks of all."""
         marks = " ".join(
-            f"{'>' if i == self._at else ''}[{'x' if hunk.number in self._kept else ' '}]"
+            f"{'>' if i == self._at else ''}[{'x' if hunk.number in self._marked else ' '}]"
             for i, hunk in enumerate(self.hunks)
         )
         head = [
-            make_row(("warn", to_one_row(f"change {self._at + 1} of {len(self.hunks)}: {marks}", columns - 1))),
+            make_row(("warn", to_one_row(f"Change {self._at + 1} of {len(self.hunks)}: {marks}", columns - 1))),
             make_row(
                 (
                     "faint",
-                    truncate(
-                        "y makes it, n does not, arrows move, Enter applies what is marked, Esc goes back", columns - 1
-                    ),
+                    truncate("y to apply, n to skip, arrows to move, Enter to confirm, Esc to go back", columns - 1),
                 )
             ),
         ]
         body = hunk_rows(self.hunks[self._at], columns)
-        return [*head, *body[: max(most - len(head), 1)]]
+        return [*head, *body[: max(max_rows - len(head), 1)]]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,8 +36,12 @@ from mainspring.app.workspace.trust import TrustStore
 from mainspring.env import ExecutionEnv
 from mainspring.errors import ConfigError, PermissionDeniedError
 from mainspring.lazy import lazy_re
+from mainspring.permissions.engine import ToolCall
 from mainspring.prompt_tags import wrap_in_tag
 from mainspring.tools.builtin.shell import shell
+
+if TYPE_CHECKING:
+    from mainspring.policies.plan_mode import PlanMode
 
 _SECONDS = 30.0
 _LONGEST_OUTPUT = 64 << 10
@@ -75,7 +79,14 @@ class CommandInvocation(Struct, frozen=True):
         return expand(self.command, self.arguments, values)
 
     async def prompt(
-        self, env: ExecutionEnv, permissions: ReadPolicy, reader: Any, *, provider: str = "", model: str = ""
+        self,
+        env: ExecutionEnv,
+        permissions: ReadPolicy,
+        reader: Any,
+        *,
+        plan: PlanMode | None = None,
+        provider: str = "",
+        model: str = "",
     ) -> str:
         """The prompt: commands in it are run, files attached.
 
@@ -83,20 +94,27 @@ class CommandInvocation(Struct, frozen=True):
             env: Where commands run and files lie.
             permissions: A rule that denies keeps a command from running, and any rule a file from being read.
             reader: The tool that reads files, for the rules about it.
+            plan: Plan mode; while it is on, only commands that read run.
             provider: Name of the provider, for ``{{PROVIDER}}``.
             model: Id of the model, for ``{{MODEL}}``.
 
         Raises:
             ConfigError: If an argument or a file is missing.
-            PermissionDeniedError: If a rule does not let a command run or a file be read.
+            PermissionDeniedError: If a rule or plan mode does not let a command run, or a rule does not let a file be read.
         """
         made = self.expansion(env.cwd, provider=provider, model=model)
         blocks = await read_attachments(made.files, env, permissions, reader)
-        outputs = [await self._output(p.text, env, permissions) for p in made.pieces if p.is_shell]
+        outputs = [await self._output(p.text, env, permissions, plan) for p in made.pieces if p.is_shell]
         return "\n\n".join([made.text(outputs), *blocks])
 
-    async def _output(self, script: str, env: ExecutionEnv, permissions: ReadPolicy) -> str:
+    async def _output(self, script: str, env: ExecutionEnv, permissions: ReadPolicy, plan: PlanMode | None) -> str:
         decision = await permissions.decide("shell", {"command": script}, env=env, definition=shell)
+        if plan is not None and plan.state.active and decision.outcome != "deny":
+            decision = await plan.judge_command(ToolCall("shell", {"command": script}, shell), env)
+            if decision.outcome != "allow":
+                raise PermissionDeniedError(
+                    f"/{self.command.name} runs `{script}`, but in plan mode only commands that read run: {decision.reason}"
+                )
         if decision.outcome == "deny":
             raise PermissionDeniedError(f"/{self.command.name} runs `{script}`, which is denied: {decision.reason}")
         done = await env.run(script, env=decision.environment, timeout=_SECONDS)

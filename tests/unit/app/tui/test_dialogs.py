@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from mainspring.app.chat.approvals import choices_for
 from mainspring.app.chat.command_results import Choice, Picker
 from mainspring.app.chat.commands import Approve, ChatCommand, Slash
-from mainspring.app.chat.decisions import choices_for
 from mainspring.app.chat.events import ApprovalAsked, QuestionAsked
-from mainspring.app.tui.dialogs.approval import ApprovalDialog
-from mainspring.app.tui.dialogs.question import PickerDialog, QuestionDialog
+from mainspring.app.tui.approval_dialog import ApprovalDialog
+from mainspring.app.tui.dialogs import PickerDialog, QuestionDialog
 from mainspring.app.tui.styled_text import to_text
 
 
@@ -44,7 +44,7 @@ def test_nothing_in_what_is_asked_about_is_hidden(command: str, shown: str) -> N
 def test_a_long_command_is_broken_and_what_is_left_out_is_told() -> None:
     text = shows(ApprovalDialog(asked("echo " + "word " * 60), lambda _: None), 40)
     assert "  echo word word word word word word\n  word" in text
-    assert "more rows; e shows all of it\n" in text
+    assert "more rows (e to show the arguments)\n" in text
     text = shows(ApprovalDialog(asked("/far/away", "/far/away: it lies outside the project"), lambda _: None))
     assert text.startswith("Run this command?\n  /far/away\n  it lies outside the project\n")
 
@@ -82,14 +82,14 @@ PICKER = Picker(
 def test_typing_narrows_a_list() -> None:
     answers: list[ChatCommand | None] = []
     dialog = PickerDialog(PICKER, answers.append)
-    assert "openai:gpt-5          (now) ready\n" in shows(dialog)
+    assert "openai:gpt-5          (current) ready\n" in shows(dialog)
     assert "ollama:qwen           down\n" in shows(dialog)
     for key in ("5", ".", "1", "space", "c", "x", "backspace"):
         assert dialog.on_key(key)
-    assert shows(dialog) == "Models\nonly with: 5.1 c\n>    openai:gpt-5.1-codex  ready\n"
+    assert shows(dialog) == "Models\nFilter: 5.1 c\n>    openai:gpt-5.1-codex  ready\n"
     dialog.on_key("x")
     dialog.on_key("enter")
-    assert "nothing fits" in shows(dialog)
+    assert "No matches" in shows(dialog)
     assert answers == []
     dialog.back()
     assert shows(dialog).count("\n") == 5
@@ -162,3 +162,10 @@ def test_what_names_a_file_of_the_project_is_not_offered_for_every_project(rule:
     assert "in this project" in shows(dialog, 120)
     assert "every project" not in shows(dialog, 120)
     assert not dialog.on_key("g")
+
+
+def test_a_requested_text_has_its_label_on_the_screen() -> None:
+    dialog = ApprovalDialog(asked("ls", choices=choices_for()), lambda _: None)
+    dialog.on_key("n")
+
+    assert "Tell the agent what to do instead" in shows(dialog)

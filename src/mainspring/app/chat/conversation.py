@@ -1,0 +1,82 @@
+"""The conversation that a chat works on now."""
+
+from __future__ import annotations
+
+from mainspring.agent.agent import Agent
+from mainspring.app.compose.conversation import Conversation
+from mainspring.errors import SessionError
+from mainspring.extensions.registry import Command, Shortcut
+from mainspring.policies.structured.schema import OUTPUT_TOOL
+from mainspring.sessions import Session
+
+
+class CurrentConversation:
+    """The open conversation of a chat.
+
+    The parts of a chat keep this object, not the conversation, so that they follow a switch to another session.
+    """
+
+    def __init__(self) -> None:
+        self._conversation: Conversation | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a conversation is open."""
+        return self._conversation is not None
+
+    @property
+    def conversation(self) -> Conversation:
+        """The open conversation."""
+        assert self._conversation is not None, "the chat is not open"
+        return self._conversation
+
+    def replace(self, conversation: Conversation) -> None:
+        """Make another conversation the current one."""
+        self._conversation = conversation
+
+    @property
+    def agent(self) -> Agent:
+        """The agent of the conversation."""
+        return self.conversation.agent
+
+    @property
+    def session(self) -> Session | None:
+        """The session of the conversation, or None if it is not saved."""
+        return self.conversation.session
+
+    @property
+    def cwd(self) -> str:
+        """The working folder."""
+        return self.conversation.env.cwd
+
+    def require_session(self) -> Session:
+        """Return the session.
+
+        Raises:
+            SessionError: If the conversation is not saved.
+        """
+        session = self.session
+        if session is None:
+            raise SessionError("This conversation is not saved (--no-session), so this command is not available.")
+        return session
+
+    def tool_label(self, name: str) -> str:
+        """Return the display name of a tool."""
+        if name == OUTPUT_TOOL:
+            return "Answer"
+        if not self.is_open:
+            return name
+        tool = self.agent.tools.get(name)
+        return (tool.label if tool is not None else "") or name
+
+    @property
+    def extension_commands(self) -> tuple[Command, ...]:
+        """The slash commands of extensions."""
+        extensions = self.agent.extensions
+        return tuple(extensions.runner.commands) if extensions is not None else ()
+
+    @property
+    def extension_shortcuts(self) -> tuple[Shortcut, ...]:
+        """The keys of extensions."""
+        extensions = self.agent.extensions
+        return tuple(extensions.runner.shortcuts) if extensions is not None else ()

@@ -1,0 +1,348 @@
+"""Slash commands about sessions, and those that show facts about the conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from textwrap import shorten
+
+from mainspring.app.chat.command_results import Choice, Clipboard, CommandResult, Fields, Picker, Screen, Table, Text
+from mainspring.app.chat.commands import Rewind
+from mainspring.app.chat.conversation import CurrentConversation
+from mainspring.app.chat.prompt_sources import SKILL_PREFIX, find_mcp_plug, list_skills
+from mainspring.app.chat.runs import RunController
+from mainspring.app.chat.session_control import SessionController
+from mainspring.app.chat.slash_commands import SlashCommand, SlashCommands
+from mainspring.app.chat.status import StatusReporter
+from mainspring.app.chat.tool_display import one_line
+from mainspring.app.run.options import WorkspaceOptions
+from mainspring.app.workspace.saved_sessions import export_jsonl, export_transcript
+from mainspring.errors import ConfigError
+from mainspring.messages import Message
+from mainspring.messages.token_estimate import TokenEstimator, estimate_overhead
+from mainspring.sessions import Transcript
+from mainspring.tools import Tool
+
+_REWIND_USAGE = "Use /rewind [N | ENTRY | undo] [files | conversation] [preview] [force]."
+_REWIND_FLAGS = ("files", "conversation", "both", "preview", "force")
+
+
+class SessionCommands:
+    """Commands that list, resume, fork, rewind, name, export, compact, and clear sessions.
+
+    Args:
+        sessions: Switches between sessions.
+        current: The conversation.
+        place: The folder and the home directory, for exports.
+        environ: Environment variables.
+        exporters: Renders a transcript, by the extension of the file.
+    """
+
+    def __init__(
+        self,
+        sessions: SessionController,
+        current: CurrentConversation,
+        place: WorkspaceOptions,
+        environ: Mapping[str, str],
+        exporters: Mapping[str, Callable[[Transcript], str]],
+    ) -> None:
+        self._sessions = sessions
+        self._current = current
+        self._place = place
+        self._environ = environ
+        self._exporters = exporters
+
+    def commands(self) -> tuple[SlashCommand, ...]:
+        """Return the commands."""
+        return (
+            SlashCommand(
+                name="sessions",
+                summary="List the sessions of this folder, or of all folders",
+                arguments="[all]",
+                run=self._run_sessions,
+            ),
+            SlashCommand(
+                name="resume",
+                summary="Resume another session",
+                arguments="[SESSION]",
+                run=self._run_resume,
+                complete=self._complete_ids,
+                needs_idle=True,
+            ),
+            SlashCommand(name="tree", summary="Show the session with all its branches", run=self._run_tree),
+            SlashCommand(
+                name="fork",
+                summary="Continue in a copy of the session",
+                arguments="[ENTRY]",
+                run=self._run_fork,
+                needs_idle=True,
+            ),
+            SlashCommand(
+                name="rewind",
+                summary="Rewind the conversation and the files to before a prompt",
+                arguments="[N | ENTRY | undo] [files | conversation] [preview] [force]",
+                run=self._run_rewind,
+                complete=self._complete_rewind_points,
+                needs_idle=True,
+            ),
+            SlashCommand(
+                name="name", summary="Show or change the title of the session", arguments="[TITLE]", run=self._run_name
+            ),
+            SlashCommand(
+                name="clear",
+                summary="Start a new conversation; the current session stays saved",
+                run=self._run_clear,
+                needs_idle=True,
+            ),
+            SlashCommand(
+                name="compact",
+                summary="Compact the conversation",
+                arguments="[WHAT TO KEEP]",
+                run=self._sessions.compact,
+                needs_idle=True,
+            ),
+            SlashCommand(
+                name="export", summary="Save the conversation to a file", arguments="[FILE]", run=self._run_export
+            ),
+        )
+
+    async def _run_sessions(self, arguments: str) -> CommandResult:
+        return await self._pick_session(everywhere=arguments.strip() in ("all", "--all"))
+
+    async def _run_resume(self, arguments: str) -> CommandResult | None:
+        if not arguments.strip():
+            return await self._pick_session(everywhere=False)
+        await self._sessions.resume(arguments.strip())
+        return None
+
+    async def _pick_session(self, *, everywhere: bool) -> Picker:
+        infos = await asyncio.to_thread(lambda: self._sessions.list_sessions(everywhere=everywhere))
+        session = self._current.session
+        choices: list[Choice] = []
+        for info in infos:
+            updated = f"{info.updated:%Y-%m-%d %H:%M}" if info.updated else ""
+            facts = (updated, info.id, info.problem, info.cwd if everywhere else "")
+            choices.append(
+                Choice(
+                    label=one_line(info.title or info.preview or info.id, 80),
+                    line=f"/resume {info.id}",
+                    detail="; ".join(filter(None, facts)),
+                    current=session is not None and info.id == session.id,
+                )
+            )
+        return Picker("Sessions", tuple(choices), "No sessions in this folder yet.")
+
+    async def _complete_ids(self) -> Sequence[tuple[str, str]]:
+        infos = await asyncio.to_thread(self._sessions.list_sessions)
+        return [(info.id, one_line(info.title or info.preview, 60)) for info in infos if not info.problem]
+
+    async def _run_tree(self, _: str) -> CommandResult:
+        transcript = await self._sessions.read_transcript()
+        depth: dict[str | None, int] = {None: 0}
+        children: dict[str | None, int] = {}
+        choices: list[Choice] = []
+        for item in transcript.items:
+            children[item.parent] = children.get(item.parent, 0) + 1
+            depth[item.id] = depth.get(item.parent, 0) + (1 if children[item.parent] > 1 else 0)
+            if item.kind in ("user", "assistant", "compaction", "branch"):
+                calls = ", ".join(call.name for call in item.calls)
+                label = f"{item.kind}: {one_line(item.text or calls or item.kind, 80)}"
+                choices.append(Choice(label, f"/fork {item.id}", item.label, item.active, depth[item.id]))
+        return Picker("Branches", tuple(choices), "No messages yet.")
+
+    async def _run_fork(self, arguments: str) -> None:
+        await self._sessions.fork(arguments.strip())
+
+    async def _run_rewind(self, arguments: str) -> CommandResult:
+        words = arguments.split()
+        flags = {word for word in words if word in _REWIND_FLAGS}
+        targets = [word for word in words if word not in flags]
+        if not words:
+            prompts = await self._sessions.prompts()
+            choices = [
+                Choice(one_line(item.text, 80), f"/rewind {number}", f"{item.when:%H:%M}")
+                for number, (item, _) in enumerate(prompts, 1)
+            ]
+            return Picker("Rewind to before", tuple(choices), "No prompts to rewind yet.")
+        if len(targets) > 1 or len(flags & {"files", "conversation", "both"}) > 1:
+            raise ConfigError(_REWIND_USAGE)
+        what = "files" if "files" in flags else "conversation" if "conversation" in flags else "both"
+        target = targets[0] if targets else ""
+        return await self._sessions.rewind(Rewind(target, what, preview="preview" in flags, force="force" in flags))
+
+    async def _complete_rewind_points(self) -> Sequence[tuple[str, str]]:
+        prompts = await self._sessions.prompts()
+        points = [(str(number), one_line(item.text, 60)) for number, (item, _) in enumerate(prompts, 1)]
+        return [*points, ("undo", "Undo the last rewind")]
+
+    async def _run_name(self, arguments: str) -> CommandResult:
+        title = arguments.strip()
+        if not title:
+            session = self._current.session
+            title = session.title if session is not None else ""
+            return Text(
+                f'The session is named "{title}".' if title else "The session has no name. Set it with /name TITLE."
+            )
+        await self._sessions.rename(title)
+        return Text(f'Session renamed to "{title}".')
+
+    async def _run_clear(self, _: str) -> None:
+        await self._sessions.start_new()
+
+    async def _run_export(self, arguments: str) -> CommandResult:
+        session = self._current.require_session()
+        await session.journal.flush()
+        file = arguments.strip() or f"{session.id}.{next(iter(self._exporters), 'jsonl')}"
+        extension = posixpath.splitext(file)[1].lstrip(".").lower()
+        render = self._exporters.get(extension)
+        if render is not None:
+            transcript = await asyncio.to_thread(export_transcript, session.place, self._place, self._environ)
+            data = render(transcript).encode("utf-8", "replace")
+        elif extension == "jsonl":
+            lines = await asyncio.to_thread(export_jsonl, session.place, self._place, self._environ)
+            data = b"\n".join(lines) + b"\n"
+        else:
+            known = ", ".join(f".{each}" for each in (*self._exporters, "jsonl"))
+            raise ConfigError(f"Unknown format: {file}. End the file name with {known}.")
+        path = await asyncio.to_thread(_write_new_file, self._current.cwd, file, data)
+        return Text(f"Saved to {path}")
+
+
+def _write_new_file(cwd: str, name: str, data: bytes) -> str:
+    path = os.path.join(cwd, os.path.expanduser(name))
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # an export never overwrites a file
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+    return path
+
+
+class InfoCommands:
+    """Commands that show facts: help, context, cost, tools, telemetry, skills, and servers; also ``/copy`` and ``/quit``.
+
+    Args:
+        current: The conversation.
+        status: The figures of the chat.
+        runs: Loads skills and servers before the first run.
+        commands: All slash commands, for ``/help``.
+    """
+
+    def __init__(
+        self, current: CurrentConversation, status: StatusReporter, runs: RunController, commands: SlashCommands
+    ) -> None:
+        self._current = current
+        self._status = status
+        self._runs = runs
+        self._commands = commands
+
+    def commands(self) -> tuple[SlashCommand, ...]:
+        """Return the commands."""
+        return (
+            SlashCommand(name="help", summary="List the commands", arguments="[COMMAND]", run=self._run_help),
+            SlashCommand(name="context", summary="Show what fills the context window", run=self._run_context),
+            SlashCommand(name="cost", summary="Show the cost so far and the limits", run=self._run_cost),
+            SlashCommand(name="copy", summary="Copy a response to the clipboard", arguments="[N]", run=self._run_copy),
+            SlashCommand(name="tools", summary="List the tools of the agent", run=self._run_tools),
+            SlashCommand(name="telemetry", summary="Show where traces and metrics are sent", run=self._run_telemetry),
+            SlashCommand(name="skills", summary="List the skills", run=self._run_skills),
+            SlashCommand(name="mcp", summary="List the MCP servers and their state", run=self._run_mcp),
+            SlashCommand(name="quit", summary="Exit", run=self._run_quit),
+        )
+
+    async def _run_help(self, arguments: str) -> CommandResult:
+        wanted = arguments.strip().removeprefix("/")
+        rows = self._commands.describe()
+        if wanted:
+            rows = [row for row in rows if row[0] == f"/{wanted}"]
+            if not rows:
+                raise ConfigError(f"Unknown command: /{wanted}. List all commands with /help.")
+        return Table(("command", "arguments", "description"), tuple(rows), "Commands")
+
+    async def _run_context(self, _: str) -> CommandResult:
+        agent, status = self._current.agent, self._status.status()
+        estimator = TokenEstimator()
+        messages = [m for m in agent.messages if isinstance(m, Message)]
+        parts = {
+            "system prompt": estimate_overhead(agent.context.system, ()),
+            "tools": estimate_overhead("", agent.tools.specs),
+            "tool results": estimator.tokens([m for m in messages if m.tool_results]),
+            "messages": estimator.tokens([m for m in messages if not m.tool_results]),
+        }
+        window = status.context_window
+        share = f" ({status.context_used / window:.0%})" if window else ""
+        used = f"{status.context_used:,} of {f'{window:,}' if window else 'an unknown number of'} tokens{share}"
+        fields = [("used", used), *[(name, f"about {tokens:,} tokens") for name, tokens in parts.items()]]
+        return Fields((*fields, ("message count", f"{len(messages)}")), "Context")
+
+    async def _run_cost(self, _: str) -> CommandResult:
+        status, behavior = self._status.status(), self._current.agent.behavior.resolved()
+        cost = "unknown: the model has no known price" if status.cost is None else f"${status.cost:.4f}"
+        fields = [("cost", cost), ("tokens", f"{status.tokens:,}")]
+        if behavior.max_cost is not None:
+            fields.append(("limit of a run", f"${behavior.max_cost:.2f}"))
+        if behavior.max_total_tokens is not None:
+            fields.append(("limit of a run", f"{behavior.max_total_tokens:,} tokens"))
+        budget = behavior.session_budget
+        if budget is not None and budget.max_cost is not None:
+            fields.append(("limit of the session", f"${budget.max_cost:.2f}"))
+        return Fields(tuple(fields), "Cost")
+
+    async def _run_copy(self, arguments: str) -> CommandResult:
+        number = arguments.strip() or "1"
+        responses = [
+            m.text
+            for m in reversed(self._current.agent.messages)
+            if isinstance(m, Message) and m.role == "assistant" and m.text
+        ]
+        if not responses:
+            raise ConfigError("No response to copy yet.")
+        if not number.isdecimal() or not 1 <= int(number) <= len(responses):
+            raise ConfigError(f"Unknown response: {number}. Use 1 (the latest) to {len(responses)}.")
+        return Clipboard(responses[int(number) - 1])
+
+    async def _run_tools(self, _: str) -> CommandResult:
+        registry = self._current.agent.tools
+        active = set(registry.active)
+        rows = [
+            (tool.name, tool.label or tool.name, tool.source, "" if tool.name in active else "off", _first_line(tool))
+            for tool in registry
+        ]
+        return Table(("tool", "shown as", "from", "state", "description"), tuple(rows), "Tools")
+
+    async def _run_telemetry(self, _: str) -> CommandResult:
+        config = self._current.conversation.settings.config.telemetry
+        if not config.enabled:
+            return Text("Telemetry is off; nothing is sent. Enable it with telemetry.enabled in your settings.")
+        return Fields(
+            (
+                ("state", "on"),
+                ("endpoint", config.endpoint or "set by the variables of OpenTelemetry"),
+                ("prompts and responses", "sent" if config.enable_sensitive_data else "not sent"),
+                ("names", config.span_names),
+            ),
+            "Telemetry",
+        )
+
+    async def _run_skills(self, _: str) -> CommandResult:
+        await self._runs.warm_up()
+        rows = [(f"/{SKILL_PREFIX}{name}", description) for name, description in list_skills(self._current)]
+        return Table(("skill", "description"), tuple(rows), "Skills", "No skills found.")
+
+    async def _run_mcp(self, _: str) -> CommandResult:
+        await self._runs.warm_up()
+        plug = find_mcp_plug(self._current)
+        sources = [tool.source for tool in self._current.agent.tools]
+        rows = [
+            (server.name, server.status, str(sources.count(f"mcp:{server.name}")), str(server.error or ""))
+            for server in (plug.servers if plug is not None else ())
+        ]
+        empty = "No MCP servers yet. Add one with `mainspring mcp add`."
+        return Table(("server", "state", "tools", "problem"), tuple(rows), "MCP servers", empty)
+
+    async def _run_quit(self, _: str) -> CommandResult:
+        return Screen("quit")
+
+
+def _first_line(tool: Tool) -> str:
+    return shorten(tool.description.split("\n\n")[0], 120, placeholder=" …")

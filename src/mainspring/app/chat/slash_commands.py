@@ -1,0 +1,269 @@
+"""Slash commands: what a command is, the registry of built-in ones, running a typed line, and completing it."""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from mainspring.app.chat.agent_settings import ModelSwitch
+from mainspring.app.chat.command_results import Candidate, CommandResult, Text
+from mainspring.app.chat.conversation import CurrentConversation
+from mainspring.app.chat.events import ChatEvent, Notice
+from mainspring.app.chat.message_queue import create_queued_message
+from mainspring.app.chat.prompt_sources import McpPrompts, PromptSource, RenderedPrompt
+from mainspring.app.chat.runs import RunController, RunOverrides
+from mainspring.errors import ConfigError, MainspringError
+from mainspring.lazy import lazy_re
+
+MAX_CANDIDATES = 50
+"""Maximum number of completions."""
+
+_MAX_FILES = 20_000
+_CACHE_SECONDS = 5.0
+_MENTION = lazy_re(r'(?:^|(?<=[\s(\["\'{]))@("?)([^\s"]*)$')
+_REMOTE_PREFIXES = ("mcp:", "skill:")
+"""Prefixes of names that are known only after their source was asked."""
+
+_INPUT_FORMS = (
+    ("!COMMAND", "", "Run a shell command and add its output to the conversation"),
+    ("!!COMMAND", "", "Run a shell command without showing it to the agent"),
+    ("@PATH", "", "Attach a file"),
+)
+"""What can be typed besides slash commands."""
+
+
+class SlashCommand(Struct, frozen=True, kw_only=True, eq=False):
+    """A built-in command, typed as ``/name arguments``.
+
+    Attributes:
+        name: The name without the slash.
+        summary: One line that describes the command.
+        run: Runs the command with the text after its name.
+        arguments: The arguments, as shown to the user: ``[MODEL]``.
+        complete: Returns possible arguments, each with a description.
+        needs_idle: Whether the command is not available during a run.
+    """
+
+    name: str
+    summary: str
+    run: Callable[[str], Awaitable[CommandResult | None]]
+    arguments: str = ""
+    complete: Callable[[], Awaitable[Sequence[tuple[str, str]]]] | None = None
+    needs_idle: bool = False
+
+
+class CommandRegistry:
+    """The built-in commands of a chat, sorted by name."""
+
+    def __init__(self) -> None:
+        self._commands: dict[str, SlashCommand] = {}
+
+    def add(self, commands: Iterable[SlashCommand]) -> None:
+        """Register commands."""
+        found = [*self._commands.values(), *commands]
+        self._commands = {command.name: command for command in sorted(found, key=lambda c: c.name)}
+
+    def get(self, name: str) -> SlashCommand | None:
+        """Return the command with a name."""
+        return self._commands.get(name)
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all commands."""
+        return tuple(self._commands)
+
+    def __iter__(self) -> Iterator[SlashCommand]:
+        return iter(self._commands.values())
+
+
+class SlashCommands:
+    """Runs what the user types after a slash: a built-in command, a command of an extension, or a prompt by name.
+
+    Args:
+        registry: The built-in commands.
+        sources: The prompts by name.
+        mcp_prompts: The source of them that has to be refreshed.
+        current: The conversation.
+        models: Makes the model that a prompt asks for.
+        runs: Starts runs with prompts.
+        publish: Publishes an event of the chat.
+    """
+
+    def __init__(
+        self,
+        registry: CommandRegistry,
+        sources: Sequence[PromptSource],
+        mcp_prompts: McpPrompts,
+        current: CurrentConversation,
+        models: ModelSwitch,
+        runs: RunController,
+        publish: Callable[[ChatEvent], None],
+    ) -> None:
+        self.registry = registry
+        self._sources = sources
+        self._mcp_prompts = mcp_prompts
+        self._current = current
+        self._models = models
+        self._runs = runs
+        self._publish = publish
+
+    async def refresh(self) -> None:
+        """Request the prompts of MCP servers again."""
+        await self._mcp_prompts.refresh()
+
+    def names(self) -> dict[str, str]:
+        """Return all names that can be typed after a slash, each with its summary."""
+        names = {prompt.name: prompt.summary for source in self._sources for prompt in source.offers()}
+        names |= {command.name: command.description for command in self._current.extension_commands}
+        return names | {command.name: command.summary for command in self.registry}
+
+    def describe(self) -> list[tuple[str, str, str]]:
+        """Return all that can be typed: the command, its arguments, and its summary."""
+        rows = [(f"/{c.name}", c.arguments, c.summary) for c in self.registry]
+        rows += [(f"/{c.name}", "", c.description) for c in self._current.extension_commands]
+        rows += [(f"/{p.name}", p.arguments, p.summary) for source in self._sources for p in source.offers()]
+        return [*rows, *_INPUT_FORMS]
+
+    def find_problem(self, line: str) -> str:
+        """Return why a line cannot be run as a command now, or an empty string."""
+        name = split_command_line(line)[0]
+        names = self.names()
+        if name not in names and not name.startswith(_REMOTE_PREFIXES):
+            near = difflib.get_close_matches(name, names, 5, 0.5)
+            near.sort(key=lambda each: sorted(each) != sorted(name))  # swapped letters are the likeliest mistake
+            hint = f"Did you mean /{near[0]}?" if near else "List all commands with /help."
+            return f"Unknown command: /{name}. {hint} The text was not sent to the agent."
+        command = self.registry.get(name)
+        return _find_busy_problem(command) if command is not None and self._runs.is_running else ""
+
+    async def run(self, line: str) -> CommandResult | None:
+        """Run a line.
+
+        Raises:
+            MainspringError: If the command fails.
+            Exception: If the command of an extension raises it.
+        """
+        name, arguments = split_command_line(line)
+        command = self.registry.get(name)
+        if command is not None:
+            if self._runs.is_running and (problem := _find_busy_problem(command)):
+                raise ConfigError(problem)
+            return await command.run(arguments)
+        extensions = self._current.agent.extensions
+        if extensions is not None:
+            if extensions.waiting:
+                await extensions.prepare()
+            output = await extensions.runner.run_command(f"/{line.strip().removeprefix('/')}")
+            if output is not None:
+                return Text(output) if output else None
+        for source in self._sources:
+            prompt = await source.render(name, arguments)
+            if prompt is not None:
+                self._send(prompt)
+                return None
+        raise ConfigError(self.find_problem(line) or f"Unknown command: /{name}. List all commands with /help.")
+
+    def find_shortcut(self, key: str) -> Callable[[], Awaitable[None]] | None:
+        """Return what an extension runs for a key, or None if no extension uses the key."""
+        extensions = self._current.agent.extensions
+        if extensions is None or all(key != shortcut.key for shortcut in self._current.extension_shortcuts):
+            return None
+        runner = extensions.runner
+
+        async def press() -> None:
+            await runner.run_shortcut(key)
+
+        return press
+
+    def _send(self, prompt: RenderedPrompt) -> None:
+        if prompt.notice:
+            self._publish(Notice(prompt.notice))
+        if not prompt.text.strip():
+            return
+        model = self._models.create(prompt.model) if prompt.model else None
+        overrides = RunOverrides(model=model, tools=prompt.tools, allow=prompt.allow)
+        self._runs.start_or_queue(create_queued_message(prompt.text), overrides)
+
+
+class Completer:
+    """Completes the line that the user types.
+
+    Args:
+        current: The conversation, whose files are offered.
+        commands: The slash commands.
+    """
+
+    def __init__(self, current: CurrentConversation, commands: SlashCommands) -> None:
+        self._current = current
+        self._commands = commands
+        self._files: tuple[float, str, tuple[str, ...]] = (0.0, "", ())
+
+    async def complete(self, line: str) -> tuple[Candidate, ...]:
+        """Return completions of the end of a line, an exact match first."""
+        mention = _MENTION.search(line)
+        if mention is not None:
+            matches = _rank_matches(mention[2], [(path, "") for path in await self._list_paths()])
+            quote = mention[1]
+            return tuple([Candidate(f"@{quote}{path}{quote}", mention.start(), detail) for path, detail in matches])
+        if not line.startswith("/"):
+            return ()
+        name, space, typed = line[1:].partition(" ")
+        if not space:
+            if name.startswith("mcp:"):
+                await self._commands.refresh()
+            matches = _rank_matches(name, sorted(self._commands.names().items()))
+            return tuple([Candidate(f"/{each}", 0, detail) for each, detail in matches])
+        command = self._commands.registry.get(name.lower())
+        if command is None or command.complete is None:
+            return ()
+        try:
+            offered = await command.complete()
+        except MainspringError:  # for example, the conversation is not saved
+            return ()
+        start = len(line) - len(typed.lstrip())
+        return tuple([Candidate(each, start, detail) for each, detail in _rank_matches(typed.strip(), offered)])
+
+    async def _list_paths(self) -> tuple[str, ...]:
+        """Return the files and folders of the project that are not ignored. Cached for a few seconds."""
+        env = self._current.conversation.env
+        since, cwd, paths = self._files
+        if cwd == env.cwd and time.monotonic() - since < _CACHE_SECONDS:
+            return paths
+        walk = await env.walk(env.cwd, limit=_MAX_FILES)
+        paths = tuple([f"{entry.path}/" if entry.kind == "directory" else entry.path for entry in walk.entries])
+        self._files = (time.monotonic(), env.cwd, paths)
+        return paths
+
+
+def _find_busy_problem(command: SlashCommand) -> str:
+    return f"/{command.name} is not available while the agent is working. Stop it first." if command.needs_idle else ""
+
+
+def _rank_matches(typed: str, offered: Iterable[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+    """Return the offers that match: exact ones, then those that start with the text, then those that contain it."""
+    prefix = "./" if typed.startswith("./") else ""
+    wanted = typed.removeprefix("./").lower()
+    ranks: list[tuple[int, int, str, str]] = []
+    for text, detail in offered:
+        lower = text.lower()
+        last = lower.rstrip("/").rpartition("/")[2]
+        if lower == wanted:
+            rank = 0
+        elif lower.startswith(wanted):
+            rank = 1
+        elif last.startswith(wanted):
+            rank = 2
+        elif wanted in lower:
+            rank = 3
+        else:
+            continue
+        ranks.append((rank, lower.count("/"), text, detail))
+    return [(prefix + text, detail) for _, _, text, detail in sorted(ranks, key=lambda r: r[:3])[:MAX_CANDIDATES]]
+
+
+def split_command_line(line: str) -> tuple[str, str]:
+    """Split a command line into its name and its arguments."""
+    name, *rest = line.strip().removeprefix("/").split(maxsplit=1) or [""]
+    return name.lower(), rest[0] if rest else ""

@@ -1,0 +1,154 @@
+"""The status of a chat: the facts of a status line, published when they change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+
+from mainspring.app.chat.agent_settings import ModeSwitch
+from mainspring.app.chat.conversation import CurrentConversation
+from mainspring.app.chat.event_translation import SubagentTracker
+from mainspring.app.chat.events import ChatEvent, Compacted, StatusChanged
+from mainspring.app.chat.message_queue import MessageQueue
+from mainspring.app.chat.types import Status
+from mainspring.app.compose.conversation import Conversation
+from mainspring.app.workspace.git import current_branch
+from mainspring.loop.hooks import ContextCompacted
+from mainspring.messages import AgentMessage, Message, Usage
+from mainspring.messages.token_estimate import TokenEstimator, estimate_overhead
+
+_ORDER_LAST = 900
+
+
+class StatusReporter:
+    """Publishes the status. Owns the figures that no other part has: context size, unknown prices, and git branch.
+
+    Args:
+        current: The conversation.
+        mode: The mode of the agent.
+        queue: The queued messages.
+        subagents: The running subagents.
+        is_running: Returns True while a run is in progress.
+        publish: Publishes an event of the chat.
+    """
+
+    def __init__(
+        self,
+        current: CurrentConversation,
+        mode: ModeSwitch,
+        queue: MessageQueue,
+        subagents: SubagentTracker,
+        is_running: Callable[[], bool],
+        publish: Callable[[ChatEvent], None],
+    ) -> None:
+        self._current = current
+        self._mode = mode
+        self._queue = queue
+        self._subagents = subagents
+        self._is_running = is_running
+        self._publish = publish
+        self._published: Status | None = None
+        self._is_paused = True
+        self._branch = ""
+        self._context_tokens = 0
+        self._is_unpriced = False
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """Publish nothing inside the block."""
+        self._is_paused = True
+        try:
+            yield
+        finally:
+            self._is_paused = False
+
+    async def attach(self, conversation: Conversation) -> None:
+        """Report a conversation from now on."""
+        agent = conversation.agent
+        agent.on(ContextCompacted, self._on_compacted, order=_ORDER_LAST)
+        self._is_unpriced = any(_is_unpriced(m.usage) for m in agent.messages if isinstance(m, Message))
+        self._branch = await asyncio.to_thread(current_branch, conversation.env.cwd)
+        self.measure()
+
+    def _on_compacted(self, hook: ContextCompacted) -> None:
+        known = {id(message) for message in hook.before}
+        summaries = [m.text for m in hook.after if isinstance(m, Message) and id(m) not in known]
+        self._publish(Compacted(hook.reason, len(hook.before), len(hook.after), "\n\n".join(summaries)))
+        self.measure(hook.after)
+
+    def measure(self, messages: Sequence[AgentMessage] | None = None) -> None:
+        """Estimate the context size of the next request and publish it."""
+        agent = self._current.agent
+        overhead = estimate_overhead(agent.context.system, agent.tools.specs)
+        messages = agent.messages if messages is None else messages
+        self._context_tokens = TokenEstimator().tokens(messages, overhead=overhead)
+        self.publish()
+
+    async def refresh_after_run(self, usage: Usage) -> None:
+        """Update the figures that a run can change.
+
+        Args:
+            usage: The usage of the run.
+        """
+        self._is_unpriced = self._is_unpriced or _is_unpriced(usage)
+        self._branch = await asyncio.to_thread(current_branch, self._current.cwd)
+        messages = (m for m in reversed(self._current.agent.messages) if isinstance(m, Message))
+        response = next((m for m in messages if m.role == "assistant"), None)
+        if response is not None and not (response.usage and response.usage.total_tokens):
+            self.measure()  # the provider reports no usage
+        self.publish()
+
+    def status(self) -> Status:
+        """Return the status now."""
+        conversation = self._current.conversation
+        agent, session, choice = conversation.agent, conversation.session, conversation.choice
+        options = self._mode.run_options().over(agent.behavior).resolved()
+        ledger = agent.ledger
+        while ledger.above is not None:
+            ledger = ledger.above
+        self._update_from_last_message(agent.context.messages)
+        is_running = self._is_running()
+        return Status(
+            model=choice.name.spec,
+            model_label=choice.name.label,
+            thinking=agent.thinking,
+            mode=self._mode.mode,
+            sandbox=conversation.sandbox,
+            running=is_running,
+            context_used=self._context_tokens,
+            context_window=choice.model.info.context_window or 0,
+            cost=None if self._is_unpriced else round(ledger.cost, 6),
+            max_cost=options.max_cost,
+            tokens=ledger.tokens,
+            turns=agent.ledger.turns if is_running else 0,
+            max_turns=options.max_turns,
+            branch=self._branch,
+            cwd=conversation.env.cwd,
+            session_id=session.id if session else "",
+            title=session.title if session else "",
+            queued=len(self._queue),
+            children=self._subagents.running,
+        )
+
+    def _update_from_last_message(self, messages: list[AgentMessage]) -> None:
+        last = messages[-1] if messages else None
+        if isinstance(last, Message) and last.role == "user" and last.tool_results and len(messages) > 1:
+            last = messages[-2]
+        if isinstance(last, Message) and last.role == "assistant" and last.usage is not None:
+            self._context_tokens = last.usage.total_tokens or self._context_tokens
+            self._is_unpriced = self._is_unpriced or _is_unpriced(last.usage)
+
+    def publish(self) -> None:
+        """Publish the status if it changed."""
+        if self._is_paused or not self._current.is_open:
+            return
+        status = self.status()
+        if status != self._published:
+            self._published = status
+            self._publish(StatusChanged(status))
+
+
+def _is_unpriced(usage: Usage | None) -> bool:
+    """Return True if tokens were used whose price is unknown."""
+    return usage is not None and usage.cost is None and usage.total_tokens > 0

@@ -1,0 +1,390 @@
+"""Dialogs: menus, questions, and lists of slash commands. Independent of the terminal."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from mainspring.app.chat.command_results import Picker
+from mainspring.app.chat.commands import Answer, ChatCommand, Slash
+from mainspring.app.chat.events import QuestionAsked
+from mainspring.app.tui.safe_text import escape_all, strip_emoji_modifiers, to_one_row, truncate, width
+from mainspring.app.tui.styled_text import Row, make_row, wrap_row
+
+_PAGE = 5
+
+
+class MenuItem(Struct, frozen=True):
+    """An item of a menu.
+
+    Attributes:
+        value: The value of the item.
+        label: The text.
+        key: The letter that selects the item.
+        detail: Further text.
+        depth: Level of indentation.
+    """
+
+    value: str
+    label: str
+    key: str = ""
+    detail: str = ""
+    depth: int = 0
+
+
+class Menu:
+    """A list to choose from with arrows, letters, or digits.
+
+    Args:
+        items: The items.
+        multiple: Whether several can be chosen: Space marks them, Enter confirms.
+        at: Index of the first selected item.
+        numbered: Whether digits select items without letters.
+        wraps: Whether long labels wrap instead of being truncated.
+    """
+
+    def __init__(
+        self,
+        items: Sequence[MenuItem],
+        *,
+        multiple: bool = False,
+        at: int = 0,
+        numbered: bool = True,
+        wraps: bool = False,
+    ) -> None:
+        self.items = list(items)
+        self.at = at
+        self._multiple = multiple
+        self._numbered = numbered
+        self._wraps = wraps
+        self._marked: set[int] = set()
+
+    def on_key(self, key: str) -> tuple[str, ...] | None:
+        """Handle a key: ``up``, ``enter``, ``space``, or a character.
+
+        Returns:
+            The chosen values, or None if the key chooses nothing.
+        """
+        moved = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "pageup": -_PAGE, "pagedown": _PAGE}.get(key)
+        if moved is not None:
+            step = abs(moved) == 1
+            self.at = (self.at + moved) % len(self.items) if step else min(max(self.at + moved, 0), len(self.items) - 1)
+        elif key == "space" and self._multiple:
+            self._marked ^= {self.at}
+        elif key == "enter":
+            marked = sorted(self._marked) if self._multiple else []
+            return tuple(self.items[i].value for i in marked or [self.at])
+        else:
+            return self._choose_by_key(key)
+        return None
+
+    def knows(self, key: str) -> bool:
+        """Return True if a key has a meaning here. Other characters belong to the input."""
+        return len(key) != 1 or self._index_of_key(key) is not None
+
+    def _choose_by_key(self, key: str) -> tuple[str, ...] | None:
+        """Choose an item by its letter or digit."""
+        place = self._index_of_key(key)
+        if place is None:
+            return None
+        self.at = place
+        if self._multiple:
+            self._marked ^= {place}
+            return None
+        return (self.items[place].value,)
+
+    def _index_of_key(self, key: str) -> int | None:
+        number = int(key) - 1 if self._numbered and key.isdecimal() and len(key) == 1 else -1
+        places = (i for i, item in enumerate(self.items) if item.key == key or (not item.key and i == number))
+        return next(places, None)
+
+    def rows(self, columns: int, max_rows: int) -> list[Row]:
+        """Return as many items around the selected one as fit."""
+        max_rows = max(max_rows, 1)
+        if self._wraps:
+            return self._wrapped_rows(columns, max_rows)
+        first = min(max(self.at - max_rows // 2, 0), max(len(self.items) - max_rows, 0))
+        shown = [self._row(i, columns) for i in range(first, min(first + max_rows, len(self.items)))]
+        if len(self.items) > max_rows and shown:
+            shown[-1] = [*shown[-1], *make_row(("faint", f"  {self.at + 1} of {len(self.items)}"))]
+        return shown
+
+    def _wrapped_rows(self, columns: int, max_rows: int) -> list[Row]:
+        """Return items with wrapped labels, as many around the selected one as fit."""
+        blocks = [self._block(i, columns) for i in range(len(self.items))]
+        if sum(map(len, blocks)) <= max_rows:
+            return [each for block in blocks for each in block]
+        first, last, space = self.at, self.at + 1, max_rows - 1 - len(blocks[self.at])
+        while last < len(blocks) and len(blocks[last]) <= space:
+            space -= len(blocks[last])
+            last += 1
+        while first > 0 and len(blocks[first - 1]) <= space:
+            first -= 1
+            space -= len(blocks[first])
+        rows = [each for block in blocks[first:last] for each in block]
+        return [*rows[: max(max_rows - 1, 1)], make_row(("faint", f"  {self.at + 1} of {len(self.items)}"))][:max_rows]
+
+    def _block(self, i: int, columns: int) -> list[Row]:
+        item, chosen = self.items[i], i == self.at
+        sign = "> " if chosen else "  "
+        key = f"{item.key or (str(i + 1) if i < 9 and self._numbered else ' ')}  "
+        style = "chosen" if chosen else ""
+        label = strip_emoji_modifiers(" ".join(escape_all(item.label).split()))
+        first = make_row((style, sign) if style else sign, ("accent", key), (style, label) if style else label)
+        return wrap_row(first, columns, " " * width(sign + key), hard=True)
+
+    def _column(self, columns: int) -> int:
+        """Return the width of labels with a detail, so that details are aligned."""
+        sizes = [2 * item.depth + width(item.label) for item in self.items if item.detail]
+        return max((size for size in sizes if size <= columns // 2), default=0)
+
+    def _row(self, i: int, columns: int) -> Row:
+        item = self.items[i]
+        sign = "> " if i == self.at else "  "
+        mark = ("[x] " if i in self._marked else "[ ] ") if self._multiple else ""
+        key = f"{item.key or (str(i + 1) if i < 9 and self._numbered else ' ')}  "
+        label = to_one_row(f"{'  ' * item.depth}{item.label}" if not item.depth else item.label, max(columns - 12, 4))
+        label = "  " * item.depth + label
+        if item.detail:
+            label += " " * (self._column(columns) - width(label))
+        space = columns - width(sign + mark + key + label) - 3
+        detail = (
+            f"  {truncate(to_one_row(item.detail, 200, make=escape_all), space)}" if item.detail and space > 6 else ""
+        )
+        style = "chosen" if i == self.at else ""
+        parts = make_row((style, sign + mark), ("accent", key)) if style else make_row(sign + mark, ("accent", key))
+        return [*parts, *(make_row((style, label)) if style else make_row(label)), *make_row(("faint", detail))]
+
+
+class TextRequest(Struct, frozen=True):
+    """A text that a dialog requests from the user.
+
+    Attributes:
+        label: What the text is for.
+        initial: The initial text.
+        suffix: File extension for the editor.
+    """
+
+    label: str
+    initial: str = ""
+    suffix: str = ".md"
+
+
+OnDone = Callable[[ChatCommand | None], None]
+"""Called with the command that a dialog results in, or None."""
+
+
+class Dialog(Protocol):
+    """A question on the screen.
+
+    Attributes:
+        id: ID of the question, by which it can be closed; empty for a list of the screen.
+        wants: The text that the dialog requests now.
+    """
+
+    id: str
+    wants: TextRequest | None
+
+    def on_key(self, key: str) -> bool:
+        """Handle a key. Return False if the key has no meaning here and belongs to the input."""
+        ...
+
+    def take(self, text: str) -> None:
+        """Accept the requested text."""
+        ...
+
+    def back(self) -> None:
+        """Handle Esc: go back one step, or give the safest answer."""
+        ...
+
+    def rows(self, columns: int, max_rows: int) -> list[Row]:
+        """Return the rows to draw."""
+        ...
+
+
+class DialogQueue:
+    """The open questions. The first one is shown.
+
+    Args:
+        show: Shows a dialog, or none.
+        send: Sends the command of an answer.
+    """
+
+    def __init__(self, show: Callable[[Dialog | None], None], send: Callable[[ChatCommand], None]) -> None:
+        self._show = show
+        self._send = send
+        self._dialogs: deque[Dialog] = deque()
+
+    @property
+    def current(self) -> Dialog | None:
+        """The dialog that is shown."""
+        return self._dialogs[0] if self._dialogs else None
+
+    def add(self, dialog: Dialog) -> None:
+        """Add a dialog."""
+        self._dialogs.append(dialog)
+        if len(self._dialogs) == 1:
+            self._show(dialog)
+
+    def finish(self, command: ChatCommand | None) -> None:
+        """Send the answer of the current dialog and show the next one."""
+        if self._dialogs:
+            self._dialogs.popleft()
+        if command is not None:
+            self._send(command)
+        self._show(self.current)
+
+    def close(self, id: str) -> None:
+        """Close a dialog whose question was settled."""
+        before = self.current
+        self._dialogs = deque(dialog for dialog in self._dialogs if dialog.id != id)
+        if self.current is not before:
+            self._show(self.current)
+
+
+_FREE_TEXT = "\0own"
+_HINT = "Up/Down to move, Enter to select, Esc to skip"
+_PICKER_HINT = "Up/Down to move, Enter to select, type to filter, Esc to cancel"
+_HINT_MULTIPLE = "Up/Down to move, Space to mark, Enter to confirm, Esc to skip"
+_PLAN = (("approve", "Approve", "y"), ("revise", "Revise...", "r"), ("reject", "Reject", "n"))
+_YES_NO = (("yes", "Yes", "y"), ("no", "No", "n"))
+
+
+class QuestionDialog:
+    """A question of the agent or of an extension.
+
+    Args:
+        asked: The question.
+        finish: Called with the answer.
+    """
+
+    def __init__(self, asked: QuestionAsked, finish: OnDone) -> None:
+        self.id = asked.id
+        self.wants: TextRequest | None = None
+        self._asked = asked
+        self._finish = finish
+        self._is_revising = False
+        items = _items(asked)
+        self._menu = Menu(items, multiple=asked.multiple) if items else None
+        if self._menu is None:
+            self.wants = TextRequest("Your answer")
+
+    def on_key(self, key: str) -> bool:
+        """Handle a key."""
+        if self._menu is None or not self._menu.knows(key):
+            return False
+        chosen = self._menu.on_key(key)
+        if not chosen:
+            return True
+        if _FREE_TEXT in chosen:
+            self.wants = TextRequest("Your answer")
+        elif self._asked.kind == "plan" and chosen == ("revise",):
+            self._is_revising = True
+            self.wants = TextRequest("What to change")
+        else:
+            self._finish(Answer(self.id, chosen))
+        return True
+
+    def take(self, text: str) -> None:
+        """Accept the requested text."""
+        self.wants = None
+        self._finish(Answer(self.id, ("revise",) if self._is_revising else (), text))
+
+    def back(self) -> None:
+        """Return from the text to the list, or decline to answer."""
+        if self.wants is not None and self._menu is not None:
+            self.wants, self._is_revising = None, False
+        else:
+            self.wants = None
+            self._finish(Answer(self.id, declined=True))
+
+    def rows(self, columns: int, max_rows: int) -> list[Row]:
+        """Return the rows to draw."""
+        asked = self._asked
+        title = asked.title or ("Plan" if asked.kind == "plan" else asked.text)
+        sender = f"{asked.child}: " if asked.child else ""
+        head = [make_row(("warn", to_one_row(f"{sender}{title}", columns - 1)))]
+        if self.wants is not None or self._menu is None:
+            label = self.wants.label if self.wants is not None else ""
+            return [*head, make_row(("faint", truncate(f"{label} (Enter to send, Esc to go back)", columns - 1)))]
+        head.append(make_row(("faint", truncate(_HINT_MULTIPLE if asked.multiple else _HINT, columns - 1))))
+        return [*head, *self._menu.rows(columns, max(max_rows - len(head), 3))]
+
+
+def _items(asked: QuestionAsked) -> list[MenuItem]:
+    items = [MenuItem(option.value, option.label or option.value, "", option.description) for option in asked.options]
+    match asked.kind:
+        case "plan":
+            return items or [MenuItem(*each) for each in _PLAN]
+        case "confirm":
+            return items or [MenuItem(*each) for each in _YES_NO]
+        case "select":
+            return items
+        case "ask":
+            return [*items, MenuItem(_FREE_TEXT, "Other...", "o")] if items else []
+        case "input":
+            return []
+
+
+class PickerDialog:
+    """A list of a slash command, filtered by what the user types.
+
+    Args:
+        picker: The list.
+        finish: Called with the chosen command line.
+    """
+
+    def __init__(self, picker: Picker, finish: OnDone) -> None:
+        self.id = ""
+        self.wants: TextRequest | None = None
+        self._picker = picker
+        self._finish = finish
+        self._filter_text = ""
+        self._menu: Menu | None = self._filter()
+
+    def _filter(self) -> Menu | None:
+        """Return a menu of the matching entries."""
+        words = self._filter_text.lower().split()
+        matching = [c for c in self._picker.choices if all(w in f"{c.label} {c.detail}".lower() for w in words)]
+        items = [
+            MenuItem(c.line, c.label, "", ("(current) " if c.current else "") + c.detail, c.depth) for c in matching
+        ]
+        current = next((i for i, choice in enumerate(matching) if choice.current), 0)
+        return Menu(items, at=current, numbered=False) if items else None
+
+    def on_key(self, key: str) -> bool:
+        """Handle a key."""
+        if key == "backspace":
+            self._filter_text = self._filter_text[:-1]
+            self._menu = self._filter()
+        elif len(key) == 1 or key == "space":
+            self._filter_text += " " if key == "space" else key
+            self._menu = self._filter()
+        elif self._menu is not None and (chosen := self._menu.on_key(key)):
+            self._finish(Slash(chosen[0]))
+        return True
+
+    def take(self, text: str) -> None:
+        """Do nothing, since the dialog requests no text."""
+
+    def back(self) -> None:
+        """Clear the filter, or cancel."""
+        if self._filter_text:
+            self._filter_text = ""
+            self._menu = self._filter()
+        else:
+            self._finish(None)
+
+    def rows(self, columns: int, max_rows: int) -> list[Row]:
+        """Return the rows to draw."""
+        hint = f"Filter: {self._filter_text}" if self._filter_text else _PICKER_HINT
+        head = [
+            make_row(("heading", to_one_row(self._picker.title, columns - 1))),
+            make_row(("faint", truncate(hint, columns - 1))),
+        ]
+        if self._menu is None:
+            return [*head, make_row(("faint", truncate("  No matches; Esc to clear the filter", columns - 1)))]
+        return [*head, *self._menu.rows(columns, max(max_rows - len(head), 3))]

@@ -1,0 +1,88 @@
+"""Each secret, through each source of the real command, is in no file and in no output of another command."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.e2e.command import Command, command
+from tests.e2e.servers.chat import call, error
+from tests.secret_forms import FORMS
+from tests.secret_samples import SAMPLES, Sample
+
+__all__ = ["command"]
+
+pytestmark = [pytest.mark.covers("BYD-19"), pytest.mark.timeout(240)]
+
+VALUE = "correct-horse-42"
+"""A value of the environment and of a setting, which is like no token."""
+
+PLANTED = [s for s in (*SAMPLES[::5], *FORMS[::7]) if not {"\n", "\x1b", "\\"} & set(s.text)]
+TEXT = "\n".join(sample.text for sample in PLANTED)
+SECRETS = [*PLANTED, Sample("environment", VALUE, VALUE)]
+
+SINKS = (
+    "sessions --all", "sessions tree", "export --format html -o -", "export --format markdown -o -",
+    "export --format jsonl -o -", "rewind --list", "cost --by session", "config show", "mcp list --no-connect",
+    "mcp logs broken", "check --json",
+)  # fmt: skip
+
+
+def files_in(folder: Path) -> dict[str, str]:
+    return {
+        str(file.relative_to(folder)): file.read_bytes().decode("utf-8", "replace")
+        for file in folder.rglob("*")
+        if file.is_file() and file.name != "settings.json"
+    }
+
+
+def leaks(texts: Mapping[str, str]) -> dict[str, list[str]]:
+    """The sinks that hold a secret, with the forms of those secrets."""
+    found = {sink: [s.name for s in SECRETS if s.secret in text] for sink, text in texts.items()}
+    return {sink: names for sink, names in found.items() if names}
+
+
+def servers() -> dict[str, Any]:
+    """Servers that cannot be started, with secrets in all their fields."""
+    made: dict[str, Any] = {"broken": {"command": "sh", "args": ["-c", "cat notes.txt >&2; exit 3"]}}
+    for number, sample in enumerate(PLANTED[::6]):
+        escaped = quote(sample.secret, safe="")
+        made[f"flag{number}"] = {"command": "missing", "args": ["--token", sample.secret, sample.text]}
+        made[f"env{number}"] = {"command": "missing", "env": {"ANY": sample.secret}}
+        made[f"url{number}"] = {
+            "url": f"http://u:{escaped}@127.0.0.1:9/mcp?token={escaped}",
+            "headers": {"X-Any": sample.secret},
+        }
+    return made
+
+
+def test_no_file_and_no_other_command_shows_a_secret(command: Command) -> None:
+    (command.folder / "notes.txt").write_text(TEXT)
+    command.variables["DB_PASSWORD"] = VALUE
+    command.settings({"mcp": {"servers": servers()}})
+    rules = ("--allow", "read_file", "--allow", "shell", "-v")
+    runs: dict[str, tuple[str, list[Any]]] = {
+        "prompt": (TEXT, ["done"]),
+        "attached file": ("see @notes.txt", ["done"]),
+        "file": ("read", [call("read_file", path="notes.txt"), "done"]),
+        "shell": ("run", [call("shell", command="cat notes.txt; echo $DB_PASSWORD"), "done"]),
+        "failed tool": ("run", [call("shell", command=f"cat notes.txt >&2; exit '{PLANTED[0].secret}'"), "done"]),
+        "answer": (f"say {VALUE}", [f"{TEXT}\nand {VALUE}"]),
+        "provider error": ("go", [error(400, f"bad request: {TEXT} {VALUE}", **{"x_request_id": PLANTED[0].secret})]),
+    }
+    done = None
+    for source, (prompt, script) in runs.items():
+        command.server.script[:] = script
+        done = command.run("-p", prompt, *rules, *(("--continue",) if source != "prompt" else ()))
+        assert (done.code == 0) == (source != "provider error"), done.err
+    assert done is not None
+    texts = {"stderr of a refused request": done.err}  # that of the others is the conversation itself
+    texts |= {line: (done := command.run(*line.split())).out + done.err for line in SINKS}
+    texts |= files_in(command.home)
+
+    assert leaks(texts) == {}
+    assert sum("[redacted]" in text for text in texts.values()) > 6
+    assert len([json.loads(line) for line in texts["export --format jsonl -o -"].splitlines()]) > 10
