@@ -1,4 +1,4 @@
-"""Check the sizes of files, classes, and functions, the shape of the source, and the number of suppressed checks.
+"""Check the sizes of files, classes, and functions, the shape of the source, and the number of suppressed checks and dialect words.
 
 What is over a limit of LIMITS has an entry in `size_limits.toml` with its exact size. An entry, and every count there, may only
 fall: the run fails when something grew, when an entry is larger than what is measured (lower it), and when an entry is no longer
@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.dialect import count_code, count_docs
 from scripts.structure import count_shape, inner_blocks, read_modules
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -184,6 +185,7 @@ class SizeReport:
         findings, inits = list[Finding](), list[str]()
         counts: Counter[str] = Counter()
         sources: dict[Path, tuple[str, ast.Module]] = {}
+        counts["dialect words in docs"] = count_docs()
         for path in python_files("src", "tests", "scripts", "benchmarks", "examples"):
             text = path.read_text(encoding="utf-8")
             tree = ast.parse(text)
@@ -194,6 +196,8 @@ class SizeReport:
             counts.update(f"{name} in {area}" for name in count_suppressions(text).elements())
             if area == "tests" and MAY_HAVE_HABITS.search(text):
                 counts.update(f"{name} in tests" for name in count_habits(tree).elements())
+            if area == "src":
+                counts["dialect words in src"] += count_code(text, tree)
             if area == "src" and path.name == "__init__.py" and not only_reexports(tree):
                 inits.append(relative(path))
         counts.update(count_shape(read_modules(sources)))

@@ -1,4 +1,4 @@
-"""Write docs/hooks.md from the hook classes: `python scripts/make_hooks_page.py`. A test holds the page to the code."""
+"""Write docs/hooks.md from the hook classes: `python scripts/make_hooks_page.py`. A test compares the page with the code."""
 
 import inspect
 import sys
@@ -9,33 +9,35 @@ from mainspring.loop.hooks import HOOKS, Hook
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "hooks.md"
 HEAD = """# Hooks
 
-Every step of a run can be watched, changed or refused. `agent.on(ToolGate, handler)` or `agent.on("tool:gate", handler)`; a handler is
-sync or async, changes the fields of its context or returns a mapping of fields to set; the last writer wins. `Agent(hooks={...})` registers for the
-agent's lifetime, `run(hooks={...})` for one run; each entry is a handler or a list of them. What `on` and `agent.hooks.hook` return takes the handler away.
+A hook lets you observe, change, or block one step of a run. Register a handler with `agent.on(ToolGate, handler)` or
+`agent.on("tool:gate", handler)`. A handler is sync or async. It changes the fields of its context or returns a mapping of fields to set; the last
+writer wins. `Agent(hooks={...})` registers handlers for the lifetime of the agent, `run(hooks={...})` for one run; each entry is a handler or a list of
+them. `on` and `agent.hooks.hook` return a function that removes the handler. [Extension points](extension-points.md) compares hooks with plugins,
+callbacks, and extensions.
 
-- What an observer raises is logged and the run goes on. A **gate** that raises blocks: it fails closed.
-- Handlers are asked in the order of registration; `order=` puts one before (negative) or behind others. Those of a run come behind those of
-  the agent. The built-in gates stand behind an application's own: allowed tools, budgets, repeated calls, disclosure. The first gate that
-  blocks or pauses ends the round.
-- Fields not named as changeable are to be looked at only. A tool hook has `turn_id`, `call_id`, `name`, `display_name` (the name that
-  the model knows, where it has an alias) and `input`; counts of calls are read-only and, where calls run together, those from before all of them.
-- `await ctx.side_call(purpose, request)` asks a model beside the conversation; it counts in the run's usage and limits, and ends with the run.
-- An abort ends a gate at once, and any other handler after the grace that tools get. A **kept** hook reaches every handler even where the run is
-  being cancelled, so that what is stored is whole.
-- Hooks of MCP servers and skills that fire while an agent gets ready (`mcp:bootstrap:*`, `mcp:connect`, `skills:resolve`, `skills:catalog`) fire once,
+- An exception of a handler is logged, and the run continues. If a handler of a **gate** raises, the gate blocks: it fails closed.
+- Handlers run in the order of registration; `order=` runs one before (negative) or after others. Handlers of a run follow those of
+  the agent. The built-in gates run after an application's own: allowed tools, budgets, repeated calls, tool search. The first gate that
+  blocks or pauses ends the check.
+- Change only the fields that are listed as changeable. A tool hook has `turn_id`, `call_id`, `name`, `display_name` (the name that
+  the model knows, if the tool has an alias), and `input`. Counts of calls are read-only and, for calls that run in parallel, those before all of them.
+- `await ctx.side_call(purpose, request)` calls a model outside the conversation. The call counts in the usage and limits of the run, and ends with it.
+- An abort ends a gate immediately, and any other handler after the grace period of tools. A **kept** hook reaches every handler even if the run is
+  being cancelled, so that stored data is complete.
+- Hooks of MCP servers and skills that fire during warm-up (`mcp:bootstrap:*`, `mcp:connect`, `skills:resolve`, `skills:catalog`) fire once,
   in `warmup()` or the first run. A handler registered after that misses them.
-- Nobody listening costs one dictionary look-up.
+- A hook without handlers costs one dictionary lookup.
 
 In a turn they fire in this order: `context:transform`, `system:transform`, `turn:before`, `stream:text`/`stream:thinking`, `stream:end`,
 `usage`, `turn:after`; for calls `tool:intent`, then for each `tool:gate`, `tool:unknown` or `validation:*`, `tool:before`, `tool:permit`,
 `tool:start`, `tool:error`, `tool:transform`, `tool:after`, and for all of them `tool-results:after`. A run begins with `session:start`
-and ends with `session:end` and `agent:done`, on every way out. Before it come `session:open` (once), `input` and `agent:before`; the
-conversation ends with `session:shutdown`.
+and ends with `session:end` and `agent:done`, however it ends. Before it come `session:open` (once), `input`, and `agent:before`; the
+conversation ends with `session:shutdown`. [Architecture](architecture.md#one-turn) shows the functions that fire them.
 
-A call that `tool:gate` or `tool:permit` refuses, an unknown tool, and arguments that do not fit end there: `tool:transform` and
-`tool:after` do not fire for them. The event `ToolExecutionEnd` and `tool-results:after` come for every call.
+A call that `tool:gate` or `tool:permit` blocks, an unknown tool, and invalid arguments end there: `tool:transform` and
+`tool:after` do not fire for them. The event `ToolExecutionEnd` and `tool-results:after` follow every call.
 
-This page is made from the code.
+This page is generated from the code.
 """
 
 
@@ -66,7 +68,7 @@ def page() -> str:
         marks = "".join([f" · {word}" for word in ("gate", "kept") if getattr(kind, word)])
         parts.append(f"\n## `{name}`\n\n`{kind.__name__}`{marks}\n\n{inspect.cleandoc(kind.__doc__ or '')}\n")
         parts.append(f"\nFires: {kind.when[:1].lower()}{kind.when[1:]}\n")
-        mutable = f" May be changed: {', '.join(f'`{f}`' for f in kind.mutable)}." if kind.mutable else ""
+        mutable = f" Changeable: {', '.join(f'`{f}`' for f in kind.mutable)}." if kind.mutable else ""
         parts.append(f"\nFields: {', '.join(f'`{f}`' for f in fields(kind))}.{mutable}")
         if calls := methods(kind):
             parts.append(f" Methods: {', '.join(f'`{c}()`' for c in calls)}.")

@@ -1,7 +1,7 @@
 """Copy the pages of the site: `python scripts/make_pages.py docs build/docs`.
 
-On the fence of a block a word may follow the language, for the tests (`python async`, `python notest`). What makes the site takes such a
-line for text, and everything behind it for code; so the copies have the language only.
+A word for the tests may follow the language on the fence of a block (`python async`, `python notest`). The site generator does not
+recognize such a fence, so the copies have only the language.
 """
 
 import re
@@ -12,17 +12,17 @@ from pathlib import Path
 FENCE = re.compile(r"^( *)(`{3,})([\w+-]+)[ \t]+[^`\n]*$", re.MULTILINE)
 
 
-def for_site(text: str) -> str:
-    """A page as the site needs it."""
+def strip_fence_words(text: str) -> str:
+    """Return a page whose fences have only the language."""
     return FENCE.sub(r"\1\2\3", text)
 
 
 def main(source: Path, target: Path) -> None:
-    """Copy all pages and what they show; what the folder held before is gone."""
+    """Replace the target folder with a copy of all pages, images, and schemas."""
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("reference"))
     for page in target.rglob("*.md"):
-        page.write_text(for_site(page.read_text(encoding="utf-8")), encoding="utf-8")
+        page.write_text(strip_fence_words(page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,32 +8,15 @@ import ast
 import asyncio
 import inspect
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from scripts.check_examples import Block, find_blocks, find_pages, join_blocks
+
 REPOSITORY = Path(__file__).resolve().parents[2]
-FENCE = re.compile(r"^(?P<indent> *)```python(?P<info>[^\n]*)\n(?P<code>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL)
 INFOS = {"", "notest", "async"}
-
-
-@dataclass(frozen=True)
-class Block:
-    """One fenced block: the line of its first statement, its info string, its code."""
-
-    line: int
-    info: str
-    code: str
-
-
-def blocks_of(text: str) -> list[Block]:
-    blocks: list[Block] = []
-    for match in FENCE.finditer(text):
-        indent = match["indent"]
-        code = re.sub(f"^{indent}", "", match["code"], flags=re.MULTILINE)
-        blocks.append(Block(text.count("\n", 0, match.start("code")) + 1, match["info"].strip(), code))
-    return blocks
+PAGES = find_pages()
 
 
 def run_blocks(path: Path, blocks: list[Block]) -> None:
@@ -50,21 +33,18 @@ def run_blocks(path: Path, blocks: list[Block]) -> None:
             asyncio.run(outcome)
 
 
-PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_the_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    run_blocks(page, blocks_of(page.read_text(encoding="utf-8")))
+    run_blocks(page, find_blocks(page.read_text(encoding="utf-8")))
 
 
 def test_blocks_share_a_namespace_and_know_their_lines(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     text = "# Page\n\n```python\na = 1\n```\n\n- item\n\n  ```python async\n  import asyncio\n  await asyncio.sleep(0)\n  assert a == 2\n  ```\n\n```python notest\nraise SystemExit\n```\n"
 
-    blocks = blocks_of(text)
+    blocks = find_blocks(text)
 
     assert [(block.line, block.info) for block in blocks] == [(4, ""), (10, "async"), (16, "notest")]
     with pytest.raises(AssertionError) as caught:
@@ -72,17 +52,47 @@ def test_blocks_share_a_namespace_and_know_their_lines(tmp_path: Path) -> None:
     assert caught.traceback[-1].lineno == 11  # counted from 0: line 12 of the page
 
 
+def test_the_type_checker_sees_each_line_at_its_line_of_the_page() -> None:
+    text = "# Page\n\n```python\na = 1\n```\n\n- item\n\n  ```python async\n  b = 2\n  ```\n"
+
+    assert join_blocks(find_blocks(text)).splitlines() == ["", "", "", "a = 1", "", "", "", "", "", "b = 2"]
+
+
 def test_a_block_that_does_not_compile_fails(tmp_path: Path) -> None:
     with pytest.raises(SyntaxError):
-        run_blocks(tmp_path / "page.md", blocks_of("```python notest\nx =\n```\n"))
+        run_blocks(tmp_path / "page.md", find_blocks("```python notest\nx =\n```\n"))
 
 
-def test_links_between_pages_lead_somewhere() -> None:
-    broken = [
-        f"{page.relative_to(REPOSITORY)}: {target}"
-        for page in PAGES
-        for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text(encoding="utf-8"))
-        if not (page.parent / target).exists()
-    ]
+def anchors_of(page: Path) -> set[str]:
+    """Return the anchors of the headings of a page, as the site and GitHub make them."""
+    text = re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_between_pages_reach_a_file_and_a_heading() -> None:
+    broken: list[str] = []
+    for page in PAGES:
+        for target, anchor in re.findall(
+            r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text(encoding="utf-8")
+        ):
+            file = page.parent / target if target else page
+            if not file.exists() or (anchor and file.suffix == ".md" and anchor not in anchors_of(file)):
+                broken.append(f"{page.relative_to(REPOSITORY)}: {target}#{anchor}")
 
     assert broken == []
+
+
+def test_paths_of_pages_in_the_source_exist() -> None:
+    named = {
+        (name, str(path.relative_to(REPOSITORY)))
+        for path in [
+            *(REPOSITORY / "src").rglob("*.py"),
+            *(REPOSITORY / "scripts").iterdir(),
+            REPOSITORY / "CONTRIBUTING.md",
+        ]
+        if path.is_file()
+        for name in re.findall(r"\bdocs/[\w-]+\.(?:md|json|schema\.json)\b", path.read_text(encoding="utf-8"))
+    }
+
+    assert [entry for entry in sorted(named) if not (REPOSITORY / entry[0]).exists()] == []

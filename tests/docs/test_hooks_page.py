@@ -1,4 +1,4 @@
-"""The page of the hooks is that of the code."""
+"""The page of hooks is generated from the code."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ def test_the_page_is_current(repository: Path) -> None:
 
 
 @pytest.mark.covers("HOK-41")
-def test_the_page_says_what_late_handlers_miss_and_what_each_hook_is(repository: Path) -> None:
+def test_the_page_describes_late_handlers_and_each_hook(repository: Path) -> None:
     page = (repository / "docs" / "hooks.md").read_text(encoding="utf-8")
     assert (
         "`skills:resolve`, `skills:catalog`) fire once,\n  in `warmup()` or the first run. A handler registered after that misses them"
@@ -25,4 +25,4 @@ def test_the_page_says_what_late_handlers_miss_and_what_each_hook_is(repository:
         part = page.split(f"\n## `{name}`\n")[1].split("\n## ")[0]
         assert kind.__name__ in part
         assert "Fires: " in part
-        assert all(f"`{field}`" in part.split("May be changed: ")[1] for field in kind.mutable)
+        assert all(f"`{field}`" in part.split("Changeable: ")[1] for field in kind.mutable)

@@ -1,4 +1,4 @@
-"""The page of recipes has one for each kind of thing that can be added, and each is a program that runs (`test_examples`)."""
+"""The page of extension points has a program for each kind of thing that you can add, and each runs (`test_examples`)."""
 
 import re
 from pathlib import Path
@@ -6,26 +6,39 @@ from pathlib import Path
 import pytest
 
 RECIPES = {
-    "A tool": "@tool",
-    "A provider": "registry.register(",
-    "A callback": "AgentCallbacks(",
-    "A handler of a hook": "@agent.on(",
-    "A plug": "def for_child(self)",
-    "A policy": "ctx.deny(",
-    "A kind of sub-agent": "subagents=[",
-    "A skill": 'skills="skills"',
-    "An extension": "extensions=[",
-    "An MCP server": "mcp_servers=",
-    "A front end": "Chat.open(",
+    "Add a tool": "@tool",
+    "Add a provider": "registry.register(",
+    "Add a callback": "AgentCallbacks(",
+    "Add a hook handler": "@agent.on(",
+    "Add a plugin": "def for_child(self)",
+    "Add a policy": "ctx.deny(",
+    "Add a kind of subagent": "subagents=[",
+    "Add a skill": 'skills="skills"',
+    "Add an extension": "extensions=[",
+    "Add a command hook": "CommandHooks(",
+    "Add an MCP server": "mcp_servers=",
+    "Add a front end": "Chat.open(",
 }
+EXTENSION_POINTS = ["command hook", "extension", "callback", "hook handler", "plugin"]
+
+
+def read_page(repository: Path) -> str:
+    return (repository / "docs" / "extension-points.md").read_text(encoding="utf-8")
+
+
+def test_the_table_compares_every_extension_point_and_links_its_program(repository: Path) -> None:
+    section = read_page(repository).split("\n## Which extension point do I use?\n")[1].split("\n## ")[0]
+    for name in EXTENSION_POINTS:
+        title = next(title for title in RECIPES if title.endswith(f" {name}"))
+        assert f"| [{name}](#{title.lower().replace(' ', '-')}) |" in section
+        assert re.search(rf"^\| {name} \|", section, re.MULTILINE)
 
 
 @pytest.mark.covers("PKG-14")
 @pytest.mark.parametrize("title", RECIPES)
-def test_there_is_a_recipe_with_steps_and_a_program(repository: Path, title: str) -> None:
-    page = (repository / "docs" / "recipes.md").read_text(encoding="utf-8")
-    recipe = page.split(f"\n## {title}\n")[1].split("\n## ")[0]
+def test_each_recipe_has_steps_and_a_program(repository: Path, title: str) -> None:
+    recipe = read_page(repository).split(f"\n## {title}\n")[1].split("\n## ")[0]
     assert re.search(r"^1\. .*\n+(?:.*\n)*?2\. ", recipe, re.MULTILINE), "steps in order"
     [program] = re.findall(r"^```python(?: async)?\n(.*?)^```", recipe, re.MULTILINE | re.DOTALL)
     assert RECIPES[title] in program
-    assert "assert " in program, "it says what comes out"
+    assert "assert " in program, "it checks its result"

@@ -123,6 +123,21 @@ class CustomMessage(Struct, frozen=True, omit_defaults=True, dict=True, eq=False
     timestamp: datetime = field(default_factory=utc_now)
     id: str = ""
 
+    @property
+    def text(self) -> str:
+        """Empty: a custom message has no text blocks. Lets a caller read any message of a history without a type check."""
+        return ""
+
+    @property
+    def tool_uses(self) -> tuple[ToolUseBlock, ...]:
+        """Empty: only an assistant message has tool calls."""
+        return ()
+
+    @property
+    def tool_results(self) -> tuple[ToolResultBlock, ...]:
+        """Empty: only a user message has tool results."""
+        return ()
+
 
 AgentMessage = Message | CustomMessage
 """What a history holds."""

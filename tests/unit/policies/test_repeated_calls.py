@@ -151,7 +151,7 @@ async def test_calls_of_one_answer_run_beside_each_other() -> None:
 
 @pytest.mark.covers("GRD-13")
 def test_the_docs_say_what_not_to_list() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "guards.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "run-options.md").read_text(encoding="utf-8")
 
     assert "**Never list a tool with side effects**" in page
     assert "Never a tool with side effects." in (RunOptions.__doc__ or "")

@@ -240,7 +240,7 @@ class _McpParser(Parser):
 def _mcp() -> Parser:
     parser = _McpParser(
         "mainspring mcp",
-        description="Servers of the Model Context Protocol: what they offer, what that costs, and whether they work. See docs/mcp-command.md.",
+        description="Servers of the Model Context Protocol: what they offer, what that costs, and whether they work. See docs/mcp.md.",
         epilog="""examples:
   mainspring mcp                                        all servers, connected to, with what their tools cost
   mainspring mcp add files -- npx -y @modelcontextprotocol/server-filesystem .

@@ -1,4 +1,4 @@
-"""The exit codes: one table for every form of output. Documented in docs/exit-codes.md."""
+"""The exit codes: one table for every form of output. Documented in docs/output.md."""
 
 from __future__ import annotations
 

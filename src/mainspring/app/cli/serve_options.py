@@ -24,8 +24,8 @@ def build_serve_parser() -> Parser:
         epilog="""examples:
   mainspring serve --http                    a service with a page, for this machine; see docs/http-service.md
   mainspring serve --acp                     for an editor that speaks the Agent Client Protocol; see docs/editors.md
-  mainspring serve --rpc --cwd ~/project     JSON lines in and out; see docs/rpc.md
-  mainspring serve --mcp --allow edit        a tool of another agent; see docs/mcp-server.md""",
+  mainspring serve --rpc --cwd ~/project     JSON lines in and out; see docs/front-ends.md
+  mainspring serve --mcp --allow edit        a tool of another agent; see docs/mcp.md""",
     )
     _add_forms(parser)
     add_model(parser)

@@ -1,4 +1,4 @@
-"""What the pages say to write into the settings of editors and clients is a command line that this command takes."""
+"""The documentation of editors and clients contains command lines that `mainspring serve` accepts."""
 
 import json
 import re
@@ -14,9 +14,20 @@ pytestmark = pytest.mark.covers("BYD-23")
 DOCS = Path(__file__).resolve().parents[4] / "docs"
 
 
+SECTIONS = {"editors.md": "# Editors", "mcp.md": "## Serve the agent over MCP", "front-ends.md": "## JSON lines"}
+"""The heading of each page whose section is about `mainspring serve`."""
+
+
+def read_section(page: str) -> str:
+    """Return the section of a page, up to the next heading of its level."""
+    heading = SECTIONS[page]
+    text = (DOCS / page).read_text().split(f"{heading}\n")[1]
+    return re.split(rf"^{heading.split()[0]} ", text, flags=re.MULTILINE)[0]
+
+
 def started(page: str) -> list[dict[str, Any]]:
-    """The programs that the settings of a page start."""
-    blocks = re.findall(r"```json\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+    """Return the programs that the settings of a page start."""
+    blocks = re.findall(r"```json\n(.*?)```", read_section(page), re.DOTALL)
     found: list[dict[str, Any]] = []
     for block in blocks:
         for servers in json.loads(block).values():
@@ -24,7 +35,7 @@ def started(page: str) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize(("page", "form", "count"), [("editors.md", "acp", 2), ("mcp-server.md", "mcp", 1)])
+@pytest.mark.parametrize(("page", "form", "count"), [("editors.md", "acp", 2), ("mcp.md", "mcp", 1)])
 def test_settings(page: str, form: str, count: int) -> None:
     programs = started(page)
     assert len(programs) == count
@@ -34,9 +45,9 @@ def test_settings(page: str, form: str, count: int) -> None:
         assert build_serve_parser().parse_args(program["args"][1:]).form == form
 
 
-@pytest.mark.parametrize("page", ["editors.md", "mcp-server.md", "rpc.md"])
+@pytest.mark.parametrize("page", SECTIONS)
 def test_flags_that_a_page_names(page: str) -> None:
-    text = (DOCS / page).read_text()
+    text = read_section(page)
     known = build_serve_parser().format_help()
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
     assert named

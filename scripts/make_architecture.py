@@ -1,0 +1,424 @@
+"""Draw the diagrams of docs/architecture.md from the code: `python -m scripts.make_architecture [--check]`.
+
+The layers come from the import contracts in pyproject.toml, one turn from a recorded run, and the way of an event from the listeners and
+imports in the source. Each diagram is an SVG image and a text block between two markers of the page. A test compares both with the code.
+"""
+
+import ast
+import asyncio
+import inspect
+import re
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import Any, get_args
+
+from mainspring import HookBus, LoopConfig, LoopContext, ToolRegistry, agent_loop, tool
+from mainspring.events import Event
+from mainspring.loop.hooks import HOOKS
+from mainspring.models import ModelRequest
+from mainspring.testing import MemoryEnv, Reply, ScriptedCall, ScriptedModel
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "architecture.md"
+IMAGES = ROOT / "docs" / "images"
+SOURCE = ROOT / "src" / "mainspring"
+WIDTH = 760
+
+STYLE = """
+text { font: 13px system-ui, sans-serif; fill: #1f2328 }
+.title { font-weight: 600 } .small { font-size: 11px; fill: #59636e } .code { font: 12px ui-monospace, monospace }
+.page { fill: #ffffff; stroke: #d1d9e0 } .box { fill: #f6f8fa; stroke: #8c959f } .group { fill: none; stroke: #8c959f; stroke-dasharray: 4 3 }
+.hook { fill: #fff8c5; stroke: #d4a72c } .event { fill: #ddf4ff; stroke: #54aeff } .call { fill: #dafbe1; stroke: #4ac26b }
+.line { stroke: #59636e; fill: none } .arrow { fill: #59636e }
+@media (prefers-color-scheme: dark) {
+  text { fill: #f0f6fc } .small { fill: #9198a1 }
+  .page { fill: #0d1117; stroke: #3d444d } .box { fill: #151b23; stroke: #656c76 } .group { stroke: #656c76 }
+  .hook { fill: #3b2d05; stroke: #9e6a03 } .event { fill: #0c2d52; stroke: #1f6feb } .call { fill: #12361d; stroke: #238636 }
+  .line { stroke: #9198a1 } .arrow { fill: #9198a1 }
+}
+"""
+
+
+class Drawing:
+    """Collects shapes and returns them as an SVG document."""
+
+    def __init__(self) -> None:
+        self.shapes: list[str] = []
+        self.height = 0.0
+
+    def box(self, x: float, y: float, width: float, height: float, kind: str = "box") -> None:
+        self.shapes.append(f'<rect class="{kind}" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="6"/>')
+        self.height = max(self.height, y + height)
+
+    def text(self, x: float, y: float, text: str, kind: str = "", anchor: str = "middle") -> None:
+        self.shapes.append(f'<text class="{kind}" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(text)}</text>')
+        self.height = max(self.height, y + 4)
+
+    def label(self, x: float, y: float, width: float, height: float, text: str, kind: str = "box") -> None:
+        self.box(x, y, width, height, kind)
+        self.text(x + width / 2, y + height / 2 + 4, text, "code")
+
+    def arrow(self, x1: float, y1: float, x2: float, y2: float) -> None:
+        self.shapes.append(f'<line class="line" x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}"/>')
+        if x1 == x2:
+            step = 6 if y2 > y1 else -6
+            points = f"{x2:g},{y2:g} {x2 - 4:g},{y2 - step:g} {x2 + 4:g},{y2 - step:g}"
+        else:
+            step = 6 if x2 > x1 else -6
+            points = f"{x2:g},{y2:g} {x2 - step:g},{y2 - 4:g} {x2 - step:g},{y2 + 4:g}"
+        self.shapes.append(f'<polygon class="arrow" points="{points}"/>')
+
+    def svg(self, title: str) -> str:
+        height = self.height + 16
+        page = f'<rect class="page" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1:g}" rx="8"/>'
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{escape(title)}">'
+        return "\n".join([head, f"<style>{STYLE}</style>", page, *self.shapes, "</svg>"]) + "\n"
+
+
+def rows_of_boxes(drawing: Drawing, names: Sequence[str], x: float, y: float, width: float) -> float:
+    """Draw names as boxes in rows of a given width and return the y below them."""
+    left = x
+    for name in names:
+        size = 7.4 * len(name) + 18
+        if left + size > x + width and left > x:
+            left, y = x, y + 34
+        drawing.label(left, y, size, 26, name)
+        left += size + 8
+    return y + 34
+
+
+# --- Layers ------------------------------------------------------------------------------------------------------------
+
+
+def read_layers(contract: str) -> list[list[str]]:
+    """Return the layers of an import contract, top to bottom, each with its siblings."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    [found] = [entry for entry in settings["contracts"] if entry["id"] == contract]
+    return [[name.strip() for name in line.replace(":", "|").split("|")] for line in found["layers"]]
+
+
+def draw_layers() -> tuple[str, list[str]]:
+    """Return the diagram of the layers and its text."""
+    drawing, library, app = Drawing(), read_layers("layers"), read_layers("app-layers")
+    drawing.text(
+        24,
+        28,
+        "Imports go down only. In every row except the last, packages do not import each other.",
+        "small",
+        "start",
+    )
+    y = 40.0
+    for names in library:
+        below = y + 8
+        if "app" in names:
+            for siblings in app:
+                below = rows_of_boxes(drawing, [f"app.{name}" for name in siblings], 36, below, WIDTH - 220)
+            rows_of_boxes(drawing, [name for name in names if name != "app"], WIDTH - 130, y + 8, 100)
+        else:
+            below = rows_of_boxes(drawing, names, 36, below, WIDTH - 72)
+        drawing.box(24, y, WIDTH - 48, below - y, "group")
+        y = below + 8
+    lines = ["mainspring/"]
+    for names in library:
+        lines.append(f"  {' | '.join(names)}")
+        if "app" in names:
+            lines += [
+                f"    app: {' | '.join(siblings)}" if siblings is app[0] else f"         {' | '.join(siblings)}"
+                for siblings in app
+            ]
+    return drawing.svg("The layers of Mainspring"), lines
+
+
+# --- One turn ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A hook or event of a recorded run, or a call of the model or a tool, with the functions of the loop that led to it."""
+
+    kind: str  # hook, event, or call
+    name: str
+    path: tuple[str, ...]
+
+
+def find_path() -> tuple[str, ...]:
+    """Return the functions of the loop on the stack, outermost first, as `module.function`."""
+    path: list[str] = []
+    frame = inspect.currentframe()
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        name = frame.f_code.co_qualname.split(".<locals>")[0]
+        is_bus = module.startswith("mainspring.loop.hooks") or name == "RunState.emit"
+        if module.startswith("mainspring.loop.") and not is_bus:
+            entry = f"{module.removeprefix('mainspring.loop.')}.{name}"
+            if entry not in path[-1:]:
+                path.append(entry)
+        frame = frame.f_back
+    return tuple(reversed(path))
+
+
+def record_run() -> list[Moment]:
+    """Record a run of two turns, the first with a tool call: its first turn, and what follows the last."""
+    moments: list[Moment] = []
+    bus = HookBus()
+    for kind in HOOKS.values():
+        bus.on(kind, lambda hook: moments.append(Moment("hook", str(hook.event), find_path())))
+    bus.observe(lambda event: moments.append(Moment("event", type(event).__name__, find_path())))
+
+    def respond(request: ModelRequest) -> Reply:
+        moments.append(Moment("call", "model.stream(request)", find_path()))
+        done = any(message.tool_results for message in request.messages)
+        return Reply("Done.") if done else Reply("I will look.", calls=[ScriptedCall("look", {"key": "a"})])
+
+    @tool
+    async def look(key: str) -> str:
+        """Look."""
+        moments.append(Moment("call", "tool.execute(arguments)", find_path() or moments[-1].path))
+        return key
+
+    config = LoopConfig(model=ScriptedModel(respond, respond), env=MemoryEnv({}), bus=bus)
+    asyncio.run(agent_loop("Go.", LoopContext(system="Be brief.", tools=ToolRegistry([look])), config))
+    names = [moment.name for moment in moments]
+    first, last = names.index("TurnEnd"), names.index("session:end")
+    return [*moments[: first + 1], *moments[last:]]
+
+
+def function_of(moment: Moment) -> str:
+    """Return the innermost function of a moment."""
+    return moment.path[-1]
+
+
+def group_moments(moments: Iterable[Moment]) -> Iterator[tuple[tuple[str, ...], str, list[str]]]:
+    """Join neighbors of the same function and kind."""
+    path: tuple[str, ...] = ()
+    kind, names = "", list[str]()
+    for moment in moments:
+        if (moment.path, moment.kind) != (path, kind):
+            if names:
+                yield path, kind, names
+            path, kind, names = moment.path, moment.kind, []
+        if moment.name not in names:
+            names.append(moment.name)
+    if names:
+        yield path, kind, names
+
+
+def draw_turn() -> tuple[str, list[str]]:
+    """Return the diagram of one turn and its text, an outline of functions with their hooks, events, and calls."""
+    moments = record_run()
+    lines: list[str] = []
+    shown: tuple[str, ...] = ()
+    for path, kind, names in group_moments(moments):
+        common = next(
+            (i for i, (a, b) in enumerate(zip(path, shown, strict=False)) if a != b), min(len(path), len(shown))
+        )
+        lines += ["  " * depth + f"{path[depth]}()" for depth in range(common, len(path))]
+        shown = path
+        text = ", ".join(names)
+        lines.append(
+            "  " * len(path) + {"hook": f"hook   {text}", "event": f"event  {text}", "call": f"calls  {text}"}[kind]
+        )
+    modules = list(dict.fromkeys(function_of(moment).split(".")[0] for moment in moments))
+    return draw_lanes(moments, modules), lines
+
+
+def draw_lanes(moments: Sequence[Moment], modules: Sequence[str]) -> str:
+    """Draw the moments from top to bottom, one column per module."""
+    drawing = Drawing()
+    columns = [*modules]
+    step = (WIDTH - 48) / len(columns)
+    x_of = {name: 24 + step * i for i, name in enumerate(columns)}
+    for name in columns:
+        drawing.label(x_of[name] + 8, 20, step - 16, 28, f"loop/{name}.py")
+    y = 62.0
+    previous = ""
+    for path, kind, names in group_moments(moments):
+        function = path[-1]
+        module, name = function.split(".")[0], function.split(".")[-1]
+        x = x_of[module] + 8
+        if function != previous:
+            if previous and previous.split(".")[0] != module:
+                start = x_of[previous.split(".")[0]] + step / 2
+                drawing.arrow(start, y + 6, x_of[module] + (8 if start < x else step - 8), y + 6)
+            drawing.text(x, y + 10, f"{name}()", "title", "start")
+            y += 16
+            previous = function
+        for line in wrap(names, int((step - 24) / 7.3)):
+            drawing.box(x, y, step - 16, 20, kind)
+            drawing.text(x + 8, y + 14, line, "code", "start")
+            y += 22
+        y += 6
+    for i, (kind, text) in enumerate((("hook", "hook"), ("event", "event"), ("call", "model or tool call"))):
+        drawing.box(24 + 150 * i, y + 6, 14, 14, kind)
+        drawing.text(44 + 150 * i, y + 17, text, "small", "start")
+    return drawing.svg("One turn of a run")
+
+
+def wrap(names: Sequence[str], width: int) -> list[str]:
+    """Join names into lines of at most `width` characters."""
+    lines = [""]
+    for name in names:
+        joined = f"{lines[-1]}, {name}" if lines[-1] else name
+        if len(joined) > width and lines[-1]:
+            lines.append(name)
+        else:
+            lines[-1] = joined
+    return lines
+
+
+# --- The way of an event -----------------------------------------------------------------------------------------------
+
+
+@cache
+def parse_source() -> dict[str, ast.Module]:
+    """Return the syntax tree of every module that may listen to events or read them, by its path below src/mainspring."""
+    trees: dict[str, ast.Module] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if re.search(r"\.(?:observe|subscribe)\(|from mainspring\.(?:app\.chat\.events|durable\.feed) import", text):
+            trees[path.relative_to(SOURCE).as_posix()] = ast.parse(text)
+    return trees
+
+
+def find_listeners(trees: dict[str, ast.Module]) -> list[str]:
+    """Return the modules that register a listener of all events."""
+    return [
+        name
+        for name, tree in trees.items()
+        if not name.startswith("loop/hooks/")
+        and any(
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in {"observe", "subscribe"}
+            for node in ast.walk(tree)
+        )
+    ]
+
+
+def find_readers(trees: dict[str, ast.Module], module: str) -> list[str]:
+    """Return the packages outside of its own that import a module of events."""
+    own = "/".join(module.split(".")[1:-1])
+    readers: set[str] = set()
+    for name, tree in trees.items():
+        imported = any(isinstance(node, ast.ImportFrom) and node.module == module for node in ast.walk(tree))
+        if imported and not name.startswith(f"{own}/"):
+            parts = name.split("/")
+            readers.add("/".join(parts[:3] if parts[:2] == ["app", "servers"] else parts[:2]))
+    return sorted(readers)
+
+
+NOTES = {
+    "app/chat/event_translation": "events of subagents",
+    "app/chat/runs": "figures of the run",
+    "callbacks/": "the callbacks of an application",
+    "loop/agent": "agent.subscribe(fn)",
+    "loop/result": "agent.stream(): the queue to iterate",
+    "policies/audit_log": "the audit log",
+    "sessions/": "the event log of a session",
+    "telemetry/": "spans, metrics, and events of OpenTelemetry",
+}
+"""The purpose of a listener, by the beginning of its path."""
+
+
+def draw_events() -> tuple[str, list[str]]:
+    """Return the diagram of the way of an event and its text."""
+    trees = parse_source()
+    views = {
+        "app/chat/state": ("chat events", find_readers(trees, "mainspring.app.chat.events")),
+        "durable/": ("feed", find_readers(trees, "mainspring.durable.feed")),
+    }
+    drawing = Drawing()
+    stages = ["model host", "models/wire", "StreamEvent", "loop", "HookBus.publish"]
+    step = (WIDTH - 48) / len(stages)
+    for i, text in enumerate(stages):
+        drawing.label(24 + step * i, 24, step - 18, 30, text, "event" if text == "StreamEvent" else "box")
+        if i:
+            drawing.arrow(24 + step * i - 18, 39, 24 + step * i, 39)
+    for x, text in (
+        (24, "listeners of every event"),
+        (290, "purpose, or events of their own"),
+        (480, "packages that read these"),
+    ):
+        drawing.text(x, 84, text, "small", "start")
+    y, lines = 94.0, [f"{' -> '.join(stages)} -> listeners:"]
+    for name in find_listeners(trees):
+        drawing.label(24, y, 230, 26, name)
+        drawing.arrow(254, y + 13, 290, y + 13)
+        label, readers = next((view for start, view in views.items() if name.startswith(start)), ("", []))
+        if label:
+            drawing.label(290, y, 100, 26, label, "event")
+            drawing.arrow(390, y + 13, 480, y + 13)
+            y = rows_of_boxes(drawing, readers, 480, y, WIDTH - 504)
+            lines.append(f"  {name} -> {label} -> {', '.join(readers)}")
+        else:
+            note = next((note for start, note in NOTES.items() if name.startswith(start)), "")
+            drawing.text(296, y + 17, note, "", "start")
+            lines.append(f"  {name} -> {note}".rstrip(" ->"))
+            y += 34
+    return drawing.svg("The way of an event"), lines
+
+
+def event_table() -> list[str]:
+    """Return the table of all events."""
+    kinds: list[type[Any]] = []
+    for kind in get_args(Event):
+        kinds += [inner for inner in (get_args(kind) or (kind,)) if inner not in kinds]
+    rows = [f"| `{k.type}` | `{k.__name__}` | {summary(k)} |" for k in kinds]
+    return ["| type | class | meaning |", "|---|---|---|", *rows]
+
+
+def summary(kind: type[Any]) -> str:
+    """Return the first sentence of a docstring, with code in single backticks."""
+    text = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].replace("\n", " ")
+    return text.replace("``", "`").replace("|", "\\|")
+
+
+# --- The page ----------------------------------------------------------------------------------------------------------
+
+
+def build() -> tuple[dict[Path, str], str]:
+    """Return the images by path, and the page with its generated parts."""
+    images: dict[Path, str] = {}
+    parts: dict[str, list[str]] = {"events": event_table()}
+    for name, draw in {"layers": draw_layers, "turn": draw_turn, "way": draw_events}.items():
+        svg, lines = draw()
+        images[IMAGES / f"architecture-{name}.svg"] = svg
+        parts[name] = ["```text", *lines, "```"]
+    return images, fill(PAGE.read_text(encoding="utf-8"), parts)
+
+
+def fill(page: str, parts: dict[str, list[str]]) -> str:
+    """Replace the text between the markers of each part.
+
+    Raises:
+        ValueError: If a marker is missing.
+    """
+    for name, lines in parts.items():
+        start, end = f"<!-- generated: {name} -->\n", f"<!-- end: {name} -->"
+        before, _, rest = page.partition(start)
+        _, found, after = rest.partition(end)
+        if not found:
+            raise ValueError(f"{PAGE.name} has no markers for {name}")
+        page = "\n".join([before + start, *lines, "", end + after])
+    return page
+
+
+def main() -> int:
+    images, page = build()
+    outputs = {**images, PAGE: page}
+    if "--check" in sys.argv:
+        old = [path for path, text in outputs.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+        print("\n".join(f"{path.relative_to(ROOT)} differs from the code" for path in old))
+        return 1 if old else 0
+    for path, text in outputs.items():
+        path.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
