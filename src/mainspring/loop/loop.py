@@ -241,7 +241,7 @@ async def execute_tool_calls(run: RunState, pending: PendingCalls) -> bool:
 
     if batch.ends_run:
         run.status = "denied"
-    elif batch.valid_calls:
+    elif batch.has_valid_call:
         run.invalid_responses = 0
     elif not batch.steering and not run.signal.cancelled:
         _count_invalid_response(run, "The model sent no valid tool call", "bad_tool_calls")

@@ -81,7 +81,7 @@ class ToolCallBatch:
         results: The results by call ID; complete unless the run pauses.
         steering: Steering messages that arrived between two calls; the calls after them are skipped.
         pauses: Why calls need an approval first, by call ID.
-        valid_calls: How many calls were not a mistake of the model.
+        has_valid_call: Whether at least one call was not a mistake of the model.
         ends_run: Whether a denial ends the run.
     """
 
@@ -99,7 +99,7 @@ class ToolCallBatch:
         self.results = results
         self.steering: list[AgentMessage] = []
         self.pauses: dict[str, str] = {}
-        self.valid_calls = 0
+        self.has_valid_call = False
         self.ends_run = False
 
     async def execute(self) -> None:
@@ -191,7 +191,7 @@ class ToolCallBatch:
         resolution = self._resolutions.get(call.id)
         if isinstance(resolution, Deny):
             self.ends_run = self.ends_run or resolution.stop
-            self.valid_calls += 1
+            self.has_valid_call = True
             return _deny(call, resolution.reason)
 
         checked = await self._check_gate(call)
@@ -203,7 +203,7 @@ class ToolCallBatch:
         elif checked.is_substitute:
             run.count_tool(call.name)
         if not checked.is_invalid:
-            self.valid_calls += 1
+            self.has_valid_call = True
         return checked
 
     async def _check_gate(self, call: ToolUseBlock) -> _CheckedCall | None:

@@ -539,7 +539,7 @@ async def test_a_cancellation_while_tools_run_publishes_each_result() -> None:
     results = said(one.messages[2]).tool_results
     assert {(r.text, r.is_error) for r in results} == {(ABORTED_WHILE_RUNNING, True)}
     ends = [e for e in events if e.type == "tool_execution_end"]
-    assert sorted(e.call.id for e in ends) == sorted(r.tool_use_id for r in results)
+    assert {e.call.id: e.result for e in ends} == {r.tool_use_id: r for r in results}
 
 
 @pytest.mark.parametrize("mode", ["parallel", "sequential"])
