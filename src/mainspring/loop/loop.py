@@ -73,7 +73,7 @@ async def run_scope(run: RunState, signal: CancelToken | None) -> AsyncGenerator
     cancellations = task.cancelling() if task else 0
 
     def prefer_cancellation(error: BaseException | None) -> BaseException | None:
-        # Hooks that store something hold a cancellation back until they have finished; the caller must still get it.
+        # Hooks that store something delay a cancellation until they have finished; the caller must still get it.
         is_cancelled = task is not None and task.cancelling() > cancellations
         return asyncio.CancelledError() if is_cancelled and not isinstance(error, asyncio.CancelledError) else error
 
@@ -204,7 +204,7 @@ async def take_turn(run: RunState) -> bool:
         bus.publish(TurnEnd(run.turn, message, ()))
         must_respond = await _repeat_empty_response(run, message)
 
-    # A handler of `turn:after` may keep the run going with messages of its own.
+    # A handler of `turn:after` may continue the run with more messages.
     if continue_with and run.status is None:
         await run.append_messages(continue_with, "synthetic")
         return True

@@ -113,7 +113,7 @@ async def call_model(run: RunState, request: ModelRequest) -> Message:
     """Call the model; handlers of `model:error` may repeat a failed call with another history.
 
     Returns:
-        The complete response, whose tool calls all have an ID of their own.
+        The complete response, with a unique ID for each tool call.
 
     Raises:
         AgentProviderError: If the model failed; AgentContextExceededError if the conversation is too long.
@@ -218,7 +218,7 @@ async def _fail_turn(
     if bus.has(TurnAfter):
         await run.emit(TurnAfter(run.turn, run.turn_id, message, Usage(), dict(run.tool_counts), raised))
 
-    # The part that arrived stays in the history; its tool calls get results that say that they did not run.
+    # The part that arrived is stored; its tool calls get results because they will not run.
     if message.tool_uses:
         await run.append_skipped_calls(message, NOT_RUN_STREAM_ERROR)
     elif message.content:

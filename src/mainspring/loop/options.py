@@ -38,7 +38,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
             whole budget in tokens. Clamped to 0 and the whole. Default ``None``.
         session_budget: Budget of all runs of the conversation together, subagents included. Default ``None``.
         warn_at: Share of a limit at which `budget:warning` fires once in a run; ``None``: never. Default 0.8.
-        dedup_reads: Whether a second read of an unchanged file returns a line that says so. Default true.
+        dedup_reads: Whether a second read of an unchanged file returns a note instead of the content. Default true.
         require_read_before_edit: Whether a tool may write to a file only after it was read, and unchanged since. Default
             false.
         elide_stale_reads: Whether requests leave out the content of files that have changed since. Default false.

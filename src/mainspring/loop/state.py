@@ -157,7 +157,7 @@ class RunState:
         status: How the run ends; ``None`` while it continues.
         has_ended: Whether the last hooks have fired, so that no more side calls are allowed.
         timed_out: Whether the time limit, and not the caller, set ``signal``.
-        cost: US dollars, as far as prices are known.
+        cost: US dollars, without calls of unknown price.
         invalid_responses: How many responses in a row led nowhere.
         added: The messages that this run added to the history.
         model_messages: The history as the default conversion returns it, updated with each message so that a turn does not
@@ -243,7 +243,7 @@ class RunState:
         unfinished = self.bus.start(hook)
         if unfinished is None:
             return hook
-        # A grace of 0 starts nothing in an aborted run; handlers that are no gate still have to be called.
+        # With a grace of 0 an aborted run calls no handler; only gates allow that.
         grace = 0 if hook.gate else self.config.behavior.abort_grace or 0.001
         try:
             async with cancel_scope(self.signal, grace):
@@ -279,7 +279,7 @@ class RunState:
     async def append_tool_results(
         self, message: Message, results: Mapping[str, ToolResultBlock]
     ) -> Sequence[AgentMessage]:
-        """Append a message and the results of its tool calls together: the history never holds one without the other.
+        """Append a message and the results of its tool calls together: the history never contains one without the other.
 
         Returns:
             The messages that handlers want to append after them.

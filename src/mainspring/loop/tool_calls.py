@@ -396,7 +396,7 @@ def _deny(call: ToolUseBlock, reason: str) -> _CheckedCall:
 
 
 def _group_concurrent(checked_calls: Iterable[_CheckedCall]) -> list[list[_CheckedCall]]:
-    """Group neighboring calls that may run together; any other call is a group of its own."""
+    """Group neighboring calls that may run together; any other call is a separate group."""
     groups: list[list[_CheckedCall]] = []
     is_open = False
     for checked in checked_calls:
