@@ -171,14 +171,14 @@ def record_run() -> list[Moment]:
     bus.observe(lambda event: moments.append(Moment("event", type(event).__name__, find_path())))
 
     def respond(request: ModelRequest) -> Reply:
-        moments.append(Moment("call", "model.stream(request)", find_path()))
+        moments.append(Moment("call", "model.stream()", find_path()))
         done = any(message.tool_results for message in request.messages)
         return Reply("Done.") if done else Reply("I will look.", calls=[ScriptedCall("look", {"key": "a"})])
 
     @tool
     async def look(key: str) -> str:
         """Look."""
-        moments.append(Moment("call", "tool.execute(arguments)", find_path() or moments[-1].path))
+        moments.append(Moment("call", "tool.execute()", find_path() or moments[-1].path))
         return key
 
     config = LoopConfig(model=ScriptedModel(respond, respond), env=MemoryEnv({}), bus=bus)
@@ -285,19 +285,19 @@ def parse_source() -> dict[str, ast.Module]:
     return trees
 
 
-def find_listeners(trees: dict[str, ast.Module]) -> list[str]:
-    """Return the modules that register a listener of all events."""
-    return [
-        name
-        for name, tree in trees.items()
-        if not name.startswith("loop/hooks/")
-        and any(
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in {"observe", "subscribe"}
-            for node in ast.walk(tree)
-        )
-    ]
+def find_listeners(trees: dict[str, ast.Module]) -> dict[str, str]:
+    """Return the modules that register a listener of all events, each with the listener as it is written there."""
+    listeners: dict[str, str] = {}
+    for name, tree in trees.items():
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call(func=ast.Attribute(attr="observe" | "subscribe"), args=[listener]) if (
+                    "loop/hooks/" not in name
+                ):
+                    listeners[name] = ast.unparse(listener)
+                case _:
+                    pass
+    return listeners
 
 
 def find_readers(trees: dict[str, ast.Module], module: str) -> list[str]:
@@ -313,8 +313,8 @@ def find_readers(trees: dict[str, ast.Module], module: str) -> list[str]:
 
 
 NOTES = {
-    "app/chat/event_translation": "events of subagents",
-    "app/chat/runs": "figures of the run",
+    "app/chat/message_queue": "queued messages that joined",
+    "app/chat/runs": "denied calls of a run",
     "callbacks/": "the callbacks of an application",
     "loop/agent": "agent.subscribe(fn)",
     "loop/result": "agent.stream(): the queue to iterate",
@@ -328,10 +328,7 @@ NOTES = {
 def draw_events() -> tuple[str, list[str]]:
     """Return the diagram of the way of an event and its text."""
     trees = parse_source()
-    views = {
-        "app/chat/state": ("chat events", find_readers(trees, "mainspring.app.chat.events")),
-        "durable/": ("feed", find_readers(trees, "mainspring.durable.feed")),
-    }
+    chat, feed = find_readers(trees, "mainspring.app.chat.events"), find_readers(trees, "mainspring.durable.feed")
     drawing = Drawing()
     stages = ["model host", "models/wire", "StreamEvent", "loop", "HookBus.publish"]
     step = (WIDTH - 48) / len(stages)
@@ -342,18 +339,26 @@ def draw_events() -> tuple[str, list[str]]:
     for x, text in (
         (24, "listeners of every event"),
         (290, "purpose, or events of their own"),
-        (480, "packages that read these"),
+        (470, "packages that read these"),
     ):
         drawing.text(x, 84, text, "small", "start")
-    y, lines = 94.0, [f"{' -> '.join(stages)} -> listeners:"]
-    for name in find_listeners(trees):
+    y, lines, shown = 94.0, [f"{' -> '.join(stages)} -> listeners:"], set[str]()
+    for name, listener in find_listeners(trees).items():
         drawing.label(24, y, 230, 26, name)
         drawing.arrow(254, y + 13, 290, y + 13)
-        label, readers = next((view for start, view in views.items() if name.startswith(start)), ("", []))
+        label, readers = "", []
+        if "Translator" in listener:
+            label, readers = "chat events", chat
+        elif name.startswith("durable/"):
+            label, readers = "feed", feed
         if label:
             drawing.label(290, y, 100, 26, label, "event")
-            drawing.arrow(390, y + 13, 480, y + 13)
-            y = rows_of_boxes(drawing, readers, 480, y, WIDTH - 504)
+            if label in shown:
+                y += 34
+            else:
+                drawing.arrow(390, y + 13, 470, y + 13)
+                y = rows_of_boxes(drawing, readers, 470, y, WIDTH - 490)
+            shown.add(label)
             lines.append(f"  {name} -> {label} -> {', '.join(readers)}")
         else:
             note = next((note for start, note in NOTES.items() if name.startswith(start)), "")

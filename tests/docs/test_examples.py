@@ -96,3 +96,21 @@ def test_paths_of_pages_in_the_source_exist() -> None:
     }
 
     assert [entry for entry in sorted(named) if not (REPOSITORY / entry[0]).exists()] == []
+
+
+EXTERNAL_NAMES = {"ChatVertexAI", "HttpAgent", "LoopResult", "MyUI", "OpenTelemetry", "PowerShell"}
+"""Names in the documentation that belong to other programs, to examples, or to the past."""
+
+
+def test_names_of_the_library_in_the_text_exist() -> None:
+    source = "\n".join(path.read_text(encoding="utf-8") for path in (REPOSITORY / "src").rglob("*.py"))
+    known = set(re.findall(r"\w+", source)) | EXTERNAL_NAMES
+    unknown: set[tuple[str, str]] = set()
+    for page in PAGES:
+        text = re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for code in re.findall(r"`([^`\n]+)`", text):
+            for name in re.findall(r"\b[A-Z][a-z]+[A-Z]\w*[a-z]\b|\b[a-z]+_[a-z_]+(?=\()", code):
+                if name not in known:
+                    unknown.add((page.name, name))
+
+    assert unknown == set()

@@ -27,8 +27,7 @@ from mainspring.sessions.entries import (
 from mainspring.sessions.journal import SessionOptions
 from mainspring.sessions.jsonl_store import JsonlSessionLog, JsonlStore
 from mainspring.sessions.memory_store import MemorySessionLog, MemorySessionStore
-from mainspring.sessions.plug import SessionPlug
-from mainspring.sessions.session import Session, list_sessions, resolve_store
+from mainspring.sessions.session import Session, SessionPlug, list_sessions, resolve_store
 from mainspring.sessions.store import Problem, SessionInfo, SessionLog, SessionStore, StoredLine
 from mainspring.sessions.stored_messages import SessionTurn, turns_to_messages
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from mainspring.errors import AgentProviderError, InvalidResponseError
-from mainspring.loop import LoopContext, RunOptions, agent_loop
+from mainspring.loop import HookBus, LoopContext, RunOptions, agent_loop
+from mainspring.loop.hooks import MessagesAdded
 from mainspring.messages import Message
 from mainspring.models import ModelInfo
 from mainspring.testing.scripted_model import Reply
@@ -105,9 +106,11 @@ async def test_invalid_calls_beside_a_steering_message_are_not_counted() -> None
 
 
 async def test_an_empty_response_is_followed_by_a_prompt() -> None:
-    ctx = LoopContext()
-    await agent_loop("go", ctx, config(Script(text_reply(""), text_reply("there"))))
+    ctx, sources = LoopContext(), list[str]()
+    bus = HookBus({MessagesAdded: lambda hook: sources.append(hook.source)})
+    await agent_loop("go", ctx, config(Script(text_reply(""), text_reply("there")), bus=bus))
     assert block_types(ctx.messages) == ["user", "assistant", "user", "assistant"]
+    assert sources == ["prompt", "assistant", "synthetic", "assistant"]
     prompt = said(ctx.messages[2])
     assert prompt.text == EMPTY_RESPONSE_PROMPT
     assert prompt.timestamp is not None
