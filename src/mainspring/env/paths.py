@@ -16,6 +16,25 @@ _ESCAPED = lazy_re(r"\\x([0-9a-f]{2})")
 _SPACES = lazy_re("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 _QUOTE_MAP = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
 
+GUARDED_NAMES = (
+    ".agent", ".agents", ".agentignore", ".mcp.json", ".claude", ".cursor", ".vscode", ".idea", ".zed", ".fleet", ".devcontainer",
+    "*.code-workspace", ".husky", ".envrc", ".exrc", ".vimrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".dir-locals.el", ".gdbinit", ".lldbinit",
+    ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zprofile",
+    ".zshenv", ".zlogin", ".gitconfig",
+)  # fmt: skip
+"""Names, in lower case, of files and folders that decide what runs later, at any depth: settings, hooks, and start-up files.
+
+Permissions ask before a change, and a sandbox prevents it. The files of git are known to each of both in more detail.
+"""
+
+_GUARDED_ENDINGS = tuple(name[1:] for name in GUARDED_NAMES if name.startswith("*"))
+
+
+def is_guarded_name(name: str) -> bool:
+    """Return True if a file or folder of that name decides what runs later, in upper or lower case."""
+    lowered = name.lower()
+    return lowered in GUARDED_NAMES or lowered.endswith(_GUARDED_ENDINGS)
+
 
 def is_inside(path: str, folder: str) -> bool:
     """Whether ``path`` is ``folder`` or lies below it; both real paths."""

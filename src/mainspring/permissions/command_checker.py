@@ -8,6 +8,7 @@ from mainspring.lazy import lazy_re
 from mainspring.permissions import suggestions as suggest
 from mainspring.permissions.command_patterns import compile_command_pattern
 from mainspring.permissions.decisions import FREE_REASON, READONLY_REASON, Outcome, Verdict
+from mainspring.permissions.git_history import find_program_of_settings
 from mainspring.permissions.git_repository import neutral_environment
 from mainspring.permissions.path_checker import NO_GRANT, FileGrant, GrantKey, PathChecker, PermissionMode
 from mainspring.permissions.paths import ResolvedPath, ResolvesPaths, expand_wildcards, find_escapes, resolve_word
@@ -63,7 +64,7 @@ class CommandChecker:
         self._recursive_reads = RecursiveReadChecker(env, paths)
         self._recursive_reads_of_allowed = RecursiveReadChecker(env, paths, allowed=True)
         self._targets: dict[tuple[str, str | None], ResolvedPath] = {}
-        self._expansions: dict[str, list[ResolvedPath]] = {}
+        self._expansions: dict[tuple[str, tuple[str | None, ...]], list[ResolvedPath]] = {}
         self._too_broad_words: set[str] = set()  # words whose wildcards stand for too much to look at
         self._too_many = False
         self._links: list[tuple[str, ...]] = []
@@ -96,7 +97,10 @@ class CommandChecker:
         linked = "it makes a link and goes on with it; make the link alone" if self._linked else ""
         fetches = self._recursive_reads.fetches and not self._only_reading
         fetch = "git may fetch missing objects, which is prevented only if all of the line reads" if fetches else ""
-        for doubt in (linked, fetch, "it names too many paths" if self._too_many else ""):
+        started = ""
+        if self._reads_by_git and self._search_path and not self._only_reading:
+            started = await find_program_of_settings(self.env, self.judge.place.root, self.folders)
+        for doubt in (linked, fetch, started, "it names too many paths" if self._too_many else ""):
             if doubt:
                 reason = f"the command cannot be judged: {doubt}"
                 self.verdicts.append(Verdict("shell-run", escape_invisible(source, limit=2000), "ask", reason))
@@ -242,26 +246,45 @@ class CommandChecker:
         found = self._file_reads(unit)
         if found is None:
             return asked
-        problem = await find_project_program(self.env, self.judge.place, unit.walk(), self.folders)
+        own = self.folders
+        everywhere = list(dict.fromkeys([*own, *[f for one in found for f in await self._folders_of(one)]]))
+        problem = await find_project_program(self.env, self.judge.place, unit.walk(), everywhere)
         if problem:
             return Verdict(asked.scope, asked.resource, "ask", problem, None, asked.allow, asked.remember)
-        for one in found:
-            if one.git is not None and not self._reads_by_git:
-                self._reads_by_git = True
-                self._search_path = await search_path_outside(self.env, self.judge.place.root)
-            drops_variables = one.git and any(u.words and program_name(u.words[0].text) == "env" for u in unit.walk())
-            self._only_reading = self._only_reading and not drops_variables
-            problem = await self._recursive_reads.problem(one, self.folders, self._look, self._expand_wildcards)
-            for word in one.paths:
-                await self._expand_wildcards(word.text)
-                if word.text in self._too_broad_words:
-                    problem = problem or "it is not known which files its wildcards stand for"
-            if problem:
-                reason = f"it reads, but {problem}"
-                return Verdict(asked.scope, asked.resource, "ask", reason, None, asked.allow, asked.remember)
+        try:
+            for one in found:
+                self.folders = await self._folders_of(one)
+                problem = await self._check_reading(unit, one)
+                self.folders = own
+                if problem:
+                    reason = f"it reads, but {problem}"
+                    return Verdict(asked.scope, asked.resource, "ask", reason, None, asked.allow, asked.remember)
+        finally:
+            self.folders = own
+        return self._say(unit, "allow", READONLY_REASON)
+
+    async def _folders_of(self, one: FileReads) -> list[str | None]:
+        """The folders in which a command may open files."""
+        if one.folder is None:
+            return self.folders
+        return list(dict.fromkeys([target.path or None for target in await self._look(one.folder.text)])) or [None]
+
+    async def _check_reading(self, unit: AnalyzedCommand, one: FileReads) -> str:
+        """Check what a command opens that only reads. Returns why it may do more; empty if it does not."""
+        if one.git is not None and not self._reads_by_git:
+            self._reads_by_git = True
+            self._search_path = await search_path_outside(self.env, self.judge.place.root)
+        drops_variables = one.git and any(u.words and program_name(u.words[0].text) == "env" for u in unit.walk())
+        self._only_reading = self._only_reading and not drops_variables
+        problem = await self._recursive_reads.problem(one, self.folders, self._look, self._expand_wildcards)
+        for word in one.paths:
+            await self._expand_wildcards(word.text)
+            if word.text in self._too_broad_words:
+                problem = problem or "it is not known which files its wildcards stand for"
+        if not problem:
             for word in one.paths:
                 await self._check_path("fs-read", word, NO_GRANT)
-        return self._say(unit, "allow", READONLY_REASON)
+        return problem
 
     async def _check_reads_of_allowed(self, unit: AnalyzedCommand, allowed: Verdict) -> None:
         """What ignore files and rules about reading say about the files of a command that a rule allows."""
@@ -276,13 +299,16 @@ class CommandChecker:
             for text in dict.fromkeys(text for inner in unit.walk() for text in plain_words_in_command(inner)):
                 for target in await self._look(text):
                     self._add(self.paths.check_possible_path(target))
+        own = self.folders
         for one in readings:
+            self.folders = await self._folders_of(one)
             for word in one.paths:
                 for target in [*await self._look(word.text), *await self._expand_wildcards(word.text)]:
                     self._add(self.paths.check_read_restrictions(target))
             problem = await self._recursive_reads_of_allowed.shows(
                 one, self.folders, self._look, self._expand_wildcards
             )
+            self.folders = own
             if problem:
                 self._add(Verdict(allowed.scope, allowed.resource, "ask", problem))
 
@@ -385,7 +411,8 @@ class CommandChecker:
         """What the wildcards of a word stand for right now."""
         if wildcards.ANY_CHAR not in text or wildcards.ANY_TEXT in text:
             return []
-        if text not in self._expansions:
+        key = (text, tuple(self.folders))
+        if key not in self._expansions:
             found: list[ResolvedPath] = []
             for target in await self._look(text):
                 paths = await expand_wildcards(self.env, target.real)
@@ -393,8 +420,8 @@ class CommandChecker:
                     self._too_broad_words.add(text)
                     continue
                 found += [await resolve_word(self.env, path, self.judge.place, None) for path in paths]
-            self._expansions[text] = found
-        return self._expansions[text]
+            self._expansions[key] = found
+        return self._expansions[key]
 
     def _check_host(self, host: str, *, seen: bool) -> None:
         verdict = check_host(self.judge, self.mode, host, self.grants, by_tool=False)

@@ -13,7 +13,7 @@ from mainspring.env.protocol import PathNaming
 from mainspring.lazy import lazy_re
 from mainspring.permissions.git_repository import neutral_environment
 from mainspring.permissions.path_patterns import split_path
-from mainspring.permissions.programs import search_path_outside
+from mainspring.permissions.programs import find_named_program, search_path_outside
 from mainspring.shell_analysis.git_commands import GitCommand
 from mainspring.shell_analysis.syntax import Word
 
@@ -39,6 +39,7 @@ _FAILS_ANYWAY = (
     b"unknown revision or path", b"bad revision", b"bad object", b"invalid object name", b"No stash entries", b"does not exist in",
     b"exists on disk, but not in",
 )  # fmt: skip
+_WORD = lazy_re(r"[\w.+@-]+")
 _MAGIC = lazy_re(r".*[*?\[\]:\\].*")
 _NAMES = ("--name-only", "-z", "--no-renames", "--no-relative", "--no-ext-diff", "--no-textconv")
 
@@ -203,6 +204,15 @@ class GitHistory:
         real = [await self._env.realpath(posixpath.join(self._top, name)) for name in names if name in missing]
         return [posixpath.relpath(path, self._top) for path in real]
 
+    async def words_in_settings(self) -> list[str]:
+        """The words in the values of all settings, which may be names of programs.
+
+        Raises:
+            UnknownFilesError: If they cannot be known.
+        """
+        settings = (await self._run("config", "--list", "-z")).decode("utf-8", "surrogateescape").split("\0")
+        return list(dict.fromkeys(word for each in settings for word in _WORD.findall(each.partition("\n")[2])))
+
     async def _names(self, *arguments: str) -> list[str]:
         output = (await self._run(*arguments)).decode("utf-8", "surrogateescape")
         names = list(dict.fromkeys(name for part in output.split("\0") if (name := part.strip("\n"))))
@@ -253,6 +263,26 @@ async def history_of(env: object, root: tuple[str, ...], folder: str, top: str) 
         raise UnknownFilesError("the project has a git of its own")
     variables = neutral_environment(env) | await search_path_outside(env, root) | {"LC_ALL": "C"}
     return GitHistory(env, program, folder, top, variables)
+
+
+async def find_program_of_settings(env: object, root: tuple[str, ...], folders: Sequence[str | None]) -> str:
+    """Find a program of the project that git may start for a setting of the user, if git gets the whole search path.
+
+    Args:
+        env: Where the command will run.
+        root: Components of the project's folder.
+        folders: The folders in which it may run; ``None`` for one that is not known.
+
+    Returns:
+        Why git may start one; empty if it does not.
+    """
+    try:
+        histories = [await history_of(env, root, folder, folder) for folder in folders if folder]
+        names = [name for each in histories if each is not None for name in await each.words_in_settings()]
+    except UnknownFilesError:
+        return "it is not known which programs git starts; run git alone"
+    found = await find_named_program(env, root, names, folders)
+    return f"git may start {found!r}, which lies in the project and on the PATH; run git alone" if found else ""
 
 
 def path_in_revision(text: str) -> str:

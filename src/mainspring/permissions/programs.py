@@ -25,7 +25,7 @@ _ABSOLUTE = ("/", "~/")
 """How an entry of the search path begins that means the same folder everywhere."""
 
 _STARTS: Mapping[str, tuple[str, ...]] = {
-    "egrep": ("grep",), "fgrep": ("grep",), "git": ("git-lfs",),
+    "egrep": ("grep",), "fgrep": ("grep",), "git": ("git-lfs",), "npm": ("node",),
     "tar": ("gzip", "bzip2", "xz", "lzma", "zstd", "lzip", "lzop", "compress"),
 }  # fmt: skip
 """Programs that start another program by its name."""
@@ -126,6 +126,28 @@ async def search_path_outside(env: object, root: tuple[str, ...]) -> dict[str, s
     return {} if len(kept) == len(search.entries) else {"PATH": os.pathsep.join(kept) or os.defpath}
 
 
+async def find_named_program(
+    env: object, root: tuple[str, ...], names: Iterable[str], folders: Sequence[str | None]
+) -> str:
+    """Find the first of some programs that a folder of the project on the search path holds. Returns its name, or nothing.
+
+    Args:
+        env: Where a command will run.
+        root: Components of the project's folder.
+        names: The names of the programs.
+        folders: The folders in which the command may run; ``None`` for one that is not known.
+    """
+    if not isinstance(env, SearchesPrograms):
+        return ""
+    search = _ProgramSearch(env, root, await _find_search_path(env))
+    places = {posixpath.join(f or "/", e) for e in search.entries for f in folders if await search.is_of_project(e, f)}
+    for name in names:
+        for place in places:
+            if await search.has_program(posixpath.join(place, name)):
+                return name
+    return ""
+
+
 async def _find_search_path(env: SearchesPrograms) -> str:
     return await env.find_search_path() if isinstance(env, LocatesPrograms) else env.search_path
 
@@ -148,6 +170,14 @@ class _ProgramSearch:
             return self._is_below(await self._env.realpath(entry)) or self._is_below(entry)
         except (OSError, ValueError):
             return self._is_below(entry)
+
+    async def has_program(self, path: str) -> bool:
+        """Return True if a path is that of a program, or if that is not known."""
+        try:
+            found = await self._env.stat(path)
+        except (OSError, ValueError):
+            return False
+        return found.kind == "file" and found.mode & 0o111 != 0
 
     async def find_entry(self, name: str, folder: str | None) -> tuple[str, str] | None:
         """Find the entry of the project from which a command may run a program, and the name of the program.

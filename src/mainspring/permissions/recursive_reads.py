@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 
 from msgspec.structs import replace
 
+from mainspring.env.paths import is_inside
 from mainspring.lazy import lazy_re
 from mainspring.permissions.git_history import UnknownFilesError, history_of, path_in_revision
 from mainspring.permissions.git_repository import (
@@ -96,6 +97,11 @@ class RecursiveReadChecker:
         for word in reading.paths:
             places += [t.path for t in [*await look(word.text), *await expanded(word.text)] if t.path]
         for path in dict.fromkeys(places):
+            if reading.is_index:
+                problem = await self._check_index(path, reading)
+                if problem:
+                    return problem
+                continue
             problem = await self._check_folder_cached(path, reading)
             if problem:
                 return problem
@@ -180,6 +186,25 @@ class RecursiveReadChecker:
     def _must_check(self) -> bool:
         """Whether anything at all may be wrong with showing a file."""
         return not self._allowed or self._paths.judge.has_read_restrictions()
+
+    async def _check_index(self, folder: str, reading: FileReads) -> str:
+        """What would be shown of the files below a folder that the index of its repository names; a link is followed."""
+        if not isinstance(self._env, ReadsFolders):
+            return "it is not known which files git lists" if self._must_check else ""
+        folder = await self._env.realpath(folder)
+        top = (await self._repository(folder)).top
+        names = await read_tracked_files(self._env, top) if top else ()
+        if names is None:
+            return "it is not known which files git lists" if self._must_check else ""
+        below = [
+            posixpath.relpath(path, folder) for name in names if is_inside(path := posixpath.join(top, name), folder)
+        ]
+        if not all(map(_PLAIN_PATH.fullmatch, names)) or any(n[0] == "/" or ".." in n.split("/") for n in names):
+            return "git lists a file with a name that xargs or a program may take for another one"
+        if len(below) > MAX_WALKED and self._must_check:
+            return f"git lists more than {MAX_WALKED} files"
+        entries = [(name, "symlink") for name in below if _matches_name_filter(name, reading.only)]
+        return await self._refused(folder, entries, follows=True)
 
     async def _find(self, path: str, reading: FileReads) -> str:
         if not isinstance(self._env, ReadsFolders):

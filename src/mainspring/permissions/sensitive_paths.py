@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from mainspring.env.paths import GUARDED_NAMES
 from mainspring.lazy import lazy_re
 from mainspring.permissions.path_patterns import ANY_DEPTH, compile_path_pattern, is_absolute, matches
 from mainspring.shell_analysis import wildcards
@@ -38,13 +39,7 @@ SECRET_SYSTEM_PATHS = (
 )
 """Places of the system that hold secrets."""
 
-PROTECTED_NAMES = (
-    ".git/**", ".agent/**", ".agents/**", ".claude/**", ".cursor/**", ".vscode/**", ".idea/**", ".mcp.json", ".agentignore",
-    ".zed/**", ".fleet/**", ".devcontainer/**", "*.code-workspace", ".exrc", ".vimrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".dir-locals.el",
-    ".gdbinit", ".lldbinit", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs",
-    ".husky/**", ".envrc", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile",
-    ".zshrc", ".zprofile", ".zshenv", ".zlogin", ".gitconfig", ".config/git/**", ".config/fish/**", ".config/autostart/**",
-)  # fmt: skip
+PROTECTED_NAMES = (".git/**", *GUARDED_NAMES, ".config/git/**", ".config/fish/**", ".config/autostart/**")
 """What decides what runs later, or what is allowed: settings, hooks, start-up files. Changing them always asks."""
 
 

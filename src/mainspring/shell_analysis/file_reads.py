@@ -41,6 +41,10 @@ _LISTING_OPTIONS = lazy_re(
 _LISTS = lazy_re(r"-[A-Za-z]*[lL][A-Za-z]*|--files(?:-with-matches)?")
 """Options with which a search prints names of files alone, and the one that makes it do so."""
 
+_PLAIN_PATHSPEC = lazy_re(r"(?![-/])(?!.*\.\.)[A-Za-z0-9_.*/-]+")
+_ENDING = lazy_re(r"\*[A-Za-z0-9_.-]+")
+"""Paths for git below the folder, and a pattern that means the same for a path and for the name at its end."""
+
 _XARGS_OPTIONS = lazy_re(r"-[0rt]+|-[nP]\d*|\d+|--null|--no-run-if-empty")
 _XARGS_NULL = lazy_re(r"-[rt]*0[0rt]*|--null")
 
@@ -77,6 +81,8 @@ class FileReads(Struct, frozen=True):
         wild: Words that begin with a wildcard; what they stand for may look like options.
         plain: Whether names with blanks, quotes and the like would be read as other names.
         git: The command of git, which may run what a repository's own settings say; ``None`` for other programs.
+        folder: The folder that git goes to first; ``None`` if that is the folder of the line.
+        is_index: Whether it opens each file below the folder that the index of git names, and no other.
     """
 
     paths: tuple[Word, ...] = ()
@@ -87,6 +93,8 @@ class FileReads(Struct, frozen=True):
     wild: tuple[Word, ...] = ()
     plain: bool = False
     git: GitCommand | None = None
+    folder: Word | None = None
+    is_index: bool = False
 
 
 def find_readonly_reads(unit: AnalyzedCommand) -> FileReads | None:
@@ -126,6 +134,10 @@ def _git(unit: AnalyzedCommand) -> FileReads | None:
     words = list(unit.words)
     if len(words) > 1 and words[1].text in ("--no-pager", "-P"):
         del words[1]
+    folder = None
+    if len(words) > 3 and words[1].text == "-C" and _is_plain_folder(words[2]):
+        folder = words[2]
+        del words[1:3]
     for length in (3, 2, 1):
         head = " ".join(w.text for w in words[1 : 1 + length])
         reader = READONLY_GIT.get(head)
@@ -135,8 +147,14 @@ def _git(unit: AnalyzedCommand) -> FileReads | None:
             command = None if found is None else sort_git_words(head, reader, rest)
             if found is None or command is None:
                 return None
-            return replace(found, paths=(*found.paths, _HERE), git=command)
+            return replace(found, paths=(*found.paths, _HERE), git=command, folder=folder)
     return None
+
+
+def _is_plain_folder(word: Word) -> bool:
+    """Whether a word names one folder, without a step up: a shell and a program may take that differently behind a link."""
+    is_one = word.literal and not word.splits and _PLAIN_START.fullmatch(word.text) is not None
+    return is_one and not word.text.startswith("-") and ".." not in word.text.split("/")
 
 
 class _ParsedArguments:
@@ -350,7 +368,9 @@ def find_xargs_reads(unit: AnalyzedCommand) -> list[FileReads] | None:
     name = _name(command[0]) or ""
     alone = _read(READONLY_PROGRAMS[name], name, command[1:])  # it runs once without a file if none is found
     is_terminated = any(_XARGS_NULL.fullmatch(option.text) for option in options)
-    if _name(feeder.words[0]) == "find":
+    if _name(feeder.words[0]) == "git":
+        listed = None if is_terminated or alone is None or alone.deep else _listed_by_git(feeder)
+    elif _name(feeder.words[0]) == "find":
         listed = _listed_by_find(feeder, is_terminated=is_terminated)
         if listed is not None and listed.follows and (alone is None or alone.deep):
             return None  # it would look into a folder that is listed
@@ -372,6 +392,17 @@ def _listed_by_find(feeder: AnalyzedCommand, *, is_terminated: bool) -> FileRead
         return None
     starts, names = tuple(parsed.starts) or (_HERE,), tuple(parsed.names[:1])
     return FileReads(starts, deep=True, follows=not parsed.only_files, only=names, plain=not is_terminated)
+
+
+def _listed_by_git(feeder: AnalyzedCommand) -> FileReads | None:
+    """The files of the index that ``git ls-files`` lists, as what is read."""
+    if len(feeder.words) < 2 or feeder.words[1].text != "ls-files":
+        return None
+    patterns = [word.text for word in feeder.words[2:] if word.literal and not word.splits]
+    if len(patterns) < len(feeder.words) - 2 or not all(map(_PLAIN_PATHSPEC.fullmatch, patterns)):
+        return None
+    only = tuple(patterns) if len(patterns) == 1 and _ENDING.fullmatch(patterns[0]) else ()
+    return FileReads((_HERE,), deep=True, only=only, is_index=True)
 
 
 def _listed_by_search(feeder: AnalyzedCommand) -> FileReads | None:

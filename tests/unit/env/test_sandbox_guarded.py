@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from mainspring.env.paths import GUARDED_NAMES
 from mainspring.env.sandbox import SandboxBackend, SandboxEnv
 from mainspring.env.sandbox import lockdown as kernel
 from mainspring.env.sandbox.guarded import GuardedTree, is_guarded, is_harmless, linked_worktree
+from mainspring.permissions.sensitive_paths import SensitivePaths
 from tests.helpers.sandboxes import LAYERS, layer
 from tests.requires import skip_missing
 
@@ -334,6 +336,14 @@ def test_a_project_cannot_name_a_foreign_repository(project: Path, worktree: Pat
 def test_names(path: str, expected: bool) -> None:
     assert is_guarded(f"/p/{path}".rstrip("/"), "/p") is expected
     assert not is_guarded(f"/p2/{path}", "/p")
+
+
+@pytest.mark.parametrize("name", GUARDED_NAMES)
+def test_a_name_that_asks_before_a_change_is_guarded(name: str) -> None:
+    full = ("p", "src", name.replace("*", "x"))
+
+    assert is_guarded("/" + "/".join(full).upper().replace("P/SRC", "p/src"), "/p")
+    assert SensitivePaths.standard().why(full, full[1:], changes=True)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,11 @@ import msgspec
 import pytest
 
 from mainspring.env import LocalEnv
+from mainspring.env.memory import MemoryEnv
 from mainspring.errors import ConfigError
 from mainspring.permissions import Permissions
 from mainspring.tools import Access, Tool, ToolContext
+from mainspring.tools.builtin import shell as shell_tool
 from tests.unit.permissions.harness import TOOLS, decided, project, shell
 
 
@@ -596,3 +598,11 @@ async def test_a_tool_that_only_has_the_name_of_an_edit_tool_asks(source: str) -
     other = msgspec.structs.replace(TOOLS["write_file"], source=source)
     decision = await permissions.decide("write_file", {"path": "a", "content": ""}, env=project(), definition=other)
     assert decision.outcome == "ask"
+
+
+@pytest.mark.covers("SEC-01")
+@pytest.mark.parametrize("line", ["cat *.txt; cd inner && cat *.txt", "ls *.txt && cd inner && head -5 *.txt"])
+async def test_wildcards_are_looked_up_again_in_another_folder(line: str) -> None:
+    env = MemoryEnv({"a.txt": "", "inner/my_secret.txt": ""})
+
+    assert (await Permissions().decide("shell", {"command": line}, env=env, definition=shell_tool)).outcome == "ask"

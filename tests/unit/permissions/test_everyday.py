@@ -20,8 +20,9 @@ FILES = {
 LINES = (Path(__file__).parent / "data" / "everyday.txt").read_text().replace("\\\n", "\\\0").splitlines()
 FALSE_QUESTIONS = frozenset(
     (
-        "cd src && wc -l *.py && cd .. && ls",
-    )  # each command is judged in all folders, and ".." of the project is outside
+        "cd src && wc -l *.py && cd .. && ls",  # each command is judged in all folders, and ".." of the project is outside
+        "git submodule status",  # a shell script of git, which starts further programs in each submodule
+    )
 )
 """Lines that ask, although they only read: at most two, each with its reason."""
 
@@ -35,5 +36,5 @@ async def test_an_everyday_line_asks_nothing(line: str) -> None:
 
 
 def test_there_are_enough_lines() -> None:
-    assert len(LINES) >= 200
+    assert len(LINES) >= 250
     assert len(FALSE_QUESTIONS) <= 2

@@ -1,5 +1,6 @@
 """Reading commands of git in hostile and in ordinary repositories, with the real git: nothing runs, nothing is shown unasked."""
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -190,6 +191,69 @@ async def test_git_lfs_of_the_project_asks(tmp_path: Path, monkeypatch: pytest.M
     assert decision.outcome == "ask"
     assert "'git-lfs' would run" in decision.reason
     assert not (tmp_path / "trace").exists()
+
+
+async def test_a_program_of_settings_in_the_project_asks_beside_another_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_repository(tmp_path, DRIVER.format(name="driver") + "git config --global user.name pytest")
+    monkeypatch.setenv("PATH", str(folder / ".venv/bin"), prepend=":")
+    env = LocalEnv(str(folder))
+
+    decision = await decide("git status && pytest", env, allow=["shell(pytest)"])
+
+    assert decision.outcome == "ask"
+    assert "git may start 'driver'" in decision.reason
+
+    (folder / ".venv/bin/driver").unlink()
+    assert (await decide("git status && pytest", env, allow=["shell(pytest)"])).outcome == "allow"
+
+
+@pytest.mark.parametrize(
+    "line", ["git -C inner show HEAD", "git -C inner log -p", "git --no-pager -C inner diff HEAD~1"]
+)
+async def test_git_in_another_folder_is_judged_there(line: str, tmp_path: Path) -> None:
+    folder = make_repository(tmp_path, "mkdir -p src; echo x > src/a.txt")
+    env = LocalEnv(str(folder))
+    (tmp_path / "second").mkdir()
+    inner = make_repository(tmp_path / "second", 'git config core.fsmonitor "$RUN"; git config diff.external "$RUN"')
+    inner.rename(folder / "inner")
+
+    assert (await decide("git -C src status && git -C src log -p", env)).outcome == "allow"
+    assert (await decide(line, env)).outcome == "ask"
+    assert (await decide("git -C src -C .. status", env)).outcome == "ask"
+    assert (await decide(f"git -C {tmp_path} status", env)).outcome == "ask"
+
+
+async def test_files_of_the_index_are_judged(tmp_path: Path) -> None:
+    env = LocalEnv(str(make_repository(tmp_path, "mkdir -p src; echo x > src/a.py; git add src")))
+    folder = Path(env.cwd)
+    (tmp_path / "outside.py").write_text("x")
+
+    assert (await decide("git ls-files | xargs wc -l", env)).outcome == "allow"
+    assert (await decide("git ls-files '*.py' | xargs grep -n x", env)).outcome == "allow"
+    for line in ("git ls-files | xargs grep -r x", "git ls-files -o | xargs cat", "git ls-files :/ | xargs cat"):
+        assert (await decide(line, env)).outcome == "ask", line
+    (folder / "src/a.py").unlink()
+    (folder / "src/a.py").symlink_to(tmp_path / "outside.py")
+    assert (await decide("git ls-files | xargs cat", env)).outcome == "ask"
+    assert (await decide("cd src && git ls-files '*.py' | xargs cat", env)).outcome == "ask"
+
+
+@pytest.mark.parametrize("name", [b"../outside.py", b"/aa/outsid.py", b"-aa/outsid.py", b"a a/outsid.py"])
+async def test_a_planted_index_does_not_lead_outside(name: bytes, tmp_path: Path) -> None:
+    env = LocalEnv(
+        str(
+            make_repository(
+                tmp_path, "mkdir -p aaa; echo x > aaa/outsid.py; git add aaa; echo x > aa.py; git add aa.py"
+            )
+        )
+    )
+    index = Path(env.cwd, ".git/index")
+    planted = index.read_bytes()[:-20].replace(b"aaa/outsid.py"[: len(name)], name)
+    index.write_bytes(planted + hashlib.sha1(planted, usedforsecurity=False).digest())
+
+    assert (await decide("git ls-files | xargs cat", env)).outcome == "ask"
 
 
 async def test_a_partial_clone_fetches_nothing(tmp_path: Path) -> None:

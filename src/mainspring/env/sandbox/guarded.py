@@ -8,7 +8,7 @@ from collections import deque
 
 from msgspec import Struct
 
-from mainspring.env.paths import is_inside
+from mainspring.env.paths import is_guarded_name, is_inside
 from mainspring.env.sandbox.git_folder import (
     HOOKS,
     REPOSITORY,
@@ -21,11 +21,6 @@ from mainspring.env.sandbox.git_folder import (
     make_readable,
     read_start,
 )
-
-NAMES = (
-    ".agent", ".agents", ".agentignore", ".claude", ".cursor", ".vscode", ".idea", ".mcp.json", ".husky", ".envrc",
-)  # fmt: skip
-"""Guarded at any depth: settings, commands, skills, hooks, and servers of this program and of others."""
 
 INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md")
 """Instructions for agents. Guarded below the project's folder: nobody looks there, and they are read when an agent works there."""
@@ -56,7 +51,7 @@ def is_guarded(path: str, root: str) -> bool:
     if path == root or not is_inside(path, root):
         return False
     parts = path[len(root.rstrip("/")) + 1 :].lower().split("/")  # some file systems do not tell cases apart
-    if any(part in NAMES for part in parts):
+    if any(map(is_guarded_name, parts)):
         return True
     if ".git" in parts:
         at = len(parts) - parts[::-1].index(".git")
@@ -158,12 +153,14 @@ class GuardedTree:
         except OSError:
             return None
         is_root = path == self._root
-        names = [n for n, _ in listed if n.lower() in NAMES or (n.lower() in _INSTRUCTIONS and not is_root)]
+        names = [n for n, _ in listed if is_guarded_name(n) or (n.lower() in _INSTRUCTIONS and not is_root)]
         repositories = [n for n, d in listed if d and n.lower() == ".git"]
         if is_root and self._is_repository:
             repositories, inner = [""], []
         else:
-            inner = [n for n, d in listed if d and n not in _LEFT_OUT and n.lower() not in (*NAMES, ".git")]
+            inner = [
+                n for n, d in listed if d and n not in _LEFT_OUT and n.lower() != ".git" and not is_guarded_name(n)
+            ]
         return _Folder(
             changed if now - changed > SETTLED_NS else -1,
             tuple(os.path.join(path, n) for n in names),

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from mainspring.env.ignore import IGNORE_FILE_NAMES
-from mainspring.env.paths import is_inside
+from mainspring.env.paths import GUARDED_NAMES, is_inside
 from mainspring.env.sandbox.git_folder import GIT_FILES, HOOKS
-from mainspring.env.sandbox.guarded import NAMES, is_guarded, linked_worktree
+from mainspring.env.sandbox.guarded import is_guarded, linked_worktree
 from mainspring.errors import ConfigError
 
 SYSTEM_LINUX = (
@@ -195,7 +195,7 @@ def make_policy(
 
 
 def _guarded(root: str) -> Iterator[str]:
-    yield from (os.path.join(root, name) for name in NAMES)
+    yield from (os.path.join(root, name) for name in GUARDED_NAMES if not name.startswith("*"))
     git = os.path.join(root, ".git")
     if os.path.isfile(git):  # says where the repository is
         yield git

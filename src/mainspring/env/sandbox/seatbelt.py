@@ -7,8 +7,9 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 
+from mainspring.env.paths import GUARDED_NAMES
 from mainspring.env.sandbox.backend import SandboxReport, run_probe
-from mainspring.env.sandbox.guarded import INSTRUCTIONS, NAMES
+from mainspring.env.sandbox.guarded import INSTRUCTIONS
 from mainspring.env.sandbox.policy import SandboxPolicy
 
 PROGRAM = "/usr/bin/sandbox-exec"
@@ -103,7 +104,7 @@ def _rule(head: str, paths: Iterable[str]) -> str:
 
 def _names_below(box: SandboxPolicy) -> str:
     """Deny files with a guarded name in every folder of the project."""
-    named = "|".join(map(_any_case, NAMES))
+    named = "|".join(map(_any_case, GUARDED_NAMES))
     below = "|".join(map(_any_case, INSTRUCTIONS))
     rules = [
         f'\n  (regex #"^{re.escape(root)}/(.*/)?({named})(/|$)")\n  (regex #"^{re.escape(root)}/.*/({below})$")'
@@ -115,6 +116,8 @@ def _names_below(box: SandboxPolicy) -> str:
 
 def _any_case(name: str) -> str:
     """A pattern for a name, in upper or lower case: the file systems of macOS do not tell them apart."""
+    if name.startswith("*"):
+        return f"[^/]*{_any_case(name[1:])}"
     return "".join(f"[{c.lower()}{c.upper()}]" if c.isalpha() else re.escape(c) for c in name)
 
 
