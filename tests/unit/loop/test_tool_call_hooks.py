@@ -735,3 +735,52 @@ async def test_a_gate_after_an_abort_raises_the_reason_of_the_abort() -> None:
         await agent_loop("go", ctx, config(Script(tool_call_reply("add", a=1)), bus=bus), signal)
     assert gates == []
     assert [r.text for r in said(ctx.messages[2]).tool_results] == [NOT_RUN_ABORTED]
+
+
+async def test_a_change_inside_the_input_is_validated_too() -> None:
+    @tool
+    async def total(items: list[int]) -> str:
+        """Add up."""
+        return str(sum(items))
+
+    hooks = {ToolBefore: lambda ctx: ctx.input["items"].append("3")}
+    turn = await run_turn(tool_call_reply("total", items=[1, 2]), tools=[total], hooks=hooks)
+    assert turn.results[0].text == "6"
+
+
+async def test_an_approval_is_kept_while_another_call_still_waits() -> None:
+    block = [ToolUseBlock("c1", "add", {"a": 1}), ToolUseBlock("c2", "add", {"a": 2})]
+    one = agent(
+        Script(calls(*block), text_reply("ok")), tools=[add], hooks={PermissionCheck: lambda ctx: ctx.pause("sure?")}
+    )
+    await one.run("go")
+    one.answer({"c1": Approve()})
+    assert (await one.run()).status == "paused"
+    assert one.pending is not None
+    assert [call.id for call in one.pending.calls] == ["c2"]
+    one.answer(Approve())
+    assert (await one.run()).text == "ok"
+    assert [r.text for r in said(one.messages[2]).tool_results] == ["2", "3"]
+
+
+async def test_a_handler_that_is_not_a_gate_may_finish_after_an_abort() -> None:
+    reached, release = asyncio.Event(), asyncio.Event()
+
+    async def transform(ctx: ToolTransform) -> None:
+        reached.set()
+        await release.wait()
+        ctx.result = ToolResult(output="transformed")
+
+    one = agent(
+        Script(tool_call_reply("add", a=1)),
+        tools=[add],
+        hooks={ToolTransform: transform},
+        behavior=RunOptions(abort_grace=30),
+    )
+    run = asyncio.ensure_future(one.run("go"))
+    await reached.wait()
+    one.abort()
+    asyncio.get_running_loop().call_later(0.05, release.set)
+    with pytest.raises(AgentAbortedError):
+        await run
+    assert [r.text for r in said(one.messages[2]).tool_results] == ["transformed"]

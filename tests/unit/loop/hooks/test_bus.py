@@ -256,3 +256,11 @@ def test_an_async_listener_is_rejected_by_name() -> None:
 
     with pytest.raises(TypeError, match=r"listen is async; an observer is a plain function, a hook's handler may be"):
         HookBus().observe(cast("Any", listen))
+
+
+def test_a_handler_may_be_removed_twice() -> None:
+    bus = HookBus()
+    remove = bus.on(StreamText, lambda ctx: None)
+    remove()
+    remove()
+    assert not bus.has(StreamText)
