@@ -92,7 +92,7 @@ async def test_a_plugin_that_fails_lets_the_others_finish_their_preparation() ->
     one = agent(Script(text_reply("a")), plugs=[failing, slow])
     warmup = asyncio.ensure_future(one.warmup())
     failing.go_on.set()
-    for _ in range(5):
+    for _ in range(20):
         await asyncio.sleep(0)
     assert not warmup.done()
     slow.go_on.set()
