@@ -325,8 +325,7 @@ class Agent(CoreAgent):
         )
         if super().running:
             return await super()._run(prompt)  # raises, and leaves the policies of the run that goes on alone
-        for check in self.run_checks:
-            check()
+        self._check_run()
         if self._lifecycle.needed:
             entered = await self._prepare_run(prompt, options)
             if entered.result is not None:

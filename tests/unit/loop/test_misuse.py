@@ -73,7 +73,7 @@ async def test_the_last_answer_counts_and_one_for_a_call_that_is_gone_is_refused
     one.answer({"a": Deny("thought better of it")})
     await one.run()
     assert ran == []
-    with pytest.raises(AgentError, match="no call waits"):
+    with pytest.raises(AgentError, match="No tool call is waiting"):
         one.answer(Approve())
 
 
@@ -84,7 +84,7 @@ async def test_a_stream_that_was_not_entered_says_so(use: str) -> None:
         await (anext(aiter(run)) if use == "iterate" else run.result())
     async with run:
         assert (await run.result()).text == "ok"
-    with pytest.raises(RuntimeError, match="begun before"):
+    with pytest.raises(RuntimeError, match="already started"):
         async with run:
             pass
 
