@@ -401,7 +401,7 @@ class CoreAgent:
     def add_usage(self, usage: Usage, purpose: str) -> None:
         """Add usage from outside the conversation (for example, of a subagent) to the active run, if any."""
         if self._current.spend is not None:
-            self._current.add_usage(usage, purpose)
+            self._current.spend(usage, purpose)
 
     @property
     def thinking(self) -> ThinkingLevel | None:

@@ -37,7 +37,7 @@ _CLASSIC = {
 }
 
 
-def openai_stop_reason(reason: StopReason) -> str:
+def to_finish_reason(reason: StopReason) -> str:
     """The same reason in the other vocabulary: ``stop``, ``length``, ``toolUse``, ``error``, ``aborted``."""
     return _CLASSIC[reason]
 

@@ -648,7 +648,7 @@ async def test_subscribers_get_the_events_of_the_loop_unchanged() -> None:
 
 async def test_a_loop_configuration_has_plain_defaults() -> None:
     setup = LoopConfig(model=Script(text_reply("a")), env=MemoryEnv({}))
-    assert (setup.agent, setup.session_id, setup.own_system, dict(setup.extra), dict(setup.aliases)) == (
+    assert (setup.agent, setup.session_id, setup.has_custom_system_prompt, dict(setup.extra), dict(setup.aliases)) == (
         "",
         "",
         False,

@@ -162,12 +162,12 @@ async def test_a_side_call_after_the_run_is_rejected() -> None:
         await calls[0]("later", request())
     with pytest.raises(AgentError, match=r"^Cannot call a model for 'later': no run is active\.$"):
         await one.side_call("later", request())
-    one.spend(Usage(output_tokens=5), "later")
+    one.add_usage(Usage(output_tokens=5), "later")
 
 
 async def test_usage_that_a_caller_adds_counts_toward_the_limits() -> None:
     one = agent(Script(tool_call_reply("nope", tokens=1), text_reply("never")))
-    one.on(ContextTransform, lambda ctx: one.spend(Usage(output_tokens=20), "child"))
+    one.on(ContextTransform, lambda ctx: one.add_usage(Usage(output_tokens=20), "child"))
     result = await one.run("go", behavior=RunOptions(max_total_tokens=21))
     assert (result.status, result.usage.total_tokens) == ("max_tokens", 21)
     assert result.stats.side_usage == {"child": Usage(output_tokens=20)}
