@@ -64,9 +64,7 @@ def test_a_projects_command_waits_for_trust(command: Command) -> None:
     command.server.script += ["as text", "as command"]
 
     untrusted = command.run("-p", "/own")
-    assert (
-        "own.md was sent as text, because the folder is not trusted." in untrusted.err
-    )
+    assert "own.md was sent as text, because the folder is not trusted." in untrusted.err
     assert not (command.folder / "owned").exists()
     assert '"/own"' in asked(command)
     assert "not trusted" in command.run("commands").err

@@ -89,7 +89,11 @@ def test_text_on_a_terminal_comes_as_it_arrives_and_steers_nothing() -> None:
 @pytest.mark.parametrize(
     ("outcome", "said", "code"),
     [
-        (RunOutcome(status="max_turns", turns=3, session_id="s"), "--max-turns limit was reached after 3 model calls", 3),
+        (
+            RunOutcome(status="max_turns", turns=3, session_id="s"),
+            "--max-turns limit was reached after 3 model calls",
+            3,
+        ),
         (RunOutcome(status="max_tokens"), "--max-tokens", 3),
         (RunOutcome(status="completed", text="half", stop_reason="max_tokens"), "hit the output limit", 3),
         (RunOutcome(status="denied", denied=("no writing",)), "Stopped: no writing", 4),

@@ -53,17 +53,17 @@ class OutputError(Exception):
 
 
 class Console:
-    """Where a command speaks.
+    """The output of a command.
 
     Args:
-        out: For the answer.
-        err: For everything else.
-        environ: Says whether colours are wanted.
-        verbose: Whether details are wanted.
+        out: Stream for results.
+        err: Stream for everything else.
+        environ: Environment variables, which control colors.
+        verbose: Whether to show details.
 
     Attributes:
-        is_stdout_terminal: Whether somebody watches stdout as it comes.
-        verbose: Whether details are wanted.
+        is_stdout_terminal: Whether stdout is a terminal.
+        verbose: Whether to show details.
     """
 
     def __init__(

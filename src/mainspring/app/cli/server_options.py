@@ -277,18 +277,18 @@ def build_runs_parser() -> Parser:
     parser = Parser(
         "mainspring runs",
         description="Start, list, follow, steer, and answer durable runs in a database. See docs/durable.md.",
-        epilog=f"""examples (--url, or {_URL_VARIABLE}, says where):
-  mainspring runs start "What is in this folder?"       prints the id
-  mainspring runs                                       the newest
-  mainspring runs follow ID                             what it says and does, from the beginning, to its end
-  mainspring runs show ID                               how far it is, and what waits for an answer
-  mainspring runs answer ID CALL yes                    or no, with --reason
-  mainspring runs steer ID "use Celsius"                joins at the next step
-  mainspring runs abort ID
-  mainspring runs cancel ID                             never take it up again, though no worker is there
-  mainspring runs retry ID                              one that failed or was cancelled goes on where it was
-  mainspring runs delete ID...                          runs that are over, with all that was kept of them
-  mainspring runs prune --older-than 30d                all that ended longer ago""",
+        epilog=f"""examples (the database is --url or {_URL_VARIABLE}):
+  mainspring runs start "What is in this folder?"       Start a run, and print its ID
+  mainspring runs                                       List the most recent runs
+  mainspring runs follow ID                             Follow a run from its start to its end
+  mainspring runs show ID                               Show the status of a run and its pending approvals
+  mainspring runs answer ID CALL yes                    Allow a tool call; deny it with no, and an optional --reason
+  mainspring runs steer ID "use Celsius"                Send a steering message, which the next turn reads
+  mainspring runs abort ID                              Abort a run
+  mainspring runs cancel ID                             Cancel a run, even if no worker is running
+  mainspring runs retry ID                              Resume a failed or cancelled run
+  mainspring runs delete ID...                          Delete finished runs and their data
+  mainspring runs prune --older-than 30d                Delete all runs that finished before then""",
     )
     _add_url(parser)
     add = parser.add_argument
@@ -346,7 +346,7 @@ def non_negative_int(text: str) -> int:
 
 def _add_url(parser: Parser) -> None:
     add = parser.add_argument
-    add("--url", metavar="URL", help=f"the database: sqlite:///PATH or postgresql://...; else {_URL_VARIABLE}")
+    add("--url", metavar="URL", help=f"Database: sqlite:///PATH or postgresql://... (default: {_URL_VARIABLE})")
     add(
         "--code-version",
         default="1",

@@ -20,14 +20,14 @@ _RESTORE_SECONDS = 1.0
 
 
 class ScreenShutdown:
-    """Listens while it is entered; signals that were ignored stay ignored.
+    """Context manager that handles signals while the screen is shown. Signals that were ignored stay ignored.
 
     Args:
-        before_exit: Ends the screen; is called within the handler.
-        restore: Brings the terminal back before the process ends at once.
+        before_exit: Callback that closes the screen; called in the signal handler.
+        restore: Callback that restores the terminal before the process exits immediately.
 
     Attributes:
-        number: The signal that came first; 0 where none did.
+        number: Number of the first signal, or 0.
     """
 
     def __init__(self, before_exit: Callable[[], object], restore: Callable[[], object]) -> None:
@@ -84,14 +84,14 @@ _CLEANUP_SECONDS = 1.0
 
 
 class GracefulShutdown:
-    """Listens to SIGINT, SIGTERM and SIGHUP while it is entered; those that were ignored stay ignored (``nohup``).
+    """Context manager that handles SIGINT, SIGTERM, and SIGHUP. Signals that were ignored stay ignored (``nohup``).
 
     Args:
-        token: Is set by the first signal.
-        before_exit: Called in a thread before the process leaves at once, which does not wait long for it.
+        token: Cancellation token; the first signal cancels it.
+        before_exit: Callback that runs in a thread before the process exits immediately. The process does not wait long for it.
 
     Attributes:
-        number: The signal that came first; 0 where none did.
+        number: Number of the first signal, or 0.
     """
 
     def __init__(self, token: CancelToken, before_exit: Callable[[int], object]) -> None:

@@ -59,10 +59,10 @@ def _is_writer(pid: str, pipe: os.stat_result) -> bool:
 
 
 class StdinReader:
-    """Reads stdin in a thread, from the moment it is made.
+    """Read stdin in a thread that starts immediately.
 
     Attributes:
-        is_terminal: Whether stdin is a terminal; then nothing is read before it is asked for.
+        is_terminal: Whether stdin is a terminal; if so, reading starts on request.
     """
 
     def __init__(self, descriptor: int | None = None) -> None:
@@ -125,8 +125,8 @@ class StdinReader:
             raise ConfigError(f"Cannot read stdin: {self._error.strerror}.")
         if len(self._data) > _MAX_BYTES:
             raise ConfigError(
-                f"stdin holds more than {_MAX_BYTES >> 20} MiB, which is more than a model reads; save it to a file and name the "
-                "file in the prompt, so that what matters is looked up"
+                f"The input on stdin is larger than {_MAX_BYTES >> 20} MiB, which is too large for a model. Save it to a file, and name the "
+                "file in the prompt."
             )
         if b"\0" in self._data:
             raise ConfigError("The input on stdin is binary. Save it to a file, and name the file in the prompt.")

@@ -82,7 +82,7 @@ async def try_hooks(
         ConfigError: If the event is unknown, or ``arguments`` is not a JSON object or does not match the event.
     """
     if event not in COMMAND_EVENTS:
-        raise ConfigError(f"there is no event {event!r}; there are {', '.join(COMMAND_EVENTS)}")
+        raise ConfigError(f"Unknown event: {event!r}. Available events: {', '.join(COMMAND_EVENTS)}")
     cwd, settings = load_rules(place, {}, environ)
     payload = _payload(event, tool, _parse_object(arguments), cwd)
     env = LocalEnv(cwd)

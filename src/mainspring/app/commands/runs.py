@@ -186,7 +186,7 @@ async def _dispatch(options: argparse.Namespace, url: str, console: Console) -> 
                 started = await runs.start(options.agent, prompt, run_id=options.id)
                 console.row(started.id)
                 if reason := (await started.info()).error:  # a worker may start later
-                    console.info(f"it waits: {reason}")
+                    console.info(f"Waiting: {reason}")
             case "show":
                 _show(await get_run(runs.run(options.words[0])), options, console)
             case "follow":

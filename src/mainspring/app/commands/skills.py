@@ -249,7 +249,7 @@ def _disable(options: argparse.Namespace, console: Console) -> int:
 def _set_enabled(options: argparse.Namespace, console: Console, *, is_enabled: bool) -> int:
     name = options.words[0]
     note = set_skill_enabled(name, is_enabled, workspace_options(options))
-    console.info(f"{name} is {'on' if is_enabled else 'off'}{f'; but {note}' if note else ''}")
+    console.info(f"{name} is {'on' if is_enabled else 'off'}{f'. Note: {note}' if note else ''}")
     return OK
 
 

@@ -36,7 +36,7 @@ def _start(options: argparse.Namespace, console: Console) -> int:
     if options.json:
         console.data(msgspec.json.encode(dashboard).decode())
         return 0
-    console.info("started" if new else "Already running")
+    console.info("Started" if new else "Already running")
     console.info(
         f"Spans are received at {dashboard.endpoint}. To send them, run: mainspring config set telemetry.enabled true"
     )

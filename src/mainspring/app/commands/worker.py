@@ -66,18 +66,18 @@ async def run_worker(
     *,
     environ: Mapping[str, str] = os.environ,
 ) -> None:
-    """Be a worker until ``stop``; then begin nothing, let steps come to their end, and leave the rest to others.
+    """Run a worker until ``stop``; then start no new runs, wait for active steps, and leave the rest to other workers.
 
     Args:
-        options: What kind of worker.
-        launch: Model, rules and limits of the command's own agent.
-        report: Is told what people should know.
-        stop: Set once to drain.
-        on_ready: Called with its name and its agents, once it is at work.
-        environ: The environment.
+        options: Options of the worker.
+        launch: Model, rules, and limits of the built-in agent.
+        report: Listener for notices.
+        stop: Token that stops the worker gracefully.
+        on_ready: Callback that receives the worker's name and its agents once it is ready.
+        environ: Environment variables.
 
     Raises:
-        ConfigError: If something is wrong with options, settings or the agents.
+        ConfigError: If the options, the settings, or the agents are invalid.
         DurableError: If the database cannot be used.
     """
     agents = await _agents(options, replace(launch, save=False, session=None, session_id=None), report, environ)

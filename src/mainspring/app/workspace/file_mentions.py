@@ -76,7 +76,7 @@ async def read_attachments(paths: Sequence[str], env: ExecutionEnv, permissions:
         if decision.outcome != "allow":
             request = "requires approval" if decision.outcome == "ask" else "is denied"
             raise PermissionDeniedError(
-                f"@{path}: reading it {request}: {decision.reason}; --allow 'read_file({path})' allows it unless a rule denies it"
+                f"@{path}: Reading it {request}: {decision.reason}. Allow it with --allow 'read_file({path})', unless a rule denies it."
             )
         try:
             real = RealPath(decision.paths.get(path) or await env.realpath(path))

@@ -65,15 +65,15 @@ class SettingsIssue(Struct, frozen=True):
 def describe_settings(
     place: WorkspaceOptions, environ: Mapping[str, str] = os.environ, *, include_unset: bool = False
 ) -> SettingsView:
-    """The settings as they hold here.
+    """Return the settings in effect.
 
     Args:
-        place: Where.
-        environ: The environment.
-        include_unset: Whether what is not set is shown as well, with its default.
+        place: Workspace options.
+        environ: Environment variables.
+        include_unset: Whether to include settings with default values.
 
     Raises:
-        ConfigError: If a file is broken.
+        ConfigError: If a file is invalid.
     """
     _, settings = load_rules(place, {}, environ)
     redactor = redactor_of(settings, environ)

@@ -87,16 +87,15 @@ def build_mcp_plug(
     given: Any = None,
     server_filter: Callable[[str], bool] | None = None,
 ) -> McpPlug | None:
-    """The servers of the command's agent; ``None`` where there are none. Blocks.
+    """Create the plugin with the MCP servers of the agent; None without servers. Blocks.
 
     Args:
-        cwd: The folder.
-        settings: The settings.
-        report: Is told what people should know.
-        unattended: Whether nobody is there to ask again: then the prompt waits longer for servers that are still on their way.
-        given: Further servers, as decoded JSON.
-        server_filter: Says by the part of its tools' names that stands for a server whether it is offered, where the model is too
-            small for all of them.
+        cwd: Working folder.
+        settings: Settings.
+        report: Listener for notices.
+        unattended: Whether the prompt is the only one, so that it waits longer for servers that are connecting.
+        given: Additional servers, as decoded JSON.
+        server_filter: Filter by the server part of tool names, for models that are too small for all servers.
     """
     if not settings.config.mcp.enabled:
         return None

@@ -1,7 +1,7 @@
 """Rules that the user saved while working: for one project in the grants file, for every project in the user's settings.
 
-A project is the folder in which the agent works, by its real path. The number of the folder in its file system and the time when it was made
-are stored as well, so that another folder at the same path does not inherit what was allowed.
+A project is identified by the real path of its folder, and by the inode number and creation time of the folder, so that another folder at
+the same path does not inherit its rules.
 """
 
 from __future__ import annotations

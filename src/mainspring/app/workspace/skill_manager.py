@@ -207,20 +207,20 @@ async def fetch_skills(
     force: bool = False,
     environ: Mapping[str, str] = os.environ,
 ) -> tuple[PendingSkill, ...]:
-    """Fetch skills of a folder or a repository, to be looked at and then put in their place by `settle`. Nothing of them is run.
+    """Download skills from a folder or a repository for review; `apply_pending` installs them. Runs nothing of them.
 
     Args:
-        source: The folder or repository.
-        place: Where the command works.
-        ref: Branch, tag or commit.
-        path: The folder in it to look into.
-        names: Which, where there are several.
-        select_all: Whether all are meant.
-        force: Whether one of the same name is replaced though it was written or changed by hand.
-        environ: The environment.
+        source: Folder or repository.
+        place: Workspace options.
+        ref: Branch, tag, or commit.
+        path: Folder in the repository.
+        names: Names of the skills, if there are several.
+        select_all: Whether to install all skills.
+        force: Whether to replace a skill that was written or changed by the user.
+        environ: Environment variables.
 
     Raises:
-        ConfigError: If it cannot be fetched, or it is not clear which skill is meant.
+        ConfigError: If the download fails, or the choice of skills is ambiguous.
     """
     cwd, settings = load_rules(place, {}, environ)
     home = _require_home(settings)
@@ -504,7 +504,7 @@ def _get_skill(name: str, catalog: SkillCatalog) -> Skill:
         known = [s.name for s in (*catalog.skills, *catalog.disabled_skills)]
         broken = next((p for p in catalog.problems if p.level == "error" and name in Path(p.path).parts), None)
         reason = f" {broken.path} was not loaded: {broken.reason}" if broken else _suggestion(name, known)
-        raise ConfigError(f"there is no skill {name!r}{reason}")
+        raise ConfigError(f"Unknown skill: {name!r}.{reason}")
     return found
 
 

@@ -70,7 +70,7 @@ def parse_jsonc(text: str) -> JsonNode:
     node = reader.value(start, 0)
     rest = reader.skip_whitespace(node.end)
     if rest != len(text):
-        raise JsonError(f"nothing may follow the value, but {reader.describe_char(rest)} does", text, rest)
+        raise JsonError(f"Unexpected {reader.describe_char(rest)} after the end of the JSON value.", text, rest)
     return node
 
 
@@ -121,7 +121,7 @@ class _Parser:
             value = float(number) if match.group(1) or match.group(2) else int(number)
             return JsonNode(value, at, match.end())
         hint = " Use double quotes." if first == "'" else ""
-        raise JsonError(f"expected a value, found {self.describe_char(at)}{hint}", text, at)
+        raise JsonError(f"Expected a value, found {self.describe_char(at)}.{hint}", text, at)
 
     def string(self, at: int) -> tuple[str, int]:
         text = self.text
@@ -142,14 +142,14 @@ class _Parser:
         at = self.skip_whitespace(at + 1)
         while text[at : at + 1] != "}":
             if text[at : at + 1] != '"':
-                raise JsonError(f'expected a key in double quotes or "}}", found {self.describe_char(at)}', text, at)
+                raise JsonError(f'Expected a key in double quotes or "}}", found {self.describe_char(at)}.', text, at)
             key, end = self.string(at)
             if key in members:
                 raise JsonError(f"Duplicate key {key!r}.", text, at)
             node.keys[key] = at
             at = self.skip_whitespace(end)
             if text[at : at + 1] != ":":
-                raise JsonError(f'expected ":" after the key {key!r}, found {self.describe_char(at)}', text, at)
+                raise JsonError(f'Expected ":" after the key {key!r}, found {self.describe_char(at)}.', text, at)
             members[key] = self.value(self.skip_whitespace(at + 1), depth + 1)
             at = self.after_comma(members[key].end, "}")
         node.end = at + 1
@@ -171,7 +171,7 @@ class _Parser:
         if self.text[at : at + 1] == ",":
             return self.skip_whitespace(at + 1)
         if self.text[at : at + 1] != closing:
-            raise JsonError(f'expected "," or "{closing}", found {self.describe_char(at)}', self.text, at)
+            raise JsonError(f'Expected "," or "{closing}", found {self.describe_char(at)}.', self.text, at)
         return at
 
 

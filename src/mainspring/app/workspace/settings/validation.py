@@ -29,10 +29,10 @@ _TYPE_NAMES = {
 
 
 class SettingValueError(ValueError):
-    """A value does not fit; the text goes on from the setting's name.
+    """A value is invalid. The message continues after the name of the setting.
 
     Attributes:
-        value_path: The part of the value that is meant, as keys and indices.
+        value_path: Invalid part of the value, as keys and indices.
     """
 
     def __init__(self, text: str, where: Sequence[str] = ()) -> None:
