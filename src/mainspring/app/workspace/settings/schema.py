@@ -80,7 +80,7 @@ class LanguageServerSettings(Struct, frozen=True, kw_only=True, rename="camel", 
 
     def __post_init__(self) -> None:
         if not self.command or not self.command[0].strip():
-            raise ValueError('needs a command, for example, ["pyright-langserver", "--stdio"]')
+            raise ValueError('requires a command, for example, ["pyright-langserver", "--stdio"]')
 
 
 class InstructionSettings(Struct, frozen=True, kw_only=True, rename="camel"):

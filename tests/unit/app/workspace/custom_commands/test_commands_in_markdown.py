@@ -96,7 +96,7 @@ def test_they_are_found_and_scopes_can_be_named(tmp_path: Path) -> None:
     assert "/user:other conflicts with another file" in reasons
     assert "/quit is a built-in command; use /project:quit instead" in reasons
     assert "your own /review takes precedence; use /project:review instead" in reasons
-    assert "'bad name' is no name" in reasons
+    assert "invalid command name: 'bad name'" in reasons
     assert found.suggest("/reviw x") == "review"
     call = found.call("/git:push  origin main ")
     assert call is not None

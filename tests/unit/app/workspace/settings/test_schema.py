@@ -69,7 +69,7 @@ def test_a_providers_model_key_and_address() -> None:
         ({"notifications": {"ways": ["bell", "osc8"]}}, "Did you mean 'osc9'"),
         ({"languageServers": {"py": {"command": "x", "languages": {}}}}, "languageServers.py in command: must be a list"),
         ({"languageServers": {"py": {"command": ["x"], "languages": {}, "foo": 1}}}, "languageServers.py has no foo"),
-        ({"languageServers": {"py": {"command": [], "languages": {}}}}, "requires either a command"),
+        ({"languageServers": {"py": {"command": [], "languages": {}}}}, "requires a command"),
         ({"languageServers": []}, "languageServers must be an object"),
         ({"execution": {"maxProcesses": 0}}, "execution.maxProcesses must be a whole number >= 1"),
         ({"hooks": {"Stop": [{"command": "a", "timeout": "x"}]}}, "hooks.Stop in [0].timeout: must be a number"),
