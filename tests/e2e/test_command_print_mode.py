@@ -174,7 +174,7 @@ def test_it_works_without_home_terminal_and_network(command: Command) -> None:
     done = command.run("-p", "x", "--offline")
 
     assert (done.code, done.out) == (0, "fine\n"), done.err
-    assert "cannot be saved" in done.err
+    assert "cannot save the session" in done.err
 
 
 def git(folder: Path, *arguments: str) -> None:

@@ -286,7 +286,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace, console: Console) -> int:
-    report = cost_report(workspace_options(options), by=options.by, since=options.since or "", here=options.current)
+    report = cost_report(workspace_options(options), by=options.by, since=options.since or "", here=options.here)
     if options.json:
         console.data(msgspec.json.encode(report).decode())
         return 0
