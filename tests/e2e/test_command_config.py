@@ -168,7 +168,7 @@ def test_edit_changes_the_file_only_when_it_is_right(command: Command) -> None:
 
     editor(command, 'file.write_text(\'{"agent": {"maxTokens": "x"}}\')')
     broken = command.run("config", "edit")
-    assert (broken.code, ":1:25: agent.maxTokens must be a whole number" in broken.err) == (2, True)
+    assert (broken.code, ":1:25: agent.maxTokens must be an integer" in broken.err) == (2, True)
     assert user_file(command).read_text(encoding="utf-8") == before
 
     editor(command, "sys.exit(3)")

@@ -183,14 +183,14 @@ def test_empty_values_set_nothing(project: Path, home: Path) -> None:
     ("text", "where", "why"),
     [
         ('{"agent": {\n  "maxTokens": 1,\n},,}', ":3:3:", "Expected a key"),
-        ('{\n"agent": {"maxTokens": "many"}}', ":2:24:", "agent.maxTokens must be a whole number"),
+        ('{\n"agent": {"maxTokens": "many"}}', ":2:24:", "agent.maxTokens must be an integer"),
         ('{"agent": {"maxTokens": 0}}', ":1:25:", ">= 1"),
         ('{"agent": {"temperature": 3}}', ":1:27:", "<= 2"),
         ('{"agent": []}', ":1:11:", "agent must be an object, not a list"),
         ('{"providers": {"openai": "sk-1"}}', ":1:26:", "providers.openai must be an object"),
         ('{"permissions": {"deny": [1]}}', ":1:26:", "must be a list of strings"),
         ('{"agent": {"maxTokens": 1, "max_tokens": 2}}', ":1:28:", "the same setting"),
-        ('{"agent": {"maxTokens": {}}}', ":1:25:", "must be a whole number"),
+        ('{"agent": {"maxTokens": {}}}', ":1:25:", "must be an integer"),
         ("[]", ":1:1:", "must be an object"),
     ],
 )

@@ -19,9 +19,9 @@ from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
 _SUFFIX = lazy_re(r" - at `(?:key in )?\$(.*)`$")
 _STEP = lazy_re(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _TYPE_NAMES = {
-    "`int`": "a whole number",
+    "`int`": "an integer",
     "`float`": "a number",
-    "`str`": "a text",
+    "`str`": "a string",
     "`bool`": "true or false",
     "`array`": "a list",
     "`object`": "an object",

@@ -71,7 +71,7 @@ def test_a_providers_model_key_and_address() -> None:
         ({"languageServers": {"py": {"command": ["x"], "languages": {}, "foo": 1}}}, "languageServers.py has no foo"),
         ({"languageServers": {"py": {"command": [], "languages": {}}}}, "requires a command"),
         ({"languageServers": []}, "languageServers must be an object"),
-        ({"execution": {"maxProcesses": 0}}, "execution.maxProcesses must be a whole number >= 1"),
+        ({"execution": {"maxProcesses": 0}}, "execution.maxProcesses must be an integer >= 1"),
         ({"hooks": {"Stop": [{"command": "a", "timeout": "x"}]}}, "hooks.Stop in [0].timeout: must be a number"),
         ({"providers": {"a": {"models": {"x": {"contextWindow": "k"}}}}}, "providers.a.models in x: contextWindow"),
         ({"agent": {"thinking": "hgih"}}, "Did you mean 'high'"),
