@@ -298,7 +298,7 @@ class SubfolderInstructions:
         self._announced: set[str] = set()
 
     def install(self, agent: CoreAgent) -> None:
-        """See `Plug`."""
+        """See `Plugin`."""
         agent.bus.on(PermissionCheck, self._on_permit)
         agent.bus.on(ToolTransform, self._on_result, order=_ORDER_LAST)
         agent.bus.on(ContextCompacted, self._on_compacted)
