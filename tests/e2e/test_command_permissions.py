@@ -43,7 +43,7 @@ def test_explain_names_the_rule_its_place_and_each_command(command: Command) -> 
 def test_what_cannot_be_explained_is_a_mistake_of_usage(command: Command, arguments: list[str]) -> None:
     done = command.run(*arguments)
 
-    assert (done.code == 2) == (len(arguments) == 2 or "no JSON" in done.err)
+    assert (done.code == 2) == (len(arguments) == 2 or "not a JSON object" in done.err)
 
 
 @pytest.mark.covers("SEC-15", "SEC-01")

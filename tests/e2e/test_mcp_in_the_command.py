@@ -74,7 +74,7 @@ def test_a_projects_servers_wait_for_trust(command: Command) -> None:
     command.server.script += ["a", "b"]
     done = command.run("-p", "go")
     assert offered(command) == set()
-    assert done.err.count("its MCP servers are not started until you trust the folder: mainspring trust") == 2
+    assert done.err.count("are not started, because the folder is not trusted. Run: mainspring trust") == 2
     assert command.run("trust", str(command.folder)).code == 0
     command.run("-p", "go")
     assert offered(command) == {"shared", "own"}

@@ -132,14 +132,14 @@ async def test_a_section_with_a_key_is_enough(key: dict[str, str]) -> None:
 
 
 async def test_an_unknown_default_is_an_error() -> None:
-    with pytest.raises(ConfigError, match=r"there is no provider 'nobody'"):
+    with pytest.raises(ConfigError, match=r"Unknown provider: 'nobody'"):
         await choose(AppConfig(providers=Providers(default="nobody")))
 
 
 async def test_a_provider_of_the_settings_needs_a_model() -> None:
     sections = {"mine": ProviderSettings(base_url="http://mine.example/v1")}
 
-    with pytest.raises(ProviderConfigError, match="write mine:MODEL"):
+    with pytest.raises(ProviderConfigError, match="Use mine:MODEL"):
         await choose(AppConfig(providers=Providers(default="mine", sections=sections)))
 
 

@@ -105,7 +105,7 @@ async def _agents(options: argparse.Namespace, console: Console) -> dict[str, Fa
 
     def tell(report: RunEvent) -> None:
         if isinstance(report, Notice):
-            console.info(f"note: {report.text}")
+            console.info(f"Note: {report.text}")
 
     if not options.only_agents:
         requested = replace(launch_options(options), save=False, session=None, session_id=None)
