@@ -519,7 +519,7 @@ async def test_a_server_asks_the_user_field_by_field() -> None:
         return f"{got.action} {dict(got.content)}"
 
     user = Somebody(
-        Said(text="Ann"), Said(text="old"), Said(text="41"), Said(("Green",)), Said(("Yes",)), Said(("The X", "Y")), Said(("(leave it out)",)),
+        Said(text="Ann"), Said(text="old"), Said(text="41"), Said(("Green",)), Said(("Yes",)), Said(("The X", "Y")), Said(("(skip)",)),
     )  # fmt: skip
     agent = agent_with(
         {"s": InMemoryServer([(info("ask"), ask)])},
@@ -534,7 +534,7 @@ async def test_a_server_asks_the_user_field_by_field() -> None:
     assert "The MCP server 's' asks: Who?" in user.questions[0].text
     assert "'old' is no whole number" in user.questions[2].text
 
-    for said, action in ((None, "cancel"), (Said(("(do not answer)",)), "decline")):
+    for said, action in ((None, "cancel"), (Said(("(decline)",)), "decline")):
         agent = agent_with(
             {"s": InMemoryServer([(info("ask"), ask)])},
             ScriptedCall("mcp__s__ask", {}),
@@ -565,7 +565,7 @@ async def test_a_server_asks_the_model_when_the_user_agrees_and_it_is_counted(al
         extra={"interaction": user[0]} if user else {},
     )
     result = await agent.run("go")
-    assert results(agent)[0].content == ("hello" if allowed else "the user did not allow it")
+    assert results(agent)[0].content == ("hello" if allowed else "The user did not allow it")
     assert list(result.stats.side_usage) == (["mcp:sampling"] if allowed else [])
     if allowed:
         assert isinstance(agent.model, ScriptedModel)

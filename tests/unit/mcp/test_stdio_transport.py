@@ -56,7 +56,7 @@ async def test_everything_that_a_server_may_ask_is_answered_or_refused(tmp_path:
             expected = {
                 "ask": {"action": "decline"},
                 "visit": {"action": "decline"},
-                "sample": {"code": -1, "message": "the user did not allow it"},
+                "sample": {"code": -1, "message": "The user did not allow it"},
                 "roots": {"roots": []},
                 "ping": {},
             }
