@@ -31,15 +31,15 @@ ElicitValue = str | int | float | bool | list[str] | None
 
 
 class ClientFeatures:
-    """Who is asked. Questions come one after the other.
+    """Handlers of server requests. Questions are sequential.
 
     Args:
-        elicit: Answers in place of the user.
-        allow_sampling: Decides in place of the user.
+        elicit: Function that answers in place of the user.
+        allow_sampling: Function that decides in place of the user.
 
     Attributes:
-        interaction: Gives whoever can talk to the user; ``None`` if there is nobody.
-        sample_model: Asks the model, while a run goes on.
+        interaction: Function that returns the interface to the user; ``None`` if no user is available.
+        sample_model: Function that sends a prompt to the model during a run.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class ClientFeatures:
         if user is None:
             return False
         said = "\n".join([f"{m.role}: {_content_text(m.content)}" for m in request.messages])[-_MAX_SHOWN_CHARS:]
-        text = f"The MCP server {request.server!r} wants to ask the model this (it costs tokens):\n{said}\nMay it?"
+        text = f"MCP server {request.server!r} wants to send this prompt to the model (uses tokens):\n{said}\nAllow?"
         reply = await user.ask(UserQuestion(text, (Option(_NO), Option(_YES))))
         return reply is not None and reply.chosen == (_YES,)
 
@@ -99,7 +99,7 @@ def _content_text(content: Any) -> str:
 
 async def _ask_to_open_url(interaction: UserInteraction, request: ElicitRequest) -> ElicitResult:
     """Ask the user to open a URL. The program never opens it, since the server chose it."""
-    text = f"The MCP server {request.server!r} asks you to open a page: {request.message}\n{request.url}\nHave you done so?"
+    text = f"MCP server {request.server!r} asks you to open this URL: {request.message}\n{request.url}\nDone?"
     reply = await interaction.ask(UserQuestion(text, (Option(_NO), Option(_YES))))
     if reply is None:
         return ElicitResult("cancel")
@@ -108,7 +108,7 @@ async def _ask_to_open_url(interaction: UserInteraction, request: ElicitRequest)
 
 async def _ask_form(interaction: UserInteraction, request: ElicitRequest) -> ElicitResult:
     """Ask the questions of a form sequentially."""
-    intro = f"The MCP server {request.server!r} asks: {request.message}"
+    intro = f"MCP server {request.server!r} asks: {request.message}"
     fields = cast("dict[str, Any]", request.schema.get("properties") or {})
     required = set(cast("list[str]", request.schema.get("required") or []))
     if not fields:

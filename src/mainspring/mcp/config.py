@@ -268,7 +268,7 @@ def _convert_entry(name: str, mapping: dict[str, Any], place: str) -> McpServerC
         )
     for key in ("timeout", "connect_timeout"):
         if not 0 < getattr(made, key) <= _MAX_TIMEOUT:
-            raise ValueError(f"{key} is in seconds, 0 to {_MAX_TIMEOUT:g}, not {getattr(made, key):g}")
+            raise ValueError(f"{key} must be 0 to {_MAX_TIMEOUT:g} seconds, not {getattr(made, key):g}")
     return made
 
 

@@ -85,7 +85,7 @@ async def to_mcp_error(error: BaseException, end: EndpointState, reason: str) ->
     if closed or reason == "lost" or kind in ("ClosedResourceError", "BrokenResourceError"):
         return McpError(name, f"MCP server {name!r} ended{await _exit(end)}", "lost")
     if isinstance(found, TimeoutError) or code == -32001:
-        return McpError(name, f"MCP server {name!r} did not answer in time", "timeout")
+        return McpError(name, f"MCP server {name!r} did not respond in time", "timeout")
     if kind == "ValidationError":
         text = f"the response violates the protocol: {text}"
     return McpError(name, f"MCP server {name!r}: {text}", "refused")

@@ -27,20 +27,20 @@ Handler = Callable[..., "Answer | str | Awaitable[Answer | str]"]
 
 
 class InMemoryServer:
-    """A server in memory.
+    """An in-memory server.
 
     Args:
-        tools: Its tools, with what does their work.
-        resources: What it has to read: text by address.
-        prompts: Prompts: text by name.
-        instructions: Its words on how to use it.
-        delay: Waited for before it is connected; hangs as long as the event is not set.
-        connect_error: Why it cannot be connected.
+        tools: Tools with their handlers.
+        resources: Text of each resource by URI.
+        prompts: Text of each prompt by name.
+        instructions: Instructions on how to use the server.
+        delay: Event to wait for before the connection is ready; the connection hangs until it is set.
+        connect_error: Error for connections.
 
     Attributes:
-        connections: How often it was connected.
-        calls: The calls that it got.
-        cancelled: The calls that were cancelled.
+        connections: Number of connections so far.
+        calls: Received calls.
+        cancelled: Cancelled calls.
     """
 
     def __init__(

@@ -214,7 +214,7 @@ class _CallbackServer:
         if "error" in found:
             reason = f"{found['error']}: {found.get('error_description', 'no reason given')}"
             self.result.set_exception(
-                McpError("", f"the login was refused: {escape_invisible(reason, limit=300)}", "login")
+                McpError("", f"the server denied the login: {escape_invisible(reason, limit=300)}", "login")
             )
             return "200 OK", "The login was denied. You can close this page."
         if "code" not in found:

@@ -156,14 +156,14 @@ def _repair_block(value: Any) -> dict[str, Any]:
 
 
 class RepairingStream:
-    """What a transport reads, mended; ``connection_lost`` is set when nothing more will come.
+    """Stream of repaired messages; ``connection_lost`` is set when the stream ends.
 
     Args:
-        inner: What is read.
-        connection_lost: Set at its end.
-        on_message: Takes a notification's method and parameters, and says whether that is all there is to do with it. What is heard here
-            goes no further: the SDK checks each and starts a task for it, and a server that tells something without end would keep
-            us so busy that its answers come too late.
+        inner: Stream of a transport.
+        connection_lost: Event that is set at the end of the stream.
+        on_message: Function that handles a notification's method and parameters, and returns True if the handling is
+            complete. Such notifications are not passed to the SDK: it validates each and starts a task for it, so a server
+            with endless notifications would delay responses too long.
     """
 
     def __init__(

@@ -200,29 +200,30 @@ _HOOK_ORDER = -900
 
 
 class McpPlug(Plugin):
-    """Gives an agent the tools of servers.
+    """Plugin that adds the tools of servers to an agent.
 
-    All servers are started at once, at warm-up or the first run. The first prompt waits for those that are still on their way, but no
-    longer than ``startup_wait``; one that is late is offered from the next request on. A server that cannot be reached is told of by the hook
-    ``mcp:error`` and harms nothing.
+    All servers start at the same time, at warm-up or at the first run. The first prompt waits for servers that are still
+    connecting, but no longer than ``startup_wait``; the tools of a late server are offered from the next request on. A server
+    that cannot be reached is reported with the hook ``mcp:error`` and affects nothing else.
 
     Args:
-        servers: Configurations, in any form that `parse_mcp_config` takes.
-        connector: Who makes connections; the official SDK if left out.
-        startup_wait: Seconds that the first prompt waits at most.
-        elicit: Answers a server's question in place of the user.
-        allow_sampling: Decides in place of the user whether a server may ask the model.
-        roots: The folders that servers are told of; the agent's own if left out.
-        environ: Our variables, for ``${VAR}`` and for the base set that programs get.
-        home: The user's folder: what servers write is kept there, and logins are looked for.
+        servers: Configurations, in any form that `parse_mcp_config` accepts.
+        connector: Connector that opens connections (default: the official SDK).
+        startup_wait: Maximum seconds that the first prompt waits.
+        elicit: Function that answers a server's question in place of the user.
+        allow_sampling: Function that decides in place of the user whether a server may send a prompt to the model.
+        roots: Folders that servers may work in (default: the agent's folder).
+        environ: Variables, for ``${VAR}`` and for the base set that programs get.
+        home: Folder of the user's logins and of the servers' logs.
 
     Attributes:
         servers: The servers.
-        startup_wait: As given.
-        on_notice: Is told in a sentence what people should know: a server failed, was lost, or is late. Tells nobody until it is set.
+        startup_wait: Maximum seconds that the first prompt waits.
+        on_notice: Function that receives notices for the user: a server failed, was lost, or is late. Ignores them by default.
 
     Raises:
-        ConfigError: If a configuration is none. (Files of many are better read by `parse_mcp_config`, which leaves out the broken.)
+        ConfigError: A configuration is invalid. (For files with many servers, use `parse_mcp_config`, which skips invalid
+            entries.)
     """
 
     def __init__(
@@ -306,7 +307,7 @@ class McpPlug(Plugin):
         await asyncio.wait({self._startup_task}, timeout=at_once)
         late = ", ".join([repr(s.name) for s in self.servers if s.status == "connecting"])
         if late and self.startup_wait > at_once:  # report why the prompt waits
-            self.on_notice(f"waiting for MCP server {late}, {self.startup_wait:g} s at most")
+            self.on_notice(f"Waiting up to {self.startup_wait:g}s for MCP server {late}")
             await asyncio.wait({self._startup_task}, timeout=self.startup_wait - at_once)
         for server in self.servers:
             if server.status == "connecting":

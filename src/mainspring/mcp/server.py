@@ -139,17 +139,17 @@ class ServerObserver(Protocol):
 
 
 class McpServer:
-    """One server.
+    """A server.
 
     Attributes:
-        config: How it is configured.
-        status: How it stands.
-        tools: What it offers, as tools of an agent.
-        infos: The same as it describes them.
-        info: What it says of itself; ``facts.instructions`` are its words on how to use it.
-        error: Why it is not ready; ``None`` if it is, or was never tried.
-        log: What it wrote beside the protocol.
-        seconds: How long connecting took.
+        config: Configuration of the server.
+        status: State of the connection.
+        tools: Tools of the server for an agent.
+        tool_infos: The same tools as the server describes them.
+        info: Information from the server; ``info.instructions`` explain how to use it.
+        error: Reason why the server is not ready; ``None`` if it is ready, or was never connected.
+        log: Log output of the server.
+        seconds: Seconds that the connection took.
     """
 
     def __init__(
@@ -479,7 +479,7 @@ class McpServer:
         return await self._with_timeout(kind, ask)
 
     async def _with_timeout(self, subject: str, ask: Callable[[McpConnection], Awaitable[_T]]) -> _T:
-        text = f"MCP server {self.name!r} did not answer within {self.config.timeout:g} seconds ({subject})"
+        text = f"MCP server {self.name!r} did not respond within {self.config.timeout:g} seconds ({subject})"
         return await self._timeouts.run(
             self.config.timeout, lambda _: self._request(ask), lambda: McpError(self.name, text, "timeout")
         )

@@ -36,14 +36,15 @@ def server_log_path(home: Path, server: str) -> Path:
 
 
 class ServerLog:
-    """The lines of one server, without secrets and control characters. Adding one never waits: a server that writes without end must
-    not keep us from hearing its answers.
+    """Log of a server, without secrets and control characters.
+
+    Adding a line never waits: a server with endless output must not block its responses.
 
     Args:
-        file: Where they are kept too; nowhere if ``None``.
+        file: Log file; ``None`` logs only in memory.
 
     Attributes:
-        dropped_lines: How many lines came too fast to stand in the file.
+        dropped_lines: Number of lines that came too fast for the file.
     """
 
     def __init__(self, file: Path | None = None) -> None:
@@ -109,7 +110,7 @@ class ServerLog:
 
     def _write(self, *lines: str) -> None:
         if self._unreported:
-            self._waiting.append(f"{NOTE_PREFIX} {self._unreported} lines were left out here: they came too fast")
+            self._waiting.append(f"{NOTE_PREFIX} Skipped {self._unreported} lines that came too fast")
             self._unreported = 0
         self._waiting.extend(lines)
         loop = asyncio.get_running_loop()

@@ -225,7 +225,7 @@ async def start_server(config: McpServerConfig, environ: Mapping[str, str]) -> S
         reason = getattr(error, "strerror", None) or str(error)
         raise McpError(
             config.name,
-            f"MCP server {config.name!r} could not be started: {command}: {reason}. Check its command, args and cwd",
+            f"Cannot start MCP server {config.name!r}: {command}: {reason}. Check its command, args, and cwd.",
             "connect",
         ) from error
     return ServerProcess(transport, pipes, mark)

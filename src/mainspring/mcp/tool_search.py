@@ -147,14 +147,16 @@ def create_tool_search(
     limit: int = DEFAULT_RESULTS,
     model_name: Callable[[str], str] = str,
 ) -> Tool:
-    """The tool `tool_search`, for an application that unlocks tools in its own way; an `Agent` with a `Disclosure` has it already.
+    """Create the tool `tool_search` for an application that unlocks tools itself.
+
+    An `Agent` with a `Disclosure` already has this tool.
 
     Args:
-        tools: What can be found: tools, or a function that gives those of the moment.
-        on_found: Told the own names of what a search has found, in the order of the result.
-        name: The tool's name.
-        limit: How many tools a search shows and unlocks where the model does not say, 1 to 50.
-        model_name: Gives the name under which the model knows a tool; results show that. Default: its own.
+        tools: Tools to search, or a function that returns the current tools.
+        on_found: Function that receives the names of the found tools, in the order of the result.
+        name: Name of the tool.
+        limit: Default number of tools that a search shows and unlocks, 1 to 50.
+        model_name: Function that returns the name of a tool for the model, which results show (default: its own name).
     """
     search = _SearchTool(tools, on_found, limit, model_name)
     words = {"type": "string", "maxLength": _MAX_QUERY_CHARS}
@@ -343,7 +345,7 @@ class ServerTokenCost(Struct, frozen=True, kw_only=True):
     Attributes:
         tools: Number of tools.
         eager: Tokens with schemas, in every request.
-        lazy: Tokens of the names alone, in every request; `search_cost` is added once for all servers.
+        lazy: Tokens of the names alone, in every request; `estimate_search_cost` is added once for all servers.
     """
 
     tools: int = 0

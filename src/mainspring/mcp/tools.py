@@ -39,10 +39,10 @@ class ToolServer(Protocol):
     async def call(
         self, tool: str, arguments: Mapping[str, Any], on_progress: ProgressCallback | None = None
     ) -> Answer:
-        """Call a tool by the name that the server knows.
+        """Call a tool by its name on the server.
 
         Raises:
-            McpError: If the server returns no result.
+            McpError: The server returned no result.
         """
         ...
 

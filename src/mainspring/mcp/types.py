@@ -182,11 +182,13 @@ class ClientHandler(Protocol):
 
 
 class McpConnection(Protocol):
-    """An open connection. Its methods may be called from any task; cancelling one cancels the request at the server.
+    """An open connection. Methods may be called from any task.
+
+    Cancelling a method cancels the request on the server.
 
     Attributes:
-        server_info: What the server says of itself.
-        closed: Set when the connection is over.
+        server_info: Information from the server.
+        closed: Set when the connection has ended.
     """
 
     server_info: ServerInfo

@@ -21,7 +21,7 @@ from mainspring.tools.tool import Access, Execute, Tool, ToolContext, ToolOutput
 
 
 class LazyTool(Struct, frozen=True, eq=False):
-    """A tool whose definition is made on first use; the agent awaits ``factory`` before its first run."""
+    """Tool whose definition is created on first use; the agent awaits ``factory`` before its first run."""
 
     name: str
     factory: Callable[[], Awaitable[Tool]]

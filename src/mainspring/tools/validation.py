@@ -222,11 +222,11 @@ def _skipping_others(test: Callable[[str], bool]) -> Callable[[object], bool]:
 
 @lru_cache(maxsize=32)
 def _dialect(base: Any, max_length: int) -> Any:
-    """The validator class of a dialect with our own reading of a few keywords: safer, or with a better text.
+    """Return the validator class of a dialect with safer or better implementations of a few keywords.
 
     Args:
-        base: The class as `jsonschema` has it.
-        max_length: How long a property name may be where `jsonschema` itself matches names against patterns.
+        base: Validator class of `jsonschema`.
+        max_length: Maximum length of a property name for which `jsonschema` itself matches names against patterns.
     """
     from jsonschema import validators
 

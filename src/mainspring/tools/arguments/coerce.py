@@ -75,7 +75,10 @@ class _Coercer:
         self.steps = steps or [0]
 
     def visit(self, schema: Any, value: Any, path: Path, active_schemas: frozenset[int] = _NO_SCHEMAS) -> Any:
-        """The value as this part of the schema wants it; `active_schemas` are the parts that are looking at it already."""
+        """Return the value coerced to a part of the schema.
+
+        `active_schemas` are the parts that already apply to the value.
+        """
         if not is_dict(schema) or id(schema) in active_schemas:
             return value
         active_schemas |= {id(schema)}

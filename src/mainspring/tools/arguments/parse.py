@@ -1,10 +1,10 @@
-"""The arguments of a tool call: from what a model or server sent to a value that fits the tool's schema, or to an error.
+"""Parse the arguments of a tool call into a value that fits the tool's schema, or into an error.
 
-The way of well-made arguments is short: one strict parse and one check. Only what fails there is repaired, coerced and
-reported on.
+Well-formed arguments need one strict parse and one check. Only arguments that fail are repaired, coerced, and reported.
 
-The order is from certain to doubtful: the relaxed grammar, then heuristics. Whatever is read, a text that ends before its
-object is closed is `truncated`: what it holds may be shown and must never be executed, since the rest could change it.
+Repairs run from certain to doubtful: first the wider grammar, then heuristics. A text that ends before its object is
+closed is always `truncated`: the recovered part may be displayed but must never be executed, since the rest could change
+its meaning.
 """
 
 import re

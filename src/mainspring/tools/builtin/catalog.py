@@ -39,10 +39,10 @@ COMMON_ALIASES: Mapping[str, str] = MappingProxyType(
 
 
 def builtin_tools(*, include_optional: bool = False) -> list[Tool]:
-    """The built-in tools.
+    """Return the built-in tools.
 
     Args:
-        include_optional: Also those that are offered only by name, and the examples.
+        include_optional: Whether to include the optional tools and the samples.
     """
     package = sys.modules[
         __name__.rpartition(".")[0]

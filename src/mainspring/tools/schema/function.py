@@ -137,7 +137,7 @@ class _Inliner:
         self.kept: set[str] = set()
 
     def copy(self, node: Any, open_refs: tuple[str, ...]) -> Any:
-        """A copy of a schema; `open_refs` names the definitions that are being written out around it."""
+        """Copy a schema; `open_refs` names the definitions that surround it."""
         if not isinstance(node, dict):
             return node
         entries = cast("dict[str, Any]", node)
@@ -449,7 +449,7 @@ def _resolve_annotation(fn: Any, annotation: Any, location: str) -> Any:
             return _ContextPlaceholder
         advice = "Import it outside `if TYPE_CHECKING`, and define it at module level."
         raise TypeError(
-            f"{location} is annotated {annotation!r}, which cannot be resolved ({problem}); {advice}"
+            f"{location} is annotated {annotation!r}, which cannot be resolved ({problem}). {advice}"
         ) from problem
 
 
@@ -473,7 +473,7 @@ def _check_annotation(kind: Any, name: str, default: Any, location: str) -> Any:
     advice = "Write, for example, `: str`."
     if name in _CONTEXT_NAMES:
         advice = f"Write `{name}: ToolContext` if it receives the context of the call. Otherwise: {advice}"
-    raise TypeError(f"{location} has no annotation, so a model cannot be told what it takes; {advice}")
+    raise TypeError(f"{location} has no type annotation, which is required for the tool's schema. {advice}")
 
 
 def _schemas(name: str, parameters: list[_Parameter]) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
-"""Commands in the background: how they are started, read and told of.
+"""Start background commands, read their output, and describe their status.
 
-Keeping the end of a text, measured in bytes.
+Output is cleaned: no escape sequences, and only the last state of a redrawn line. Only the end of a long text is stored.
 """
 
 from __future__ import annotations
@@ -113,7 +113,10 @@ class TailBuffer:
             self._size -= len(self._pieces.popleft())
 
     def text(self, budget: int) -> str:
-        """The last ``budget`` bytes (0: all) from the start of a character on, with a mark that tells what is missing."""
+        """Return at most the last ``budget`` bytes (0: all), with a note about the missing bytes.
+
+        The text starts at a character boundary.
+        """
         data = b"".join(self._pieces)
         if budget and len(data) > budget:
             data = strip_partial_character(data[len(data) - budget :])

@@ -68,7 +68,10 @@ class AmbiguousMatch(Struct, frozen=True):
 
 
 def find_match(view: NormalizedText, old: str, *, replace_all: bool) -> Match | AmbiguousMatch | None:
-    """Find ``old`` (with line feeds only) in the view; ``replace_all``: all its places are wanted. ``None``: it is not there."""
+    """Find ``old`` (with line feeds only) in the view; ``None`` if not found.
+
+    ``replace_all`` finds all matches.
+    """
     spans = _exact(view.text, old, replace_all)
     if spans:
         return _to_match(view, spans, old, "", replace_all)

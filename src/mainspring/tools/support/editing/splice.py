@@ -24,19 +24,19 @@ def leading_whitespace(line: str) -> str:
 def make_reindent(
     found: Sequence[str], old: Sequence[str], new: Sequence[str], matching_lines: Sequence[tuple[int, int]]
 ) -> Reindent | None:
-    """How to indent new lines.
+    """Return the function that indents new lines.
 
-    New text is either indented as the file is, while only the old text was not, or in the same wrong way as the old text.
-    Lines that both have tell which; where they do not agree or there are none, the shallowest line does.
+    New text is either indented like the file, while only the old text was not, or in the same wrong way as the old text.
+    Lines in both texts decide; if they disagree or do not exist, the shallowest line decides.
 
     Args:
-        found: The lines in the file.
-        old: The lines that were given for them.
-        new: The lines that replace them.
-        matching_lines: Pairs of lines of old and new that say the same.
+        found: Lines in the file.
+        old: Lines that the caller provided for them.
+        new: Lines that replace them.
+        matching_lines: Pairs of equal lines of old and new.
 
     Returns:
-        ``None`` if nothing tells.
+        The function; ``None`` if the indentation is ambiguous.
     """
     as_file = as_old = 0
     for i, j in matching_lines:

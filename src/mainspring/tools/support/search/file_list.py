@@ -1,8 +1,8 @@
-"""All files below a folder: by ripgrep where there is one, else by walking. Both give the same.
+"""List all files below a folder with ripgrep, or by walking if ripgrep is missing, and verify ripgrep's results.
 
-ripgrep opens files by name, and another program can put a link in the place of a name meanwhile. So its output only says where
-to look: a line is shown if the file at the real path, opened without following a link, has this line; a name is shown if the
-folder at the real path has it.
+ripgrep opens files by name, and another program can replace a name with a link while it runs. Its output is therefore only
+a hint: a line is shown if the file at the real path, opened without following links, contains this line; a name is shown
+if the folder at the real path contains it.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class SearchRoot(Struct, frozen=True):
 
 
 def search_failure(code: ToolErrorCode, text: str) -> ToolResult:
-    """An error result."""
+    """Return an error result."""
     return ToolResult(output=text, is_error=True, code=code)
 
 
