@@ -264,7 +264,7 @@ class SdkConnector:
         self._orphans = ServerReaper()
 
     async def preload(self) -> None:
-        """See `PreloadingConnector.ready`: half a second of work, in a thread.
+        """See `PreloadingConnector.preload`: half a second of work, in a thread.
 
         Raises:
             ConfigError: The SDK is not installed.

@@ -41,7 +41,7 @@ async def test_a_server_is_used_after_a_login_where_it_wants_one(
         assert await run(server.url, {}) == 0
 
     told = capsys.readouterr().err
-    assert ("wants a login" in told) == login
+    assert ("requires a login" in told) == login
     assert "echo: " in told
 
 

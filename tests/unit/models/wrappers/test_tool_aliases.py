@@ -133,9 +133,9 @@ async def test_a_message_is_translated_once() -> None:
 @pytest.mark.parametrize(
     ("aliases", "text"),
     [
-        ({"shell": "read_file"}, "know both shell and read_file as 'read_file'"),
-        ({"shell": "x", "read_file": "x"}, "know both shell and read_file as 'x'"),
-        ({"shell": "not a name"}, "must be 1 to 128 letters"),
+        ({"shell": "read_file"}, "Tools shell and read_file would both be sent to the model as 'read_file'"),
+        ({"shell": "x", "read_file": "x"}, "Tools shell and read_file would both be sent to the model as 'x'"),
+        ({"shell": "not a name"}, "Use 1 to 128 letters"),
     ],
 )
 def test_names_that_clash_are_refused_at_construction(aliases: dict[str, str], text: str) -> None:
