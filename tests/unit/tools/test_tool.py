@@ -199,7 +199,7 @@ async def test_a_call_by_hand_that_cannot_be_says_how() -> None:
         await add(1, 2, 3)
     with pytest.raises(TypeError, match="Tool add received the argument 'a' twice"):
         await add(1, a=2)
-    with pytest.raises(TypeError, match=r"tool where uses the environment \(env.cwd\), and it was called without one"):
+    with pytest.raises(TypeError, match=r"Tool where uses the environment \(env.cwd\), but was called without one"):
         await where("x")
     with pytest.raises(ToolError, match="missing required property 'a'"):
         await add()

@@ -163,7 +163,7 @@ def test_a_program_that_is_not_there_is_told(command: Command) -> None:
         (["add", "x", "https://a/b", "--", "c"], 2, "takes no arguments"),
         (["add", "x", "ftp://a/b"], 2, "answers at http:// or https://, not at ftp://"),
         (["add", "x", "--env", "A", "--", "c"], 2, "must be --env NAME=VALUE"),
-        (["add", "x", "--transport", "http", "--", "c"], 2, "needs a url"),
+        (["add", "x", "--transport", "http", "--", "c"], 2, "requires a url"),
         (["remove", "x"], 2, "has no MCP server 'x'"),
         (["test", "x"], 2, "there is no MCP server 'x'"),
         (["logs", "x"], 2, "there is no MCP server 'x'"),

@@ -152,7 +152,7 @@ async def test_names_that_clash_with_the_tools_of_one_run_are_refused() -> None:
         return ""
 
     agent, _ = made("ok")
-    with pytest.raises(ConfigError, match="know both"):
+    with pytest.raises(ConfigError, match="would both be sent to the model"):
         await agent.run("go", tools=[shell, bash])
     assert not agent.running
     assert (await agent.run("go")).text == "ok"
