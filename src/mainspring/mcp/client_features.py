@@ -81,8 +81,8 @@ class ClientFeatures:
         user = self.interaction()
         if user is None:
             return False
-        said = "\n".join([f"{m.role}: {_content_text(m.content)}" for m in request.messages])[-_MAX_SHOWN_CHARS:]
-        text = f"MCP server {request.server!r} wants to send this prompt to the model (uses tokens):\n{said}\nAllow?"
+        prompt = "\n".join([f"{m.role}: {_content_text(m.content)}" for m in request.messages])[-_MAX_SHOWN_CHARS:]
+        text = f"MCP server {request.server!r} wants to send this prompt to the model (uses tokens):\n{prompt}\nAllow?"
         reply = await user.ask(UserQuestion(text, (Option(_NO), Option(_YES))))
         return reply is not None and reply.chosen == (_YES,)
 
@@ -176,22 +176,24 @@ def _parse_reply(field: Mapping[str, Any], reply: Reply) -> ElicitValue:
     """
     choices = _choices(field)
     chosen = [choices.get(c, c) for c in reply.chosen]
-    said = reply.text.strip()
+    answer_text = reply.text.strip()
     match field.get("type"):
         case "boolean":
-            word = (chosen[0] if chosen else said).lower()
+            word = (chosen[0] if chosen else answer_text).lower()
             if word not in ("yes", "no", "true", "false", "y", "n"):
                 raise ValueError("Answer Yes or No.")
             return word in ("yes", "true", "y")
         case "integer" | "number" as kind:
             try:
-                return int(said) if kind == "integer" else float(said)
+                return int(answer_text) if kind == "integer" else float(answer_text)
             except ValueError:
-                raise ValueError(f"Not a {'whole number' if kind == 'integer' else 'number'}: {said!r}.") from None
+                raise ValueError(
+                    f"Not a {'whole number' if kind == 'integer' else 'number'}: {answer_text!r}."
+                ) from None
         case "array":
-            return chosen or [part.strip() for part in said.split(",") if part.strip()]
+            return chosen or [part.strip() for part in answer_text.split(",") if part.strip()]
         case _:
-            text = chosen[0] if chosen else said
+            text = chosen[0] if chosen else answer_text
             if choices and text not in choices.values():
                 raise ValueError(f"Choose one of {', '.join(choices)}.")
             if not text and "default" in field:

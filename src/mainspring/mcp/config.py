@@ -288,8 +288,10 @@ def _normalize_entry(mapping: dict[str, Any]) -> None:
         if isinstance(mapping.get(key), Mapping):
             table = cast("Mapping[str, Any]", mapping[key])
             mapping[key] = {k: _text(v) for k, v in table.items() if v is not None}
-    said = mapping.get("transport")
-    mapping["transport"] = _TRANSPORTS.get(said, said) if isinstance(said, str) else said or _guess_transport(mapping)
+    transport = mapping.get("transport")
+    mapping["transport"] = (
+        _TRANSPORTS.get(transport, transport) if isinstance(transport, str) else transport or _guess_transport(mapping)
+    )
 
 
 def _guess_transport(mapping: Mapping[str, Any]) -> str:

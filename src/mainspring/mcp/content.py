@@ -39,14 +39,14 @@ def tool_result(answer: Answer, server: str, tool: str) -> ToolResult:
 
 
 def _output(blocks: Sequence[TextBlock | ImageBlock]) -> ToolOutput:
-    said = [b for b in blocks if not isinstance(b, TextBlock) or b.text.strip()]
-    if not said:
+    visible_blocks = [b for b in blocks if not isinstance(b, TextBlock) or b.text.strip()]
+    if not visible_blocks:
         return NO_OUTPUT
-    if len(said) > _MAX_PARTS:
-        said = _merge_text_blocks(said)
-    if len(said) == 1 and isinstance(said[0], TextBlock):
-        return said[0].text
-    return tuple(said)
+    if len(visible_blocks) > _MAX_PARTS:
+        visible_blocks = _merge_text_blocks(visible_blocks)
+    if len(visible_blocks) == 1 and isinstance(visible_blocks[0], TextBlock):
+        return visible_blocks[0].text
+    return tuple(visible_blocks)
 
 
 def _merge_text_blocks(blocks: Sequence[TextBlock | ImageBlock]) -> list[TextBlock | ImageBlock]:

@@ -63,9 +63,9 @@ async def login_mcp(
     await asyncio.to_thread(load_sdk)
     config = expand_config(config, environ) if environ is not None else config
     file = LoginFile(tokens, config)
-    kept = await asyncio.to_thread(file.read)
-    async with _CallbackServer.listening(kept.port) as callback:
-        await asyncio.to_thread(_reset_stale, file, kept, callback.port)
+    stored = await asyncio.to_thread(file.read)
+    async with _CallbackServer.listening(stored.port) as callback:
+        await asyncio.to_thread(_reset_stale, file, stored, callback.port)
 
         async def wait() -> AuthorizationCodeResult:
             try:

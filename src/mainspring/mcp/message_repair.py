@@ -62,9 +62,9 @@ def error_response(message: dict[str, Any]) -> dict[str, Any] | None:
     key, error = message.get("id"), message.get("error")
     if "method" in message or isinstance(key, bool) or not isinstance(key, int | str):
         return None
-    said = cast("dict[str, Any]", error).get("message") if isinstance(error, dict) else error
-    told = said if isinstance(said, str) and said else _INVALID_MESSAGE
-    return {"jsonrpc": "2.0", "id": key, "error": {"code": -32603, "message": told}}
+    reason = cast("dict[str, Any]", error).get("message") if isinstance(error, dict) else error
+    text = reason if isinstance(reason, str) and reason else _INVALID_MESSAGE
+    return {"jsonrpc": "2.0", "id": key, "error": {"code": -32603, "message": text}}
 
 
 def _error_from_prefix(start: bytes) -> dict[str, Any] | None:

@@ -39,17 +39,17 @@ async def needs_new_login(context: OAuthContext, file: LoginFile, response: http
         return not context.can_refresh_token()
     if response.status_code != 403 or extract_field_from_www_auth(response, "error") != "insufficient_scope":
         return False
-    kept = await asyncio.to_thread(file.read)
-    scopes = f"{kept.tokens.get('scope') or ''} {extract_scope_from_www_auth(response) or ''}"
+    stored = await asyncio.to_thread(file.read)
+    scopes = f"{stored.tokens.get('scope') or ''} {extract_scope_from_www_auth(response) or ''}"
     await asyncio.to_thread(file.update, wanted=scopes.strip())
     return True
 
 
 async def request_missing_scopes(context: OAuthContext, file: LoginFile) -> None:
     """Also request the scopes that the last login lacked."""
-    kept = await asyncio.to_thread(file.read)
+    stored = await asyncio.to_thread(file.read)
     request = context.client_metadata.scope
-    context.client_metadata.scope = " ".join(dict.fromkeys(f"{request or ''} {kept.wanted}".split())) or None
+    context.client_metadata.scope = " ".join(dict.fromkeys(f"{request or ''} {stored.wanted}".split())) or None
 
 
 def set_client_secret_method(context: OAuthContext, config: McpServerConfig) -> None:
@@ -133,8 +133,8 @@ class LoginFile:
         """Return the tokens."""
         from mcp.shared.auth import OAuthToken
 
-        kept = await asyncio.to_thread(self.read)
-        return OAuthToken.model_validate(kept.tokens) if kept.tokens else None
+        stored = await asyncio.to_thread(self.read)
+        return OAuthToken.model_validate(stored.tokens) if stored.tokens else None
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Store the tokens."""
@@ -146,9 +146,9 @@ class LoginFile:
         """Return the client registration, or the configured client."""
         from mcp.shared.auth import OAuthClientInformationFull
 
-        kept = await asyncio.to_thread(self.read)
+        stored = await asyncio.to_thread(self.read)
         if self._config.client_id:
-            port = kept.port or 0
+            port = stored.port or 0
             return OAuthClientInformationFull.model_validate(
                 {
                     "client_id": self._config.client_id,
@@ -157,7 +157,7 @@ class LoginFile:
                     "token_endpoint_auth_method": "client_secret_post" if self._config.client_secret else "none",
                 }
             )
-        return OAuthClientInformationFull.model_validate(kept.client) if kept.client else None
+        return OAuthClientInformationFull.model_validate(stored.client) if stored.client else None
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Store the client registration."""
@@ -260,13 +260,13 @@ def _provider_class() -> Any:
             return await super()._refresh_token()
 
         async def _reload(self) -> None:
-            kept = await asyncio.to_thread(self.file.read)
+            stored = await asyncio.to_thread(self.file.read)
             context = self.context
             context.current_tokens = await self.file.get_tokens()
             context.client_info = context.client_info or await self.file.get_client_info()
-            if kept.metadata and context.oauth_metadata is None:
-                context.oauth_metadata = OAuthMetadata.model_validate(kept.metadata)
-            context.token_expiry_time = None if kept.expires is None else kept.expires - _REFRESH_MARGIN_SECONDS
+            if stored.metadata and context.oauth_metadata is None:
+                context.oauth_metadata = OAuthMetadata.model_validate(stored.metadata)
+            context.token_expiry_time = None if stored.expires is None else stored.expires - _REFRESH_MARGIN_SECONDS
             self._initialized = True
 
     return Shared

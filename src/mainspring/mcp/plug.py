@@ -303,12 +303,12 @@ class McpPlug(Plugin):
             return
         self._start()
         assert self._startup_task is not None
-        at_once = min(_SILENT_WAIT, self.startup_wait)
-        await asyncio.wait({self._startup_task}, timeout=at_once)
+        silent_wait = min(_SILENT_WAIT, self.startup_wait)
+        await asyncio.wait({self._startup_task}, timeout=silent_wait)
         late = ", ".join([repr(s.name) for s in self.servers if s.status == "connecting"])
-        if late and self.startup_wait > at_once:  # report why the prompt waits
+        if late and self.startup_wait > silent_wait:  # report why the prompt waits
             self.on_notice(f"Waiting up to {self.startup_wait:g}s for MCP server {late}")
-            await asyncio.wait({self._startup_task}, timeout=self.startup_wait - at_once)
+            await asyncio.wait({self._startup_task}, timeout=self.startup_wait - silent_wait)
         for server in self.servers:
             if server.status == "connecting":
                 self.on_notice(

@@ -289,8 +289,8 @@ class McpServer:
                 if self._since is None and tries == 0:  # the first connection failed, so do not reconnect
                     await self._set_failed(failure, "failed")
                     return
-                stood = self._since is not None and time.monotonic() - self._since > STABLE_SECONDS
-                tries = 1 if stood else tries + 1
+                was_stable = self._since is not None and time.monotonic() - self._since > STABLE_SECONDS
+                tries = 1 if was_stable else tries + 1
                 await self._set_failed(failure, "lost" if tries <= MAX_RECONNECTS else "failed")
                 if tries > MAX_RECONNECTS:
                     return
@@ -406,9 +406,9 @@ class McpServer:
 
     def _with_log(self, failure: McpError) -> McpError:
         """Add the last log output of the server to an error."""
-        said = self.log.tail() if self.config.transport == "stdio" and failure.reason in ("connect", "lost") else ""
+        output = self.log.tail() if self.config.transport == "stdio" and failure.reason in ("connect", "lost") else ""
         return McpError(
-            failure.server, f"{failure}. Last server output:\n{said}" if said else str(failure), failure.reason
+            failure.server, f"{failure}. Last server output:\n{output}" if output else str(failure), failure.reason
         )
 
     # --- requests ---------------------------------------------------------------------------------------------------

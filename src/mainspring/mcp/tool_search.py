@@ -302,7 +302,7 @@ def _no_access(arguments: Mapping[str, Any]) -> Sequence[Access]:
 
 
 def _render_tool(name: str, tool: Tool, room: bool) -> str:
-    told: dict[str, Any] = {"name": name, "description": _short(tool.description)}
+    entry: dict[str, Any] = {"name": name, "description": _short(tool.description)}
     schema = ""
     if room:
         try:
@@ -310,8 +310,8 @@ def _render_tool(name: str, tool: Tool, room: bool) -> str:
         except ValueError:
             schema = ""
     if not schema or len(schema) > _SCHEMA:
-        return escape_json({**told, "note": "the schema is too long to show here; it stands among your tools now"})
-    return f'{escape_json(told)[:-1]},"input_schema":{schema}}}'
+        return escape_json({**entry, "note": "the schema is too long to show here; it stands among your tools now"})
+    return f'{escape_json(entry)[:-1]},"input_schema":{schema}}}'
 
 
 def _short(text: str) -> str:
@@ -335,8 +335,8 @@ def _describe_servers(tools: Sequence[Tool]) -> str:
         counts[server] = counts.get(server, 0) + 1
     if not counts:
         return "No tool is locked."
-    told = [f"{escape_text(name)} ({n})" for name, n in sorted(counts.items())]
-    return f"Servers and how many tools they have: {', '.join(told[:_MAX_NAMES])}"
+    server_counts = [f"{escape_text(name)} ({n})" for name, n in sorted(counts.items())]
+    return f"Servers and how many tools they have: {', '.join(server_counts[:_MAX_NAMES])}"
 
 
 class ServerTokenCost(Struct, frozen=True, kw_only=True):

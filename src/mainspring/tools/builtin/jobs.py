@@ -32,12 +32,15 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
 
 
 async def _wait(job: Job, seconds: float) -> None:
-    told, job.was_reported = job.was_reported, True  # the caller is already waiting, so a notification is not needed
+    was_reported_before, job.was_reported = (
+        job.was_reported,
+        True,
+    )  # the caller is already waiting, so a notification is not needed
     try:
         await job.wait(seconds)
     finally:
         if job.running:
-            job.was_reported = told
+            job.was_reported = was_reported_before
 
 
 def _list(jobs: Sequence[Job]) -> ToolResult:

@@ -125,16 +125,16 @@ async def _with_diagnostics(
         for watch in dict.fromkeys(watch for watch, _ in watched):
             await watch.client.record_timeout()
     found = [job.result() for job in jobs if job not in late]
-    told = [entry for entry in found if entry is not None]
+    reports = [entry for entry in found if entry is not None]
     notes = [
         note
-        for watch, path, new, gone in told
+        for watch, path, new, gone in reports
         if (note := _format_note(watch, display_path(path, ctx.env.cwd), new, gone))
     ]
     diagnostics = [
         {"path": path, "server": watch.client.server.title, "line": d.line, "column": d.column, "severity": d.severity,
          "message": d.message, "code": d.code}
-        for watch, path, new, _ in told
+        for watch, path, new, _ in reports
         for d in new
     ]  # fmt: skip
     metadata = {**result.metadata, "diagnostics": diagnostics, "diagnostics_late": bool(late)}

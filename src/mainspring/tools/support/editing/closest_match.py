@@ -108,10 +108,10 @@ def _describe_differences(lines: Sequence[str], expected_lines: Sequence[str], s
             texts.append(f"line {start + 1 + i} is {_quoted(lines[i])}, not {_quoted(want)}")
         else:
             kinds.setdefault(kind, start + 1 + i)
-    told = [f"{kind} (first at line {line})" for kind, line in kinds.items()]
+    differences = [f"{kind} (first at line {line})" for kind, line in kinds.items()]
     if len(texts) > 3:
         texts = [*texts[:3], f"and {len(texts) - 3} more lines with other text"]
-    return told + texts or ["only in blank lines at its start or end"]
+    return differences + texts or ["only in blank lines at its start or end"]
 
 
 def _describe_difference(line: str, want: str) -> str | None:

@@ -262,8 +262,8 @@ def _check_result(result: ProcessResult, is_explained: bool) -> list[str]:
 def _last_sentence(text: str) -> str:
     """Return the last sentence of ripgrep's error output, which contains the problem."""
     lines = [line for line in text.split("\n") if line.startswith("error:") or "PCRE2" in line]
-    told = lines[-1] if lines else text.split("\n")[0]
-    return _PREFIX.sub("", told)
+    message = lines[-1] if lines else text.split("\n")[0]
+    return _PREFIX.sub("", message)
 
 
 def _parsed(data: bytes) -> dict[str, list[MatchedLine]]:

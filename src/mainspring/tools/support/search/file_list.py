@@ -190,8 +190,10 @@ async def _list_by_walking(ctx: ToolContext, root: RealPath, include_ignored: bo
 async def parse_unreadable(ctx: ToolContext, root: RealPath, messages: str) -> list[str]:
     """Return the paths that ripgrep could not open, with reasons."""
     found = [(m[1].removeprefix("./"), m[2].lower()) for m in _UNREADABLE.finditer(messages)]
-    told = {p: reason for p, reason in found if "denied" in reason or "too many" in reason or "i/o" in reason}
-    return [f"{path}: {told[path]}" for path in await existing(ctx, root, list(told))]
+    problem_by_path = {
+        p: reason for p, reason in found if "denied" in reason or "too many" in reason or "i/o" in reason
+    }
+    return [f"{path}: {problem_by_path[path]}" for path in await existing(ctx, root, list(problem_by_path))]
 
 
 def find_violations(result: ProcessResult) -> list[str]:
