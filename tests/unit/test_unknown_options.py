@@ -173,7 +173,7 @@ def test_what_is_misspelt_elsewhere_is_told_too(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="tools of a tape is 'liev'"):
         Tape(tmp_path / "t.jsonl", "once", tools=cast("Any", "liev"))
     for make in (lambda: tool(name="my tool!")(answer), lambda: define_tool("my tool!", cast("Any", None))):
-        with pytest.raises(ConfigError, match="tool name 'my tool!' must be 1 to 128 letters"):
+        with pytest.raises(ConfigError, match="Invalid tool name: 'my tool!'. Use 1 to 128 letters"):
             make()
     with pytest.raises(ConfigError, match="are names in a tuple"):
         AgentDefinition(name="one", tools=cast("Any", "read_file"))

@@ -59,7 +59,7 @@ async def test_names_that_mean_something_to_the_language_are_names_like_any(name
     agent = Agent(ScriptedModel(ScriptedCall(name), "ok"), execution=MemoryEnv(), tools=[own])
     await agent.run("go")
     assert results(agent) == ["agent:"]
-    with pytest.raises(ConfigError, match=rf"two tools are named '{name}' \(from user and extension\)"):
+    with pytest.raises(ConfigError, match=rf"Duplicate tool name: '{name}' \(from user and extension\)"):
         ToolRegistry([own, Tool(name=name, description="", input_schema={}, execute=own.execute, source="extension")])
 
 

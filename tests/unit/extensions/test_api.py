@@ -164,7 +164,7 @@ async def test_what_is_registered_later_takes_effect_at_once_and_can_be_taken_ba
     remove = api.on("context", lambda event: {"messages": []})
     take_back = api.register_tool(define_tool("late", description="x", parameters={"type": "object"}, execute=run_line))
     assert "late" in api.tools
-    with pytest.raises(ConfigError, match="two tools are named"):
+    with pytest.raises(ConfigError, match="Duplicate tool name:"):
         api.register_tool(look)
     await agent.run("go")
     remove()

@@ -184,7 +184,7 @@ async def test_thinking_and_active_tools_are_set_while_a_run_goes_on() -> None:
     texts = [said(m).tool_results[0].text for m in result.messages if said(m).tool_results]
     assert texts == ["Unknown tool: look. Did you mean other?"] * 2 or texts[1].startswith("Unknown tool: look")
     assert (one.thinking, one.active_tools) == ("high", ("other",))
-    with pytest.raises(ConfigError, match="unknown tool ghost"):
+    with pytest.raises(ConfigError, match="Unknown tool: ghost"):
         one.active_tools = ["ghost"]
     one.active_tools = None
     await one.run("go on")
