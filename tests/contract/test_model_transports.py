@@ -95,7 +95,7 @@ async def test_a_stream_that_breaks_is_a_network_error(transport: Transport, end
                 async for chunk in answer.chunks():
                     got.append(chunk)
 
-        with pytest.raises(NetworkError, match="before the answer was complete") as caught:
+        with pytest.raises(NetworkError, match="before the response was complete") as caught:
             await read()
 
     assert got == [b"data: a\n\n"]

@@ -204,7 +204,7 @@ class _CallbackServer:
             return "404 Not Found", "There is nothing here."
         found = {name: values[0] for name, values in parse_qs(target.query).items()}
         if not self.state or not secrets.compare_digest(found.get("state", "").encode(), self.state.encode()):
-            return "400 Bad Request", "This answer belongs to another login."
+            return "400 Bad Request", "This redirect belongs to another login."
         if self.result.done():
             return "410 Gone", "This login is over already."
         if "error" in found:

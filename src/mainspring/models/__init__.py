@@ -1,4 +1,4 @@
-"""Models: the port, what stands behind it, and how to get one. Importing this loads no HTTP library."""
+"""Models: the `ModelProvider` interface, its implementations, and the factories. Importing this loads no HTTP library."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ async def test_a_callback_may_be_async_and_its_failure_is_its_own(caplog: pytest
     assert isinstance(result, Success)
     assert len([e async for e in result.result]) == 5
     assert told == ["start"]
-    assert "a model callback failed" in caplog.text
+    assert "A model callback failed." in caplog.text
 
 
 async def test_closing_the_result_closes_the_stream() -> None:

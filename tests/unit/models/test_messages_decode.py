@@ -398,7 +398,7 @@ def test_a_stream_that_is_cut_is_no_answer(cut: int) -> None:
 
 
 def test_a_torn_last_event_says_no_more_than_that_the_stream_was_cut() -> None:
-    with pytest.raises(NetworkError, match="before the answer was complete"):
+    with pytest.raises(NetworkError, match="before the response was complete"):
         read(sse(begin(), *text(0, "Hi")) + b'event: message_delta\ndata: {"type": "mess')
 
 

@@ -418,7 +418,7 @@ def test_a_cut_stream_keeps_what_came_and_ends_no_call() -> None:
 def test_a_torn_last_chunk_is_a_cut_stream() -> None:
     whole = sse(chunk({"content": "a"}), chunk({"content": "b"}), done=False)
 
-    with pytest.raises(NetworkError, match="ended before the answer was complete"):
+    with pytest.raises(NetworkError, match="ended before the response was complete"):
         read(whole[:-20])
 
 

@@ -1,4 +1,4 @@
-"""Logging in: in a browser that comes back to this machine, or with a code that a person types in elsewhere."""
+"""Login flows: in a browser that redirects to this machine, or with a code that the user enters on another device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mainspring.models.transport.port import Transport
 from mainspring.text import escape_invisible
 
 _LOGIN_TIMEOUT = 300.0
-"""Seconds a person may take to agree."""
+"""Time limit in seconds for the user to approve a login."""
 
 _PENDING_ERRORS = ("authorization_pending", "slow_down")
 _MAX_HEAD = 16 * 1024
@@ -107,7 +107,7 @@ async def device_login(
     device, code = str(started.get("device_code") or ""), str(started.get("user_code") or "")
     address = str(started.get("verification_uri_complete") or started.get("verification_uri") or "")
     if not (device and code and address):
-        raise AuthenticationError(f"{client.provider} began no login by code", provider=client.provider)
+        raise AuthenticationError(f"{client.provider} did not start the device login.", provider=client.provider)
     show(address, code)
     pause = as_number(started.get("interval")) or 5.0
     form = {
@@ -142,12 +142,15 @@ async def _wait_for_code(timeout_seconds: float, code: asyncio.Future[str], clie
 
 
 def _login_timeout_error(client: OAuthClient) -> ModelTimeoutError:
-    return ModelTimeoutError(f"Nobody agreed to the login at {client.provider} in time", provider=client.provider)
+    return ModelTimeoutError(
+        f"Login to {client.provider} timed out. Run the login again and approve it in the browser.",
+        provider=client.provider,
+    )
 
 
 @asynccontextmanager
 async def _callback_server(client: OAuthClient, state: str) -> AsyncGenerator[tuple[int, asyncio.Future[str]]]:
-    """A server on this machine, reachable from nowhere else, that waits for the browser to bring the code."""
+    """Start a server on loopback that waits for the redirect of the browser with the code."""
     code: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -159,7 +162,7 @@ async def _callback_server(client: OAuthClient, state: str) -> AsyncGenerator[tu
             writer.write("\r\n".join([*lines, "connection: close", "", ""]).encode() + body)
             await writer.drain()
         except (ConnectionError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # A browser that went away again, or a request with no URL; the person may try once more.
+            pass  # The browser disconnected, or sent an invalid request; the user can try again.
         finally:
             writer.close()
 
@@ -167,8 +170,8 @@ async def _callback_server(client: OAuthClient, state: str) -> AsyncGenerator[tu
         server = await asyncio.start_server(handle, "127.0.0.1", client.port, limit=_MAX_HEAD)
     except OSError as error:
         raise ProviderConfigError(
-            f"Port {client.port} of this machine, to which {client.provider} sends the browser back, is taken: end the "
-            "other login",
+            f"Port {client.port} is in use. {client.provider} redirects the browser to it after login. Close the other "
+            "login and try again.",
             reason="port_taken",
             provider=client.provider,
         ) from error
@@ -180,13 +183,13 @@ async def _callback_server(client: OAuthClient, state: str) -> AsyncGenerator[tu
 
 
 def _handle_redirect(head: str, client: OAuthClient, state: str, code: asyncio.Future[str]) -> tuple[str, str]:
-    """Look at what a browser brings: the status and the text of the page that it gets."""
+    """Check a request of the browser; return the status and the text of the page for it."""
     target = urlsplit((head.split(" ", 2) + ["", ""])[1])
     if target.path != client.path:
-        return "404 Not Found", "Nothing here."
+        return "404 Not Found", "Page not found."
     told = {name: values[0] for name, values in parse_qs(target.query).items()}
     if not secrets.compare_digest(told.get("state", "").encode(), state.encode()):
-        return "400 Bad Request", "This answer belongs to another login."
+        return "400 Bad Request", "This redirect belongs to another login."
     if "code" in told:
         if not code.done():
             code.set_result(told["code"])
@@ -194,6 +197,6 @@ def _handle_redirect(head: str, client: OAuthClient, state: str, code: asyncio.F
     reason = escape_invisible(told.get("error_description") or told.get("error") or "no reason given", limit=300)
     if not code.done():
         code.set_exception(
-            AuthenticationError(f"{client.provider} refused the login: {reason}", provider=client.provider)
+            AuthenticationError(f"{client.provider} rejected the login: {reason}", provider=client.provider)
         )
-    return "200 OK", f"The login was refused: {reason}"
+    return "200 OK", f"Login rejected: {reason}"

@@ -1,4 +1,4 @@
-"""Any LangChain chat model, made from its class (extra ``langchain``)."""
+"""Any LangChain chat model, created from its class (extra ``langchain``)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from mainspring.models.providers.http import provider_setting
 
 _NAME = "langchain"
 _SETUP_HINT = (
-    "set providers.langchain.class to module:Class, as in langchain_google_vertexai:ChatVertexAI, or pass the chat model "
-    "itself to the agent"
+    "Set providers.langchain.class to module:Class, for example langchain_google_vertexai:ChatVertexAI, or pass the chat model "
+    "to the agent."
 )
 
 
 def build(config: ProviderConfig) -> LangChainModel:
-    """A chat model of a class that is installed.
+    """Create a chat model of an installed class.
 
-    Settings of its own: ``class``, as in ``langchain_google_vertexai:ChatVertexAI``; ``options``, the arguments to make one
-    with. ``model`` is passed as ``model``. A key of the settings is passed as ``api_key``; without one the class looks for its
-    own. The module is imported here: name only what you trust.
+    Own settings: ``class``, for example ``langchain_google_vertexai:ChatVertexAI``; ``options``, its constructor arguments.
+    ``model`` is passed as ``model``. A key in the settings is passed as ``api_key``; without one the class finds its own. The
+    module is imported here: configure only a class that you trust.
 
     Raises:
-        ProviderConfigError: If there is no class, it cannot be imported, or it does not take the options.
+        ProviderConfigError: The class is missing, cannot be imported, or rejects the options.
     """
     place = provider_setting(config, "class") or ""
     module, _, name = place.partition(":")
@@ -47,9 +47,9 @@ def build(config: ProviderConfig) -> LangChainModel:
             provider=_NAME,
         ) from error
     except Exception as error:
-        raise ProviderConfigError(f"{place} cannot be made: {error}", reason="bad_options", provider=_NAME) from error
+        raise ProviderConfigError(f"Cannot create {place}: {error}", reason="bad_options", provider=_NAME) from error
     if not is_langchain_chat_model(made):
         raise ProviderConfigError(
-            f"{place} is no chat model of LangChain: {_SETUP_HINT}", reason="no_model", provider=_NAME
+            f"{place} is not a LangChain chat model. {_SETUP_HINT}", reason="no_model", provider=_NAME
         )
     return LangChainModel(made)

@@ -1,4 +1,4 @@
-"""Clients that belong to the event loop that made them, and go when it goes."""
+"""Clients that belong to an event loop and are closed with it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ C = TypeVar("C")
 
 
 class LoopLocal(Generic[C]):
-    """Keeps a client per loop and key.
+    """Stores one client per event loop and key.
 
-    A client is closed by `aclose`, or by the loop when that shuts down: it is held by an async generator, and a loop ends
-    its generators before it closes. So two calls of ``asyncio.run`` work, and leave nothing open.
+    A client is closed by `aclose`, or by the loop when it shuts down: an async generator owns it, and a loop finalizes its
+    generators before it closes. Two calls of ``asyncio.run`` work and leave nothing open.
 
     Args:
-        make: Makes a client for a key; called inside the loop.
-        close: Closes one.
+        make: Function that creates a client for a key; called inside the loop.
+        close: Function that closes a client.
     """
 
     def __init__(self, make: Callable[[Hashable], C], close: Callable[[C], Awaitable[object]]) -> None:
@@ -28,7 +28,7 @@ class LoopLocal(Generic[C]):
         self._kept = WeakKeyDictionary()
 
     async def get(self, key: Hashable) -> C:
-        """The client for ``key`` in the running loop."""
+        """Return the client for ``key`` in the running loop."""
         loop = asyncio.get_running_loop()
         held = self._kept.get(loop)
         if held is None:
@@ -51,7 +51,7 @@ class LoopLocal(Generic[C]):
             await self._close(client)
 
     async def aclose(self) -> None:
-        """Close what belongs to the running loop."""
+        """Close the clients of the running loop."""
         held = self._kept.pop(asyncio.get_running_loop(), {})
         for _, keeper in list(held.values()):
             await keeper.aclose()

@@ -196,7 +196,7 @@ async def test_a_packed_body_without_its_end_is_an_error(
     transport: Http1Transport, packing: str, packed: bytes
 ) -> None:
     async with serve(chunked(packed, content_encoding=packing)) as server:
-        with pytest.raises(NetworkError, match="before the answer was complete"):
+        with pytest.raises(NetworkError, match="before the response was complete"):
             await ask(transport, server.url)
 
 
@@ -214,7 +214,7 @@ async def test_closing_the_pool_is_no_end_of_a_body(transport: Http1Transport) -
             chunks = answer.chunks()
             assert await anext(chunks) == b"some"
             await transport.aclose()
-            with pytest.raises(NetworkError, match="before the answer was complete"):
+            with pytest.raises(NetworkError, match="before the response was complete"):
                 await anext(chunks)
 
 
@@ -280,7 +280,7 @@ async def test_words_before_an_answer_without_end_are_an_error(transport: Http1T
             await writer.drain()
 
     async with raw(host) as url:
-        with pytest.raises(NetworkError, match="before it answered"):
+        with pytest.raises(NetworkError, match="before it responded"):
             await asyncio.wait_for(ask(transport, url), 10)
 
 
@@ -465,7 +465,7 @@ def test_an_encrypted_body_that_somebody_cut_is_not_whole(tmp_path: Path, monkey
         async with raw(end, context) as url:
             assert await ask(transport, url) == (200, b"all of it")
         async with raw(cut, context) as url:
-            with pytest.raises(NetworkError, match="before the answer was complete"):
+            with pytest.raises(NetworkError, match="before the response was complete"):
                 await ask(transport, url)
         await transport.aclose()
 
