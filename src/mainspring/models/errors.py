@@ -199,19 +199,19 @@ _MAX_TEXT = 2000
 
 
 class ErrorBody:
-    """The parts of an error's body.
+    """The parts of an error body.
 
     Args:
-        body: JSON (an object, or an array of one), the events of a stream, HTML or plain text.
+        body: JSON (an object, or an array with one object), an event stream, HTML, or plain text.
 
     Attributes:
-        fields: The JSON object; empty if there is none.
-        message: The provider's own text.
-        text: The same in lower case, for patterns.
-        codes: Codes, types and reasons as lower case words, the most telling first.
-        mentions_model: Whether it speaks of a model or a deployment.
-        status: The HTTP status that stands in the body, if one does.
-        request_id: The provider's id of the request, if it is told.
+        fields: The JSON object, or an empty dict.
+        message: The message of the provider.
+        text: The message in lower case, for patterns.
+        codes: Codes, types, and reasons in lower case, the most specific first.
+        mentions_model: Whether the error is about a model or a deployment.
+        status: HTTP status in the body, if any.
+        request_id: Request ID of the provider, if any.
     """
 
     __slots__ = ("mentions_model", "codes", "fields", "message", "request_id", "status", "text")

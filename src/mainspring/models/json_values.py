@@ -40,9 +40,9 @@ def parse_object_leniently(data: bytes) -> dict[str, Any]:
     try:
         value = as_dict(json.loads(data.decode("utf-8", "replace"), strict=False))
     except RecursionError as error:
-        raise ValueError("nested too deep") from error
+        raise ValueError("nested too deeply") from error
     if value is None:
-        raise ValueError("no JSON object")
+        raise ValueError("not a JSON object")
     return value
 
 

@@ -130,13 +130,13 @@ def reported_cost(raw: Mapping[str, Any]) -> Cost | None:
 def with_cost(
     usage: Usage, info: ModelInfo, reported_cost: Cost | None = None, *, cache_write_1h_tokens: int = 0
 ) -> Usage:
-    """The same counts with their cost.
+    """Return the same counts with their cost.
 
     Args:
-        usage: The counts.
-        info: The model that answered; with unknown prices the cost stays unknown.
-        reported_cost: What the provider itself says it cost; wins.
-        cache_write_1h_tokens: How many of ``usage.cache_write`` were written for an hour and not for five minutes.
+        usage: Token counts.
+        info: Model that responded; without known prices the cost stays unknown.
+        reported_cost: Cost that the provider reported; takes precedence.
+        cache_write_1h_tokens: Number of ``usage.cache_write`` tokens written to a one-hour instead of a five-minute cache.
     """
     return replace(usage, cost=reported_cost or _cost(usage, info, cache_write_1h_tokens))
 

@@ -106,7 +106,7 @@ async def test_an_option_that_does_not_exist_or_does_not_fit_is_a_failure() -> N
     assert "temprature" in misspelt.message
     assert isinstance(ready, Failure)
     assert ready.error is ErrorCode.PROVIDER_NOT_CONFIGURED
-    assert "api_key cannot be chosen" in ready.message
+    assert "Cannot set api_key" in ready.message
 
 
 async def test_few_models_are_kept_and_the_others_closed() -> None:

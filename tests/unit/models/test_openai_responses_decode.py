@@ -426,7 +426,7 @@ def test_nothing_at_all_is_an_error() -> None:
             read(data)
     with pytest.raises(InvalidResponseError, match="web page"):
         read(b"<html></html>")
-    with pytest.raises(InvalidResponseError, match="no JSON"):
+    with pytest.raises(InvalidResponseError, match="not valid JSON"):
         read(b"data: hello\n\n")
 
 

@@ -127,8 +127,8 @@ class EntraIdCredential(TokenCredential):
             token = source.get_token(self._scope)
         except Exception as error:
             raise AuthenticationError(
-                f"Entra ID gave no token: {redact_environment(str(error))[:500]}. Log in with `az login`, or set AZURE_CLIENT_ID, "
-                "AZURE_TENANT_ID and AZURE_CLIENT_SECRET",
+                f"Entra ID returned no token: {redact_environment(str(error))[:500]}. Run `az login`, or set AZURE_CLIENT_ID, "
+                "AZURE_TENANT_ID, and AZURE_CLIENT_SECRET.",
                 reason="entra",
             ) from error
         return Token(token.token, as_number(token.expires_on))
@@ -183,7 +183,7 @@ class KeyVaultSecret:
                 value = client.get_secret(self._name).value
         except Exception as error:
             raise AuthenticationError(
-                f"The secret {self._name} of {self._vault_url} could not be read: {redact_environment(str(error))[:500]}",
+                f"Cannot read the secret {self._name} of {self._vault_url}: {redact_environment(str(error))[:500]}",
                 reason="key_vault",
             ) from error
         if not value:

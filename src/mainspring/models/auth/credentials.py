@@ -183,11 +183,11 @@ class EnvironmentKey:
 
 
 class CallableKey:
-    """A function of the application's own that gives a key, a token or headers; it may be async.
+    """A key, a token, or headers from a function of the application; may be async.
 
     Args:
-        source: Called before each request.
-        to_credential: Makes headers of the key that the function gives; by default the profile says where it goes.
+        source: Function called before each request.
+        to_credential: Function that converts the key to headers; by default the profile defines the header.
     """
 
     def __init__(self, source: KeyCallback, to_credential: Callable[[str], CredentialValue] | None = None) -> None:

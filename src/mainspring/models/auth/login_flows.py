@@ -35,20 +35,20 @@ async def login(
 ) -> OAuthTokens:
     """Log in with a browser, and save the tokens.
 
-    The server sends the browser back to a port of this machine with a code. What comes back is checked to belong to this
-    login (``state``), and the code is of no use to anybody who did not begin it (PKCE).
+    The server redirects the browser to a port of this machine with a code. ``state`` ties the response to this login, and PKCE
+    makes the code useless to any other client.
 
     Args:
-        client: The application.
-        file: Where the tokens go.
-        show: Gets the address to open; it may open a browser, or print it.
-        timeout: Seconds to wait.
-        transport: Sends the request for tokens.
+        client: OAuth client.
+        file: File for the tokens.
+        show: Function that receives the URL to open; it may open a browser or print the URL.
+        timeout: Time limit in seconds.
+        transport: Transport for the token request.
 
     Raises:
-        AuthenticationError: If the person or the server refused.
-        ModelTimeoutError: If nobody came back in time.
-        ProviderConfigError: If the port is taken, or the tokens cannot be saved.
+        AuthenticationError: The user or the server rejected the login.
+        ModelTimeoutError: The login timed out.
+        ProviderConfigError: The port is in use, or the tokens cannot be saved.
     """
     verifier = secrets.token_urlsafe(64)
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
@@ -86,20 +86,20 @@ async def device_login(
     transport: Transport | None = None,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> OAuthTokens:
-    """Log in on another device, and save the tokens: a person opens an address there and types a code in.
+    """Log in on another device, and save the tokens: the user opens a URL there and enters a code.
 
     Args:
-        client: The application.
-        file: Where the tokens go.
-        show: Gets the address and the code.
-        timeout: Seconds to wait.
-        transport: Sends the requests.
-        sleep: Waits between two questions.
+        client: OAuth client.
+        file: File for the tokens.
+        show: Function that receives the URL and the code.
+        timeout: Time limit in seconds.
+        transport: Transport for the requests.
+        sleep: Function that waits between two polls.
 
     Raises:
-        AuthenticationError: If the person or the server refused.
-        ModelTimeoutError: If nobody agreed in time.
-        ProviderConfigError: If the tokens cannot be saved.
+        AuthenticationError: The user or the server rejected the login.
+        ModelTimeoutError: The login timed out.
+        ProviderConfigError: The tokens cannot be saved.
     """
     started = await token_request(
         client, client.device_url, {"client_id": client.client_id, "scope": client.scope}, transport=transport
@@ -194,7 +194,7 @@ def _handle_redirect(head: str, client: OAuthClient, state: str, code: asyncio.F
         if not code.done():
             code.set_result(told["code"])
         return "200 OK", "You are logged in. You can close this page."
-    reason = escape_invisible(told.get("error_description") or told.get("error") or "no reason given", limit=300)
+    reason = escape_invisible(told.get("error_description") or told.get("error") or "no reason", limit=300)
     if not code.done():
         code.set_exception(
             AuthenticationError(f"{client.provider} rejected the login: {reason}", provider=client.provider)

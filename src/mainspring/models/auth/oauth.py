@@ -123,19 +123,19 @@ async def token_request(
     transport: Transport | None = None,
     expected_errors: tuple[str, ...] = (),
 ) -> dict[str, object]:
-    """Ask an OAuth server for something.
+    """Send a request to an OAuth server.
 
     Args:
-        client: The application.
-        url: Where.
-        form: The fields of the request.
-        transport: Sends it.
-        expected_errors: Values of ``error`` that are an answer, as ``authorization_pending`` is.
+        client: OAuth client.
+        url: URL of the request.
+        form: Form fields of the request.
+        transport: Transport for the request.
+        expected_errors: Values of ``error`` to return instead of raise, for example ``authorization_pending``.
 
     Raises:
-        AuthenticationError: If it refuses.
-        NetworkError: If it cannot be reached, or fails.
-        InvalidResponseError: If its answer is no JSON.
+        AuthenticationError: The server rejected the request.
+        NetworkError: The server is unreachable or failed.
+        InvalidResponseError: The response is not JSON.
     """
     headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
     body = urlencode(form).encode()
@@ -165,7 +165,7 @@ async def token_request(
     )
     if 400 <= response.status < 500 and response.status not in (408, 429):
         raise AuthenticationError(
-            f"{client.provider} returned no token: {failure.message}. Log in again with `mainspring login`.",
+            f"{client.provider} returned no token: {failure.message}. Log in again with `mainspring login {client.provider}`.",
             reason="oauth",
             status=response.status,
             provider=client.provider,
@@ -203,17 +203,17 @@ def parse_tokens(client: OAuthClient, response: Mapping[str, object], before: OA
 class OAuthCredential(TokenCredential):
     """A `CredentialResolver` for the tokens of a login.
 
-    The file is read again before a token is renewed, under a lock that other processes heed, because a refresh token works only
-    once: what another one has renewed meanwhile is used.
+    A refresh token works only once. Therefore, the file is read again before a refresh, under a lock shared with other
+    processes: tokens that another process has refreshed are used.
 
     Args:
-        client: The application.
-        file: Where the tokens are kept.
-        headers: Further headers that go with a token.
-        on_refresh: Told of each renewed token.
-        transport: Sends requests for tokens.
-        refresh_margin: Seconds before the end of a token at which it is renewed.
-        clock: Seconds since 1970.
+        client: OAuth client.
+        file: File of the tokens.
+        headers: Additional headers to send with a token.
+        on_refresh: Callback for each refreshed token.
+        transport: Transport for token requests.
+        refresh_margin: Seconds before expiry at which a token is refreshed.
+        clock: Function that returns the seconds since 1970.
     """
 
     def __init__(
@@ -263,7 +263,7 @@ class OAuthCredential(TokenCredential):
             )
         if not old.refresh:
             raise AuthenticationError(
-                f"The login to {client.provider} has expired and cannot be refreshed. Log in again with `mainspring login`.",
+                f"The login to {client.provider} has expired and cannot be refreshed. Log in again with `mainspring login {client.provider}`.",
                 reason="oauth",
                 provider=client.provider,
             )

@@ -1,4 +1,4 @@
-"""Tokens that expire: fetched once for concurrent requests, and stored in a private file."""
+"""Expiring tokens, fetched once for concurrent requests, and the private file of a login's tokens."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ class Token(Struct, frozen=True):
 
 
 class TokenCredential:
-    """A `CredentialResolver` around whatever fetches a token.
+    """A `CredentialResolver` based on a function that fetches a token.
 
-    Those who ask while it is being fetched wait for the same answer. Fetching goes on if the one who asked first gives up,
-    because a host may have taken an old token away by then.
+    Concurrent requests wait for the same fetch. It continues if the first request is cancelled, because the host may already
+    have revoked the old token.
 
     Args:
-        fetch: Fetches a token; it is told which one was refused, if one was.
-        refresh_margin: Seconds before the end of a token at which the next is fetched.
-        clock: Seconds since 1970.
+        fetch: Function that fetches a token; receives the rejected token, if any.
+        refresh_margin: Seconds before expiry at which the next token is fetched.
+        clock: Function that returns the seconds since 1970.
     """
 
     def __init__(

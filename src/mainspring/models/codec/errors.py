@@ -62,11 +62,11 @@ class ResponseErrors:
 
     def truncated(self, text: str = "The connection closed before the response was complete") -> NetworkError:
         """Return the error of an incomplete response."""
-        return self._build(NetworkError, f"{text} ({self._model_label})", "stream_cut")
+        return self._build(NetworkError, f"{text} ({self._model_label}).", "stream_cut")
 
     def invalid_response(self, text: str, reason: str) -> InvalidResponseError:
         """Return the error of a response that cannot be decoded."""
-        return self._build(InvalidResponseError, f"{text} ({self._model_label})", reason)
+        return self._build(InvalidResponseError, f"{text} ({self._model_label}).", reason)
 
     def invalid_json(self, data: bytes) -> InvalidResponseError:
         """Return the error of a response that is not JSON."""

@@ -151,15 +151,15 @@ def prepare_message(
     max_id_length: int = _LONGEST_ID,
     keep_generated_images: bool = False,
 ) -> Message | None:
-    """One message as its receiver can take it.
+    """Return one message in a form that its receiver accepts.
 
-    Reasoning and signatures of another provider or model are dropped, empty text too; an image becomes a line of text where
-    ``vision`` is missing or its `image_key` is one of ``unreadable``; ids of calls get a form that
-    every host takes, at most ``max_id_length`` long, and so do names of tools that the model made up. An image that the model made
-    becomes a line of text where ``keep_generated_images`` is not set; a blank result says that it is one.
+    Reasoning and signatures of another provider or model are dropped, and so is empty text. An image becomes a line of text if
+    ``vision`` is false or its `image_hash` is in ``unreadable``. Call IDs and invented tool names are converted to a form that
+    every host accepts, IDs with at most ``max_id_length`` characters. An image that the model created becomes a line of text
+    unless ``keep_generated_images`` is set; a blank result gets a text.
 
     Returns:
-        The message (the same object if nothing had to change), or ``None`` if nothing of it is left.
+        The message (the same object if nothing changed), or ``None`` if it has no content left.
     """
     receiver = _Target(
         vision, unreadable, max_id_length, made=message.role == "assistant" and not keep_generated_images
@@ -248,7 +248,7 @@ def sanitize_tool_name(name: str) -> str:
 
 
 def sanitize_call_id(id: str, max_length: int = _LONGEST_ID) -> str:
-    """An id of letters, digits, ``_`` and ``-``, at most ``max_length`` long: the same for the same id, and different for others."""
+    """Return a stable, unique ID of letters, digits, ``_``, and ``-``, at most ``max_length`` characters long."""
     if len(id) <= max_length and not _ILLEGAL.search(id) and id and id[-1] not in "_-":
         return id
     mark = f"{crc32(id.encode('utf-8', 'replace')):08x}"

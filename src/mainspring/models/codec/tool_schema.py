@@ -143,7 +143,7 @@ class _SchemaSimplifier:
         return {**made, "$defs": definitions} if definitions else made
 
     def schema(self, node: Any, open_refs: tuple[str, ...], depth: int = 0) -> dict[str, Any]:
-        """One schema; ``open_refs`` are the references that lead here."""
+        """Convert one schema; ``open_refs`` contains the references that lead to it."""
         self._left -= 1
         fields = as_dict(node)
         if fields is None or depth > _DEEPEST:

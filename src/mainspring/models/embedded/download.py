@@ -183,8 +183,8 @@ class _Download:
         free = shutil.disk_usage(self.folder).free
         if free < needed:
             raise self._error(
-                f"need {needed // 1_000_000} MB while they are fetched, and {self.folder} has {free // 1_000_000} MB left. "
-                f"Make room, or choose another place with {weights_catalog.DIRECTORY_VARIABLE}",
+                f"need {needed // 1_000_000} MB during the download, and {self.folder} has {free // 1_000_000} MB left. "
+                f"Free some space, or choose another folder with {weights_catalog.DIRECTORY_VARIABLE}.",
                 "disk_full",
             )
 

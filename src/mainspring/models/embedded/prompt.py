@@ -1,9 +1,8 @@
-"""How a small model is spoken to: a short prompt, few tools in one line each, examples, and a history that only grows.
+"""Prompts and turn rules of a small model: short instructions, few tools, examples, and a history that is only appended to.
 
-Pure: messages in, plain text turns out. Every turn is a function of its own message, so the part that was sent before is the
-same to the byte and the engine's prompt cache finds it.
-
-What a small model may do next: the rules that keep it from guessing, repeating itself and going on for ever. Pure.
+No I/O: converts messages to plain text turns. Every turn depends only on its own message, so the part that was sent before is
+identical and the engine's prompt cache applies. The rules for the next turn prevent that the model guesses, repeats itself,
+or loops; it may read only files whose names appear in the conversation, so that it cannot invent paths.
 """
 
 from __future__ import annotations
@@ -191,11 +190,11 @@ def _reply_formats(tools: Sequence[ToolDefinition]) -> list[str]:
 
 
 def render_turns(messages: Sequence[Message], *, is_bare: bool = False) -> list[Message]:
-    """The conversation as plain text turns; calls without a result get one.
+    """Render the conversation as plain text turns; calls without a result get one.
 
     Args:
         messages: The conversation.
-        is_bare: Whether answers stand as they are, for a conversation without tools.
+        is_bare: Whether answers are plain text, for a conversation without tools.
     """
     repaired = [message for unit, _ in iter_complete_turns(messages) for message in unit]
     return [turn for message in repaired if (turn := _render_turn(message, is_bare))]

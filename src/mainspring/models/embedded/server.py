@@ -90,7 +90,7 @@ class LlamaServer:
             code = process.wait(_DYING_SECONDS)  # its connections close shortly before it exits
         except subprocess.TimeoutExpired:
             return ""
-        return f"the model's process ended ({_describe_exit(code)}){_quoted(self._stderr_tail())}"
+        return f"the model's process exited ({_describe_exit(code)}){_quoted(self._stderr_tail())}"
 
     def stop(self) -> None:
         """Stop the process. Another request starts it again."""

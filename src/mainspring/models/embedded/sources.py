@@ -96,15 +96,15 @@ def pip_command() -> list[str]:
 
 
 async def download_wheels(requirements: Sequence[str], folder: Path, on_progress: Callable[[int], None]) -> None:
-    """Download wheels into a folder; nothing is unpacked, installed or run.
+    """Download wheels into a folder; nothing is unpacked, installed, or run.
 
     Args:
         requirements: Exact requirements.
-        folder: Where to; pip's temporary files go there too, so that nothing is left elsewhere.
-        on_progress: Told every now and then how many bytes lie there.
+        folder: Target folder, also of pip's temporary files, so that nothing is left in other places.
+        on_progress: Callback that regularly receives the number of bytes in the folder.
 
     Raises:
-        SourceError: If pip fails; the text has its last lines.
+        DownloadError: pip failed; the text contains its last lines.
     """
     command = [*await asyncio.to_thread(pip_command), *_DOWNLOAD, "--dest", str(folder), *requirements]
     environment = {**os.environ, **await asyncio.to_thread(uv_index_variables), "PIP_REQUIRE_VIRTUALENV": "0"}

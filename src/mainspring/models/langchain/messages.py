@@ -1,4 +1,4 @@
-"""Messages of ours and messages of LangChain, converted both ways."""
+"""Convert messages to and from LangChain."""
 
 from __future__ import annotations
 

@@ -136,15 +136,15 @@ def resolve_deployment(config: ProviderConfig, environment: Mapping[str, str] | 
         resource = get_setting(None, RESOURCE_VARIABLE, environment=environment)
     if url is None and resource is None:
         raise ProviderConfigError(
-            f"Provider {_NAME} needs a resource: set {URL_VARIABLES[0]} or {RESOURCE_VARIABLE}, or the setting "
-            f"providers.{_NAME}.endpoint",
+            f"Missing resource of provider {_NAME}. Set {URL_VARIABLES[0]} or {RESOURCE_VARIABLE}, or the setting "
+            f"providers.{_NAME}.endpoint.",
             reason="missing_endpoint",
             provider=_NAME,
         )
     url = url or f"https://{resource}.openai.azure.com/openai/v1"
     if not url.startswith(("http://", "https://")):
         raise ProviderConfigError(
-            f"The endpoint of {_NAME} must begin with http:// or https://, not {url!r}", provider=_NAME
+            f"The endpoint of {_NAME} must start with http:// or https://: {url!r}", provider=_NAME
         )
     path = url.partition("?")[0]
     model, deployment = _deployment(config, environment)
@@ -198,7 +198,7 @@ def credential_for(config: ProviderConfig, root: str) -> CredentialResolver:
             return _key_or_login(config, root, auth)
         case _:
             raise ProviderConfigError(
-                f"Setting `auth` of {_NAME} must be one of {', '.join(_AUTH_MODES)}, not {auth!r}", provider=_NAME
+                f"Invalid `auth` of {_NAME}: {auth!r}. Use one of {', '.join(_AUTH_MODES)}.", provider=_NAME
             )
 
 
@@ -251,8 +251,8 @@ def _deployment(config: ProviderConfig, environment: Mapping[str, str] | None) -
     named = named or get_setting(None, *DEPLOYMENT_VARIABLES, environment=environment)
     if named is None:
         raise ProviderConfigError(
-            f"Provider {_NAME} needs a deployment: write {_NAME}:DEPLOYMENT, or the setting providers.{_NAME}.deployment, or set "
-            f"{DEPLOYMENT_VARIABLES[0]}",
+            f"Missing deployment of provider {_NAME}. Use --model {_NAME}:DEPLOYMENT, or set providers.{_NAME}.deployment or "
+            f"{DEPLOYMENT_VARIABLES[0]}.",
             reason="missing_deployment",
             provider=_NAME,
         )

@@ -24,7 +24,7 @@ def build(config: ProviderConfig) -> HttpModel:
     base_url = get_setting(config.base_url) or home
     if not base_url:
         raise ProviderConfigError(
-            f"Provider {_NAME} needs a base URL: set {_URL_VARIABLE}, or the setting providers.{_NAME}.baseUrl",
+            f"Missing base URL of provider {_NAME}. Set {_URL_VARIABLE}, or the setting providers.{_NAME}.baseUrl.",
             reason="missing_base_url",
             provider=_NAME,
         )

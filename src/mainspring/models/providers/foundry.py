@@ -66,12 +66,12 @@ def build(config: ProviderConfig) -> ModelProvider:
 
 
 class FoundryModel:
-    """A model of Foundry that is not reached before the first request.
+    """A model of Foundry that connects at the first request.
 
     Args:
-        info: What is known about it.
-        connect: Starts what has to be started, and gives the model that is asked.
-        temperature: For requests that name none.
+        info: Known facts about the model.
+        connect: Function that starts the required services and returns the model to call.
+        temperature: Temperature of requests without one.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Common parts of all HTTP providers: profiles, settings, credentials, and API versions.
 
 The API versions are pinned so that a change at a host does not change the requests; a setting overrides each of them. A field
-that a host no longer accepts, including an unknown version, is omitted after its rejection (`WireProtocol.without`).
+that a host no longer accepts, including an unknown version, is omitted after its rejection (`WireProtocol.without_rejected`).
 """
 
 from __future__ import annotations
@@ -95,20 +95,20 @@ def http_profile(
     key_header: str = "authorization",
     headers: Mapping[str, str] | None = None,
 ) -> ModelProfile:
-    """The profile of a model at a host.
+    """Return the profile of a model at a host.
 
     Args:
-        config: The settings; their headers, reply cap and dialect changes are taken over.
+        config: Provider settings; headers, output limit, and capability overrides are used.
         provider: Name of the provider.
-        model: Id of the model.
-        base_url: Where requests go; a query string in it goes with each request.
-        path: The protocol's own path, which people may have left at the end of the base URL.
-        capabilities: What the host accepts, in the dialect of the protocol that it speaks.
-        key_header: Header that carries the key.
-        headers: Headers that the protocol needs; those of the configuration win, in whatever case they are written.
+        model: Model ID.
+        base_url: Base URL of requests; its query string is added to each request.
+        path: Path of the protocol, which users may have left at the end of the base URL.
+        capabilities: Capabilities of the host for its protocol.
+        key_header: Header for the key.
+        headers: Headers required by the protocol; those of the configuration win, regardless of case.
 
     Raises:
-        ProviderConfigError: If the base URL is no HTTP address, or the dialect's changes are wrong.
+        ProviderConfigError: The base URL is not an HTTP address, or an override is wrong.
     """
     check_base_url(provider, base_url)
     url, _, query = base_url.partition("?")
@@ -199,20 +199,20 @@ def build_chat_model(
     limits: Timeouts = Timeouts(),
     headers: Mapping[str, str] | None = None,
 ) -> HttpModel:
-    """A model at a host that speaks Chat Completions.
+    """Create a model at a host of Chat Completions.
 
     Args:
-        config: The settings.
+        config: Provider settings.
         provider: Name of the provider.
-        model: Id of the model.
-        base_url: Where requests go, without the protocol's path.
-        key: The key that was found, or what gives one for each request.
-        capabilities: What the host accepts.
-        limits: Limits of requests where the settings name none.
-        headers: Headers that the host wants.
+        model: Model ID.
+        base_url: Base URL of requests, without the path of the protocol.
+        key: The key, or a function that returns a key for each request.
+        capabilities: Capabilities of the host.
+        limits: Default time limits of requests.
+        headers: Headers required by the host.
 
     Raises:
-        ProviderConfigError: If a setting is wrong.
+        ProviderConfigError: A setting is wrong.
     """
     if is_non_reasoning(provider, model):
         capabilities = replace(capabilities, efforts=())
@@ -297,7 +297,7 @@ def select_api(config: ProviderConfig, default: OpenAIApi) -> OpenAIApi:
             return "responses"
         case _:
             raise ProviderConfigError(
-                f"Setting `api` of {config.provider} must be chat, responses or auto, not {requested!r}",
+                f"Invalid `api` of {config.provider}: {requested!r}. Use chat, responses, or auto.",
                 provider=config.provider,
             )
 

@@ -32,7 +32,7 @@ def build(config: ProviderConfig) -> LangChainModel:
     module, _, name = place.partition(":")
     if not module or not name:
         raise ProviderConfigError(
-            f"Provider {_NAME} needs a class: {_SETUP_HINT}", reason="missing_class", provider=_NAME
+            f"Missing class of provider {_NAME}. {_SETUP_HINT}", reason="missing_class", provider=_NAME
         )
     options: dict[str, Any] = dict(provider_setting(config, "options", dict[str, Any]) or {})
     for argument, value in (("model", config.model), ("api_key", config.api_key), ("base_url", config.base_url)):
@@ -42,7 +42,7 @@ def build(config: ProviderConfig) -> LangChainModel:
         made = getattr(import_module(module), name)(**options)
     except (ImportError, AttributeError) as error:
         raise ProviderConfigError(
-            f"Provider {_NAME} cannot find {place}: {error}. Install the package of the class, and the extra langchain",
+            f"Provider {_NAME} cannot import {place}: {error}. Install the package of the class, and the extra langchain.",
             reason="missing_package",
             provider=_NAME,
         ) from error

@@ -23,7 +23,7 @@ from mainspring.models.transport.loop_local import LoopLocal
 from mainspring.models.transport.port import Timeouts, TransportResponse, sanitize_headers
 
 _KEEP_ALIVE = 15.0
-"""Seconds an idle connection is kept; short, because a stale one looks alive until it is written to."""
+"""Seconds after which an idle connection is closed; short, because a stale connection looks alive until it is written to."""
 
 
 class AiohttpResponse:

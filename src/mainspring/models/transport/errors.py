@@ -37,7 +37,7 @@ def connect_error(url: str, error: BaseException) -> ModelError:
 
 
 def connection_lost_error(url: str, error: BaseException, *, response_started: bool) -> ModelError:
-    """The connection broke; ``response_started`` says whether an answer had begun."""
+    """Return the error of a lost connection; ``response_started`` is true if a response had started."""
     when = "before the response was complete" if response_started else "before it responded"
     failed = _ssl_error(error)
     system = _system_error(error) if failed is None else _ssl_error_text(failed)
@@ -54,9 +54,9 @@ def timeout_error(url: str, which: str, timeouts: Timeouts) -> ModelError:
         "connect": "did not accept a connection",
         "first_byte": "did not start to respond",
         "idle": "sent no more data",
-        "total": "was not done",
+        "total": "did not finish",
     }[which]
-    limit = f" within {seconds:g} s" if seconds else ""
+    limit = f" within {seconds:g}s" if seconds else ""
     return ModelTimeoutError(f"{host_and_port(url)} {what}{limit} (limit: {which})", reason=f"{which}_timeout")
 
 

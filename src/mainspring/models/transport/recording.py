@@ -1,4 +1,8 @@
-"""Record and replay HTTP traffic: the format of recordings, the recording transport, and the transport that replays from memory."""
+"""Record exchanges with hosts, and replay them without a network.
+
+To convert a real run to a test, run it once with a `RecordingTransport`, then again with a `ReplayTransport` of the same folder.
+A recording is one JSON object without keys.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +95,11 @@ def first_difference(recorded: object, expected: object, path: str = "body") -> 
     elif len(ones := as_list(recorded)) == len(others := as_list(expected)) > 0:
         pairs = [(f"{path}[{at}]", a, b) for at, (a, b) in enumerate(zip(ones, others, strict=True))]
     else:
-        return "" if recorded == expected else f"{path} is {str(expected)[:80]!r}, recorded was {str(recorded)[:80]!r}"
+        return (
+            ""
+            if recorded == expected
+            else f"{path} is {str(expected)[:80]!r} instead of the recorded {str(recorded)[:80]!r}"
+        )
     return next((found for where, a, b in pairs if (found := first_difference(a, b, where))), "")
 
 
@@ -255,18 +263,18 @@ class RecordingTransport:
 
 
 class ReplayTransport:
-    """A `Transport` that answers from recordings and never opens a connection.
+    """A `Transport` that replays recordings and never opens a connection.
 
-    A request gets the answer of the first recording not used yet that asks the same (method, path and body; not the host). One that
-    was never recorded fails at once, and the error says what is different.
+    A request gets the response of the first unused recording with the same method, path, and body; the host is ignored. A request
+    without a recording fails immediately, and the error describes the difference.
 
     Args:
-        recordings: A folder, a file, or exchanges that were read already.
-        in_order: Whether each request gets the next answer, whatever it asks.
-        chunk_size: Bytes of each piece of an answer; all at once by default.
+        recordings: A folder, a file, or decoded exchanges.
+        in_order: Whether each request gets the next response, without a comparison.
+        chunk_size: Size of each chunk of a response in bytes; a single chunk by default.
 
     Attributes:
-        unused: The recordings that nobody has asked for yet.
+        unused: Recordings that were not replayed yet.
     """
 
     def __init__(

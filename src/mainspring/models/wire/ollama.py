@@ -190,7 +190,7 @@ def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
 
 
 def _encode_message(message: Message, profile: ModelProfile) -> bytes:
-    """One message as the JSON objects it becomes, each with a comma before it."""
+    """Encode one message as JSON objects, each with a leading comma."""
     cleaned = prepare_message(
         message, profile.provider, profile.model, vision=profile.info.vision, unreadable=profile.unreadable
     )

@@ -202,7 +202,7 @@ async def test_a_packed_body_without_its_end_is_an_error(
 
 async def test_what_cannot_be_unpacked_is_not_taken_for_text(transport: Http1Transport) -> None:
     async with serve(chunked(b"\x8b\x02\x80", content_encoding="br")) as server:
-        with pytest.raises(NetworkError, match="packed its answer as 'br'") as caught:
+        with pytest.raises(NetworkError, match="unsupported Content-Encoding, 'br'") as caught:
             await ask(transport, server.url)
 
     assert caught.value.retryable is False
@@ -325,7 +325,7 @@ async def test_no_secret_of_a_url_is_told(transport: Http1Transport, url: str) -
 
 @pytest.mark.parametrize("name", ["sk hush", "hush:", "h\u00fcsh", "hush\r\nx", "hush\x00"])
 async def test_a_name_of_a_header_that_is_none_is_told_of_without_it(transport: Http1Transport, name: str) -> None:
-    with pytest.raises(ProviderConfigError, match="No request can be made") as caught:
+    with pytest.raises(ProviderConfigError, match="A header name contains") as caught:
         async with transport.open("POST", "http://127.0.0.1:1/", {name: "x"}, b"", SOON):
             pass
 
@@ -435,7 +435,7 @@ def test_who_does_not_encrypt_gets_nothing() -> None:
 
     async def once() -> None:
         async with raw(host) as url:
-            with pytest.raises(NetworkError, match="no encrypted connection") as caught:
+            with pytest.raises(NetworkError, match="TLS handshake failed") as caught:
                 await ask(Http1Transport(), url.replace("http:", "https:"))
         assert (caught.value.reason, caught.value.retryable) == ("tls", False)
 
@@ -481,7 +481,7 @@ async def test_certificates_that_cannot_be_read_are_told_of_before_anybody_is_as
         file.write_text(content)
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
     async with serve(plain()) as server:
-        with pytest.raises(ProviderConfigError, match="SSL_CERT_FILE names"):
+        with pytest.raises(ProviderConfigError, match="certificates from SSL_CERT_FILE="):
             await ask(transport, server.url.replace("http:", "https:"))
 
     assert server.connections == 0

@@ -64,23 +64,23 @@ class _OpenBlock:
 
 
 class BlockAssembler:
-    """The blocks of one answer.
+    """The blocks of one response.
 
     Attributes:
-        draft: Where they go.
-        response_id: The host's id of the answer, for calls that have none.
-        calls: How many tool calls there are, and ``server_calls`` how many of them the model itself made; code that the host runs
-            makes calls too, and may have had its answers already.
-        seen_blocks: Whether anything was given out that must not be said twice: text, or a complete call.
+        draft: Builder that receives the blocks.
+        response_id: Host's ID of the response, for calls without an ID.
+        calls: Number of tool calls; ``model_calls`` is the number of calls by the model itself. Code that the host runs makes
+            calls too, and they may already have results.
+        has_emitted: Whether content was emitted that must not be repeated: text, or a complete call.
     """
 
-    __slots__ = ("_ids", "_open", "server_calls", "calls", "draft", "response_id", "seen_blocks")
+    __slots__ = ("_ids", "_open", "calls", "draft", "has_emitted", "model_calls", "response_id")
 
     def __init__(self, draft: MessageBuilder) -> None:
         self.draft = draft
         self.response_id = ""
-        self.calls = self.server_calls = 0
-        self.seen_blocks = False
+        self.calls = self.model_calls = 0
+        self.has_emitted = False
         self._open: dict[int, _OpenBlock] = {}
         self._ids: set[str] = set()
 
@@ -146,7 +146,7 @@ class BlockAssembler:
                 text = given if isinstance(given, str) else to_json(given).decode()
                 out.append(self.draft.arguments(opened.at, text))
             out.append(self.draft.close_call(opened.at, signature=_caller_json(opened)))
-            self.seen_blocks = True
+            self.has_emitted = True
         elif opened.kind == "opaque":
             self.draft.redacted_thinking(encode_server_block(opened.start, joined))
 
@@ -163,7 +163,7 @@ class BlockAssembler:
             event = self.draft.open_text()
             block.at = event.index
             out.append(event)
-        self.seen_blocks = True
+        self.has_emitted = True
         out.append(self.draft.text(block.at, text))
 
     def _call(self, block: _OpenBlock, id: str, name: str, out: list[StreamEvent]) -> None:
@@ -171,7 +171,7 @@ class BlockAssembler:
             id = new_call_id(self.response_id, self.calls)
         self._ids.add(id)
         self.calls += 1
-        self.server_calls += _caller_json(block) is None
+        self.model_calls += _caller_json(block) is None
         event = self.draft.open_call(id, name)
         block.at = event.index
         out.append(event)
@@ -390,7 +390,7 @@ class AnthropicDecoder:
         Raises:
             NetworkError: Text or calls of the first response were already emitted and would be repeated.
         """
-        if self._blocks.seen_blocks:
+        if self._blocks.has_emitted:
             raise self._errors.truncated("A second response started in the middle of the first one")
         self._started = self.complete = False
         self._reset()
@@ -416,7 +416,7 @@ class AnthropicDecoder:
         known = _STOP_REASONS.get(self._reason)
         if known == "max_tokens":
             return known
-        return "tool_use" if self._blocks.server_calls else known or "end_turn"
+        return "tool_use" if self._blocks.model_calls else known or "end_turn"
 
     def _decode_leniently(self, name: str, data: bytes) -> Event:
         if self._loose is None:
@@ -428,7 +428,7 @@ class AnthropicDecoder:
             raise (self._errors.reported_by_host(data) if told else self._errors.invalid_json(data)) from error
 
     def _check_unknown_event(self, value: Mapping[str, Any], data: bytes) -> None:
-        """An object that is no event is a sign of life, or an error in the form of some host."""
+        """Check an object that is not an event: a keep-alive, or an error in the format of some host."""
         if "detail" in value or "message" in value or "errors" in value:
             raise self._errors.reported_by_host(data)
 

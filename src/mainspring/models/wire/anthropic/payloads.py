@@ -1,7 +1,8 @@
-"""The fields of the events of Anthropic Messages that are used, as typed structs.
+"""Typed structs of the fields that are read from Anthropic Messages events, and server-side blocks.
 
-They are no calls of ours and no text, but the model needs them again. So they are kept as redacted reasoning, as the JSON
-they came in, and go back to the model that made them in the form they had. Real redacted reasoning is never JSON.
+Server-side blocks (server tool calls and results, compaction summaries) are neither calls nor text, but the model needs them
+again. They are stored as redacted reasoning that contains the received JSON, and are sent back to the same model in their
+original form. Real redacted reasoning is never JSON.
 """
 
 from __future__ import annotations

@@ -321,7 +321,7 @@ class GeminiDecoder:
             return  # A call of an unknown tool; it gets an error result, so the model can correct it.
         if self._finish in _INVALID_RESPONSE_REASONS:
             error = self._errors.invalid_response(
-                f"The model gave an answer that its host could not use ({reason})", "malformed_call"
+                f"The host could not use the output of the model ({reason})", "malformed_call"
             )
             error.retryable = True
             raise error

@@ -1,8 +1,8 @@
-"""Requests to Gemini bodies.
+"""Encode requests to Gemini, with tool schemas in its subset of JSON Schema.
 
 Google documents a subset of JSON Schema for ``parametersJsonSchema`` and ``responseJsonSchema``, and a smaller one of OpenAPI
-for ``parameters``. What is outside of it is left out or said otherwise: the model then knows less of the constraint, and
-our own validation of the arguments still has all of it.
+for ``parameters``. Unsupported keywords are removed or expressed differently: the model then sees fewer constraints, but
+Mainspring still validates the arguments against all of them.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ def _split_by_type(fields: dict[str, Any]) -> list[dict[str, Any]]:
 def _openapi(
     schema: dict[str, Any], definitions: dict[str, Any], open_refs: tuple[str, ...], count: Iterator[int]
 ) -> dict[str, Any]:
-    """One schema with its references put in place; one that holds itself (``open_refs``) is just an object there. So is every further
-    one where there are very many: each may hold several that do.
+    """Convert one schema with inlined references. A recursive one (``open_refs``) becomes a plain object, and so does every further
+    one beyond the limit, since each may contain several references.
     """
     if "$ref" in schema:
         name = str(schema["$ref"]).rpartition("/")[2]

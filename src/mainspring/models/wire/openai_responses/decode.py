@@ -1,7 +1,7 @@
-"""Responses answers to events, streamed or whole.
+"""Decode responses of OpenAI Responses, streamed or complete.
 
-Hosts repeat what they say (piece by piece, as a finished part, as a finished item, in the finished answer) and leave out any of
-it. What a later telling has more is added, nothing is said twice, and the last word about a message or a call holds.
+Providers send the same content as deltas, done parts, done items, and the final response, and may omit any of them. Later events
+only add missing content; content is never emitted twice, and the last value of a message or call wins.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ _TYPES: dict[Kind, str] = {kind: type for type, kind in reversed(IGNORE_FILE_NAM
 
 
 class OpenItem:
-    """An item that grows, or has grown.
+    """An open or finished item.
 
     Attributes:
-        kind: What it is.
-        id: The host's id of it, as told first.
-        block: Its block in the draft; of reasoning in several parts, the last one.
-        pieces: What has been handed out of it.
-        emitted_text: Finished parts, by their place: what it must be in the end if nothing more is said.
-        part: The part of the reasoning that grows: whether it is raw reasoning (not a summary), and its number.
-        call_id: Id of the call, made up where the host gave none (``has_provider_id`` is false then).
-        custom: Whether the call's argument is free text.
-        done: Whether it is complete.
+        kind: Type of the item.
+        id: Host's ID of the item, as first received.
+        block: Index of its block in the draft; for reasoning with several parts, of the last one.
+        pieces: Content emitted so far.
+        final_parts: Finished parts by position: the final content if nothing else arrives.
+        part: Current part of the reasoning: whether it is raw reasoning (not a summary), and its number.
+        call_id: Call ID, generated if the host sent none (``has_provider_id`` is false then).
+        custom: Whether the argument of the call is free text.
+        done: Whether the item is complete.
     """
 
     __slots__ = (
@@ -69,13 +69,13 @@ class OpenItem:
         "call_id",
         "custom",
         "done",
+        "final_parts",
         "has_provider_id",
         "id",
         "kind",
         "name",
         "part",
         "pieces",
-        "emitted_text",
     )
 
     def __init__(self, kind: Kind, id: str | None, block: int) -> None:
@@ -83,7 +83,7 @@ class OpenItem:
         self.id = id
         self.block = block
         self.pieces: list[str] = []
-        self.emitted_text: dict[Any, str] = {}
+        self.final_parts: dict[Any, str] = {}
         self.part: tuple[bool, int] | None = None
         self.call_id = ""
         self.has_provider_id = False
@@ -202,9 +202,9 @@ class OutputItemAssembler:
             return
         if item.kind == "reasoning":
             raw = "summary" not in event.type
-            item.emitted_text[raw, (event.content_index if raw else event.summary_index) or 0] = text
+            item.final_parts[raw, (event.content_index if raw else event.summary_index) or 0] = text
         else:
-            item.emitted_text[event.content_index or 0] = text
+            item.final_parts[event.content_index or 0] = text
 
     def close(self, out: list[StreamEvent]) -> None:
         """Close all open items."""
@@ -225,7 +225,7 @@ class OutputItemAssembler:
             made.call_id, made.has_provider_id, made.name = call_id, given and bool(item.call_id), item.name or ""
             made.custom = item.type == "custom_tool_call"
             if isinstance(item.arguments, str):
-                made.emitted_text[0] = item.arguments
+                made.final_parts[0] = item.arguments
         else:
             event = draft.open_text() if kind == "message" else draft.open_thinking()
             made = OpenItem(kind, item.id, event.index)
@@ -276,7 +276,7 @@ class OutputItemAssembler:
 
     def _close_message(self, known: OpenItem, item: OutputItem | None, out: list[StreamEvent]) -> None:
         final = "".join(_texts(item.content) if item else []) or "".join(
-            [known.emitted_text[at] for at in sorted(known.emitted_text)]
+            [known.final_parts[at] for at in sorted(known.final_parts)]
         )
         if rest := _missing_suffix(known.pieces, final):
             known.pieces.append(rest)
@@ -293,7 +293,7 @@ class OutputItemAssembler:
         if item is not None:
             parts += [((False, at), text) for at, text in enumerate(_texts(item.summary))]
             parts += [((True, at), text) for at, text in enumerate(_texts(item.content))]
-        parts = [part for part in parts if part[1]] or sorted(known.emitted_text.items())
+        parts = [part for part in parts if part[1]] or sorted(known.final_parts.items())
         if not known.pieces:
             for part, text in parts:
                 self._switch_part(known, part, out)
@@ -325,7 +325,7 @@ class OutputItemAssembler:
         if item is not None:
             self._name(known, item)
         told = item.input if item and known.custom else item.arguments if item else None
-        final = to_json(told).decode() if isinstance(told, dict) else told or known.emitted_text.get(0) or ""
+        final = to_json(told).decode() if isinstance(told, dict) else told or known.final_parts.get(0) or ""
         input: dict[str, Any] | None = None
         if known.custom:
             text = to_json({"input": final or "".join(known.pieces)}).decode()
