@@ -126,8 +126,8 @@ class Catalog(Struct, frozen=True, dict=True):
         """Return the models of a provider by name, decoded at first use."""
         rows = self._cache.get(provider)
         if rows is None:
-            told = self.providers.get(provider)
-            found = msgspec.json.decode(told, type=list[_Row]) if told is not None else []
+            data = self.providers.get(provider)
+            found = msgspec.json.decode(data, type=list[_Row]) if data is not None else []
             rows = self._cache[provider] = {_key(row.id): row for row in found}
         return rows
 
@@ -279,5 +279,5 @@ def _rates(values: tuple[float | None, ...] | None) -> TokenPrices | None:
     return values[0], values[1], values[0] if read is None else read, values[0] if write is None else write
 
 
-def _cache_write_1h_rate(told: tuple[float | None, ...] | None) -> float | None:
-    return told[4] if told and len(told) > 4 else None
+def _cache_write_1h_rate(prices: tuple[float | None, ...] | None) -> float | None:
+    return prices[4] if prices and len(prices) > 4 else None

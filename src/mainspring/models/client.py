@@ -214,7 +214,7 @@ class ModelCache:
         self._registry = registry
         self._get_api_key = get_api_key
         self._keys: dict[str, Callable[[], str | Awaitable[str]]] = {}
-        self._kept: list[tuple[ProviderConfig, ModelProvider]] = []
+        self._cached: list[tuple[ProviderConfig, ModelProvider]] = []
 
     def config_for(self, spec: str) -> ProviderConfig:
         """Return the configuration for ``provider:model``."""
@@ -224,7 +224,7 @@ class ModelCache:
     def cached(self, config: ProviderConfig) -> ModelProvider | None:
         """Return the cached model of a configuration, if any."""
         requested = self._with_key(config)
-        return next((model for known, model in self._kept if known == requested), None)
+        return next((model for known, model in self._cached if known == requested), None)
 
     async def get(self, source: ModelProvider | ProviderConfig, settings: Mapping[str, Any]) -> ModelProvider:
         """Return the model for a call.
@@ -249,14 +249,14 @@ class ModelCache:
         model = self.cached(config)
         if model is None:
             model = await create_model_provider(config, registry=self._registry)
-            self._kept.append((config, model))
-            while len(self._kept) > _CACHE_SIZE:
-                await self._kept.pop(0)[1].aclose()
+            self._cached.append((config, model))
+            while len(self._cached) > _CACHE_SIZE:
+                await self._cached.pop(0)[1].aclose()
         return model
 
     async def aclose(self) -> None:
         """Close all models; they can be used again."""
-        for _, model in self._kept:
+        for _, model in self._cached:
             await model.aclose()
 
     def _with_key(self, config: ProviderConfig) -> ProviderConfig:
@@ -516,8 +516,8 @@ async def _run_callback(function: Callable[..., Any] | None, *arguments: object)
     if function is None:
         return
     try:
-        told = function(*arguments)
-        if isinstance(told, Awaitable):
-            await told
+        result = function(*arguments)
+        if isinstance(result, Awaitable):
+            await result
     except Exception:
         _log.exception("A model callback failed.")

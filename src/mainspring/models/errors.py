@@ -326,13 +326,13 @@ def classify_error(
         the message of the provider plus status, provider, host, and request ID; secrets are redacted.
     """
     lowered = {name.lower(): value for name, value in (headers or {}).items()}
-    told = ErrorBody(body)
-    real = status if status is not None and status >= 400 else told.status
-    code, reason = _kind(real, told)
-    request_id = next((lowered[name] for name in _ID_HEADERS if lowered.get(name)), None) or told.request_id
+    parsed = ErrorBody(body)
+    real = status if status is not None and status >= 400 else parsed.status
+    code, reason = _kind(real, parsed)
+    request_id = next((lowered[name] for name in _ID_HEADERS if lowered.get(name)), None) or parsed.request_id
     shown = real or status
     error = MODEL_ERRORS[code](
-        _error_message(told, shown, provider, host, request_id, secrets),
+        _error_message(parsed, shown, provider, host, request_id, secrets),
         code=code,
         reason=reason,
         retryable=False if reason in _NOT_RETRYABLE or lowered.get("x-should-retry", "").lower() == "false" else None,
@@ -342,7 +342,7 @@ def classify_error(
         request_id=request_id,
     )
     if error.retryable or code is ErrorCode.RATE_LIMITED:
-        error.retry_after = extract_retry_after({**told.fields, **lowered}, told.text)
+        error.retry_after = extract_retry_after({**parsed.fields, **lowered}, parsed.text)
     return error
 
 

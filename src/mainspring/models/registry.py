@@ -139,8 +139,8 @@ class ProviderRegistry:
         prefix, colon, _ = spec.partition(":")
         if not colon:
             return f"{spec!r} has no provider prefix, so {name} was used. To choose another provider, write PROVIDER:{spec}"
-        meant = self.suggest(spec)
-        hint = f"Did you mean {meant}?" if meant else f"Available: {', '.join(self.names())}."
+        suggestion = self.suggest(spec)
+        hint = f"Did you mean {suggestion}?" if suggestion else f"Available: {', '.join(self.names())}."
         return f"Unknown provider: {prefix!r}. {hint} {spec!r} was used as a model of {name}"
 
     def _builder(self, name: str) -> ModelFactory:

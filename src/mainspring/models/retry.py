@@ -246,7 +246,7 @@ async def _sleep_before_retry(failure: ModelError, attempt: int, options: RetryO
     if delay is None or (signal is not None and signal.cancelled):
         return False
     if options.on_retry is not None:
-        told = options.on_retry(RetryInfo(attempt + 1, config.max_retries, delay, failure))
-        if isinstance(told, Awaitable):
-            await told
+        result = options.on_retry(RetryInfo(attempt + 1, config.max_retries, delay, failure))
+        if isinstance(result, Awaitable):
+            await result
     return await options.sleep(delay, signal)

@@ -59,31 +59,31 @@ class AzureCliCredential(TokenCredential):
             raise ProviderConfigError("The Azure CLI (`az`) is not installed.", reason="missing_key")
         command = (program, "account", "get-access-token", "--resource", RESOURCE, "--output", "json")
         try:
-            said = await run_cli(*command, timeout=self._timeout)
+            output = await run_cli(*command, timeout=self._timeout)
         except TimeoutError:
             raise ModelTimeoutError(
                 f"`az account get-access-token` did not finish within {self._timeout:g}s.", reason="azure_cli"
             ) from None
-        if said.code:
+        if output.code:
             raise AuthenticationError(
-                f"The Azure CLI returned no token: {said.complaint}. Run `az login`.", reason="azure_cli"
+                f"The Azure CLI returned no token: {output.complaint}. Run `az login`.", reason="azure_cli"
             )
-        return _parse_cli_token(said.out)
+        return _parse_cli_token(output.out)
 
 
 def _parse_cli_token(out: bytes) -> Token:
     try:
-        told = as_dict(json.loads(out)) or {}
+        fields = as_dict(json.loads(out)) or {}
     except ValueError:
-        told = {}
-    value = told.get("accessToken")
+        fields = {}
+    value = fields.get("accessToken")
     if not isinstance(value, str) or not value:
         raise AuthenticationError("The Azure CLI returned no token. Run `az login`.", reason="azure_cli")
-    expires = as_number(told.get("expires_on"))
-    if expires is None and isinstance(told.get("expiresOn"), str):
+    expires = as_number(fields.get("expires_on"))
+    if expires is None and isinstance(fields.get("expiresOn"), str):
         try:
             expires = datetime.fromisoformat(
-                told["expiresOn"]
+                fields["expiresOn"]
             ).timestamp()  # Local time, the only field of older versions.
         except ValueError:
             expires = None

@@ -55,8 +55,8 @@ async def run_cli(*command: str, timeout: float) -> CommandOutput:
             process.kill()
             await process.wait()
     code = process.returncode or 0
-    said = redact_environment(err.decode("utf-8", "replace").strip())[-_MAX_MESSAGE_LENGTH:]
-    return CommandOutput(code, out, said or f"exit code {code}")
+    error_text = redact_environment(err.decode("utf-8", "replace").strip())[-_MAX_MESSAGE_LENGTH:]
+    return CommandOutput(code, out, error_text or f"exit code {code}")
 
 
 _CLI_TIMEOUT = 15.0
@@ -95,14 +95,14 @@ class GitHubCliCredential(TokenCredential):
         if program is None:
             raise missing_token_error("the GitHub CLI (`gh`) is not installed")
         try:
-            said = await run_cli(program, "auth", "token", "--secure-storage", timeout=self._timeout)
+            output = await run_cli(program, "auth", "token", "--secure-storage", timeout=self._timeout)
         except TimeoutError:
             raise missing_token_error(f"`gh auth token` did not finish within {self._timeout:g}s") from None
         except OSError as error:
             raise missing_token_error(f"`gh` could not be started: {error}") from error
-        value = said.out.decode("utf-8", "replace").strip()
-        if said.code or not value:
-            raise missing_token_error(f"`gh auth token` returned no token: {said.complaint}")
+        value = output.out.decode("utf-8", "replace").strip()
+        if output.code or not value:
+            raise missing_token_error(f"`gh auth token` returned no token: {output.complaint}")
         return Token(value, self._clock() + _TOKEN_TTL)
 
 

@@ -214,7 +214,7 @@ class FirstCredential:
 
     def __init__(self, sources: Sequence[CredentialResolver]) -> None:
         self._sources = list(sources)
-        self._on_choice: CredentialResolver | None = None
+        self._chosen: CredentialResolver | None = None
 
     async def __call__(self) -> CredentialValue:
         """Return the credential of the first source that has one.
@@ -222,8 +222,8 @@ class FirstCredential:
         Raises:
             ProviderConfigError: All sources failed; the text contains the reason of each.
         """
-        if self._on_choice is not None:
-            return await self._on_choice()
+        if self._chosen is not None:
+            return await self._chosen()
         reasons: list[str] = []
         for source in self._sources:
             try:
@@ -231,11 +231,11 @@ class FirstCredential:
             except ModelError as error:
                 reasons.append(error.message)
                 continue
-            self._on_choice = source
+            self._chosen = source
             return given
         raise ProviderConfigError("; ".join(reasons) or "No credential source is configured", reason="missing_key")
 
     def invalidate(self, given: CredentialValue) -> None:
         """Report the rejection to the source that is in use."""
-        if self._on_choice is not None:
-            self._on_choice.invalidate(given)
+        if self._chosen is not None:
+            self._chosen.invalidate(given)

@@ -119,11 +119,13 @@ async def device_login(
     while waited < timeout:
         await sleep(pause)
         waited += pause
-        told = await token_request(client, client.token_url, form, transport=transport, expected_errors=_PENDING_ERRORS)
-        if told.get("error") == "slow_down":
+        fields = await token_request(
+            client, client.token_url, form, transport=transport, expected_errors=_PENDING_ERRORS
+        )
+        if fields.get("error") == "slow_down":
             pause += 5.0
-        elif "access_token" in told:
-            return await _save_tokens(client, file, told)
+        elif "access_token" in fields:
+            return await _save_tokens(client, file, fields)
     raise _login_timeout_error(client)
 
 
@@ -187,14 +189,14 @@ def _handle_redirect(head: str, client: OAuthClient, state: str, code: asyncio.F
     target = urlsplit((head.split(" ", 2) + ["", ""])[1])
     if target.path != client.path:
         return "404 Not Found", "Page not found."
-    told = {name: values[0] for name, values in parse_qs(target.query).items()}
-    if not secrets.compare_digest(told.get("state", "").encode(), state.encode()):
+    fields = {name: values[0] for name, values in parse_qs(target.query).items()}
+    if not secrets.compare_digest(fields.get("state", "").encode(), state.encode()):
         return "400 Bad Request", "This redirect belongs to another login."
-    if "code" in told:
+    if "code" in fields:
         if not code.done():
-            code.set_result(told["code"])
+            code.set_result(fields["code"])
         return "200 OK", "You are logged in. You can close this page."
-    reason = escape_invisible(told.get("error_description") or told.get("error") or "no reason", limit=300)
+    reason = escape_invisible(fields.get("error_description") or fields.get("error") or "no reason", limit=300)
     if not code.done():
         code.set_exception(
             AuthenticationError(f"{client.provider} rejected the login: {reason}", provider=client.provider)

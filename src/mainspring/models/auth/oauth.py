@@ -147,14 +147,14 @@ async def token_request(
             if len(data) > _MAX_BODY:
                 break
     try:
-        told = as_dict(json.loads(data)) or {}
+        fields = as_dict(json.loads(data)) or {}
     except ValueError:
-        told = {}
-    error = told.get("error")
-    if response.status < 300 and told:
-        return told
+        fields = {}
+    error = fields.get("error")
+    if response.status < 300 and fields:
+        return fields
     if isinstance(error, str) and error in expected_errors:
-        return told
+        return fields
     failure = classify_error(
         response.status,
         response.headers,
@@ -270,8 +270,8 @@ class OAuthCredential(TokenCredential):
         form = {"grant_type": "refresh_token", "refresh_token": old.refresh, "client_id": client.client_id}
         if client.scope:
             form["scope"] = client.scope
-        told = await token_request(client, client.token_url, form, transport=self._transport)
-        tokens = parse_tokens(client, told, old)
+        fields = await token_request(client, client.token_url, form, transport=self._transport)
+        tokens = parse_tokens(client, fields, old)
         await asyncio.to_thread(self._file.write, tokens)
         reason = "refused" if old.access == rejected_token else "expired"
         await self._notify_refresh(TokenRefreshed(client.provider, tokens.account, tokens.expires, reason))
@@ -282,9 +282,9 @@ class OAuthCredential(TokenCredential):
             if callback is None:
                 continue
             try:
-                told = callback(refreshed)
-                if inspect.isawaitable(told):
-                    await told
+                result = callback(refreshed)
+                if inspect.isawaitable(result):
+                    await result
             except Exception:  # A failing listener must not discard the new token.
                 _logger.exception("A listener for refreshed tokens of %s failed.", refreshed.provider)
 

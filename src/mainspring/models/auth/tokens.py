@@ -174,17 +174,17 @@ class TokenFile:
             ProviderConfigError: The file cannot be read or is not a JSON object.
         """
         content = self._content()
-        told = as_dict(content.get("tokens")) or content
-        access = _text(told, "access_token", "access")
+        fields = as_dict(content.get("tokens")) or content
+        access = _text(fields, "access_token", "access")
         if not access:
             return None
-        expires = as_number(told.get("expires_at", told.get("expires")))
+        expires = as_number(fields.get("expires_at", fields.get("expires")))
         return OAuthTokens(
             access,
-            _text(told, "refresh_token", "refresh"),
+            _text(fields, "refresh_token", "refresh"),
             token_expiry(access) if expires is None else expires,
-            _text(told, "account_id", "account"),
-            _text(told, "id_token"),
+            _text(fields, "account_id", "account"),
+            _text(fields, "id_token"),
         )
 
     def write(self, tokens: OAuthTokens) -> None:
@@ -198,14 +198,14 @@ class TokenFile:
         except ProviderConfigError:
             content = {}  # An unreadable file contains nothing to preserve.
         nested = as_dict(content.get("tokens"))
-        told = {
+        fields = {
             "access_token": tokens.access,
             "refresh_token": tokens.refresh,
             "expires_at": tokens.expires,
             "account_id": tokens.account,
             "id_token": tokens.id_token,
         }
-        kept = {**(content if nested is None else nested), **{name: value for name, value in told.items() if value}}
+        kept = {**(content if nested is None else nested), **{name: value for name, value in fields.items() if value}}
         whole = kept if nested is None else {**content, "tokens": kept}
         try:
             self._replace(json.dumps(whole, indent=2).encode())

@@ -100,21 +100,21 @@ def simplify_tool_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def split_description(description: str, most: int) -> tuple[str, str]:
+def split_description(description: str, max_length: int) -> tuple[str, str]:
     """Split a description in two parts, the first within a host's limit, at the end of a paragraph, a sentence, or a word.
 
     Args:
         description: The text.
-        most: Maximum number of characters of the first part.
+        max_length: Maximum number of characters of the first part.
     """
-    if len(description) <= most:
+    if len(description) <= max_length:
         return description, ""
     for mark in ("\n\n", "\n", ". ", " "):
-        at = description.rfind(mark, most // 2, most)
+        at = description.rfind(mark, max_length // 2, max_length)
         if at > 0:
             at += len(mark.rstrip())
             return description[:at].rstrip(), description[at:].strip()
-    return description[:most], description[most:]
+    return description[:max_length], description[max_length:]
 
 
 class _SchemaSimplifier:
@@ -159,9 +159,7 @@ class _SchemaSimplifier:
                 table = as_dict(value) or {}
                 kept[name] = {key: self.schema(each, open_refs, depth + 1) for key, each in table.items()}
             elif name in _UNIONS:
-                self._stream_with_tools(
-                    kept, name, [self.schema(each, open_refs, depth + 1) for each in as_list(value)]
-                )
+                self._add_alternatives(kept, name, [self.schema(each, open_refs, depth + 1) for each in as_list(value)])
             elif name in ("items", "prefixItems") and isinstance(value, list):
                 kept["prefixItems"] = [self.schema(each, open_refs, depth + 1) for each in as_list(fields[name])]
             elif name in _SINGLE and not (name == "additionalProperties" and isinstance(value, bool)):
@@ -170,7 +168,7 @@ class _SchemaSimplifier:
                 kept[plain[0]] = plain[1]
         return _normalize_types(kept, fields)
 
-    def _stream_with_tools(self, result: dict[str, Any], name: str, options: list[dict[str, Any]]) -> None:
+    def _add_alternatives(self, result: dict[str, Any], name: str, options: list[dict[str, Any]]) -> None:
         """Convert alternatives; they are dropped if one of them allows any value."""
         if name == "allOf":
             options = [option for option in options if option]

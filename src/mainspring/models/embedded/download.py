@@ -117,7 +117,7 @@ class _Download:
         self.weights = weights
         self.folder = folder
         self._progress = progress
-        self._most = 0
+        self._max_done = 0
         self.offline = offline
         self.transport = transport
         self.path = folder / weights.file
@@ -165,7 +165,7 @@ class _Download:
                 await asyncio.to_thread(self._verify_and_install, place)
                 return
             await asyncio.to_thread(self.part.unlink)
-            self._most = 0
+            self._max_done = 0
             problems.append(f"{place}: checksum mismatch (SHA-256). The download was deleted")
         raise self._error(
             "could not be downloaded.\n"
@@ -211,8 +211,8 @@ class _Download:
 
     def _report_progress(self, done: int, total: int, stage: DownloadStage) -> None:
         """Report the progress. It never decreases, although pip deletes temporary copies of wheels."""
-        self._most = max(self._most, done)
-        self._progress(self._most, total, stage)
+        self._max_done = max(self._max_done, done)
+        self._progress(self._max_done, total, stage)
 
     def _report_ready(self) -> Path:
         self._progress(self.weights.size, self.weights.size, "ready")

@@ -122,7 +122,7 @@ class TurnParser:
     """
 
     def __init__(self) -> None:
-        self._on_agent_done = ""
+        self._rest = ""
         self._state: Callable[[], bool] = self._opening
         self._found: list[Piece] = []
         self._make: Callable[[str], Piece] | None = None  # Target of the current value; None skips it.
@@ -132,31 +132,31 @@ class TurnParser:
 
     def feed(self, text: str) -> list[Piece]:
         """Parse more text of the turn."""
-        self._on_agent_done += text
+        self._rest += text
         self._found = []
-        while self._on_agent_done and self._state():
+        while self._rest and self._state():
             pass
         return _merge_deltas(self._found)
 
     def _opening(self) -> bool:
-        rest = self._on_agent_done.lstrip()
+        rest = self._rest.lstrip()
         if not rest:
             return False
         if rest[0] == "{":
-            self._on_agent_done, self._state = rest[1:], self._key
+            self._rest, self._state = rest[1:], self._key
         else:
-            self._on_agent_done, self._state = rest, self._parse_plain_text
+            self._rest, self._state = rest, self._parse_plain_text
         return True
 
     def _parse_plain_text(self) -> bool:
-        self._found.append(AnswerText(self._on_agent_done))
-        self._on_agent_done = ""
+        self._found.append(AnswerText(self._rest))
+        self._rest = ""
         return False
 
     def _key(self) -> bool:
-        rest = self._on_agent_done.lstrip(" \t\r\n,")
+        rest = self._rest.lstrip(" \t\r\n,")
         if rest[:1] == "}":
-            self._on_agent_done, self._state = "", self._done
+            self._rest, self._state = "", self._done
             return False
         match = _STRING.match(rest)
         if not match:
@@ -172,20 +172,20 @@ class TurnParser:
             if not match:
                 return False
             self._found.append(CallStart(_decoded(match[0])))
-            self._on_agent_done = rest[match.end() :]
+            self._rest = rest[match.end() :]
             return True
         self._make = {"args": ArgumentsDelta, "answer": AnswerText}.get(key)
         if key == "answer" and rest[0] == '"':
-            self._on_agent_done, self._state = rest[1:], self._text
+            self._rest, self._state = rest[1:], self._text
         else:
-            self._on_agent_done, self._state, self._depth, self._quoted = rest, self._parse_json_value, 0, False
+            self._rest, self._state, self._depth, self._quoted = rest, self._parse_json_value, 0, False
         return True
 
     def _text(self) -> bool:
         """Decode the string of the answer."""
-        rest = self._on_agent_done
+        rest = self._rest
         if rest[0] == '"':
-            self._on_agent_done, self._state = rest[1:], self._key
+            self._rest, self._state = rest[1:], self._key
             return True
         if match := _PLAIN.match(rest):
             self._emit(match[0])
@@ -195,14 +195,14 @@ class TurnParser:
             self._emit(_decoded(f'"{match[0]}"'))
         else:  # A backslash that escapes nothing.
             self._emit("\\")
-            self._on_agent_done = rest[1:]
+            self._rest = rest[1:]
             return True
-        self._on_agent_done = rest[match.end() :]
+        self._rest = rest[match.end() :]
         return True
 
     def _parse_json_value(self) -> bool:
         """Pass on the JSON text of any other value, up to its end."""
-        rest = self._on_agent_done
+        rest = self._rest
         for at, char in enumerate(rest):
             if self._quoted:
                 self._quoted = char != '"' or self._escaped
@@ -217,16 +217,16 @@ class TurnParser:
             if ends:
                 return self._end_value(at + 1)
         self._emit(rest)
-        self._on_agent_done = ""
+        self._rest = ""
         return False
 
     def _end_value(self, at: int) -> bool:
-        self._emit(self._on_agent_done[:at])
-        self._on_agent_done, self._state = self._on_agent_done[at:], self._key
+        self._emit(self._rest[:at])
+        self._rest, self._state = self._rest[at:], self._key
         return True
 
     def _done(self) -> bool:
-        self._on_agent_done = ""
+        self._rest = ""
         return False
 
     def _emit(self, text: str) -> None:

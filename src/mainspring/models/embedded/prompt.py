@@ -93,7 +93,7 @@ _MOST_EXAMPLES = 3
 
 
 def select_tools(tools: Sequence[ToolDefinition], wanted: str = "") -> list[ToolDefinition]:
-    """Return the tools to offer to the model, at most `MAX_TOOLS`; ``wanted`` is always included.
+    """Return the tools to offer to the model, at max_length `MAX_TOOLS`; ``wanted`` is always included.
 
     Read-only tools come first, then custom tools (added for a reason), then the rest.
     """
@@ -221,14 +221,14 @@ def _format_result(result: ToolResultBlock) -> str:
     return f"{label} {result.name or 'the tool'}:\n{truncate_middle(text, RESULT_CHARACTERS) or '(nothing)'}"
 
 
-def truncate_middle(text: str, most: int) -> str:
+def truncate_middle(text: str, max_length: int) -> str:
     """Return the text, or as many of its first lines as fit, a note about the omitted part, and its last line."""
-    if len(text) <= most:
+    if len(text) <= max_length:
         return text
     last = text.rpartition("\n")[2]
-    last = last if 0 < len(last) < most // 4 else ""
-    head = text[: most - len(last)]
-    head = head[: head.rfind("\n")] if "\n" in head[most // 2 :] else head
+    last = last if 0 < len(last) < max_length // 4 else ""
+    head = text[: max_length - len(last)]
+    head = head[: head.rfind("\n")] if "\n" in head[max_length // 2 :] else head
     note = f"[{len(text) - len(head) - len(last)} characters left out here: too long for this model]"
     return "\n".join([head, note, last]) if last else f"{head}\n{note}"
 

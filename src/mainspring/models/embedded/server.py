@@ -59,7 +59,7 @@ class LlamaServer:
         self._process: subprocess.Popen[str] | None = None
         self._endpoint: Endpoint | None = None
         self._stderr: IO[bytes] | None = None
-        self._connection_task = 0
+        self._owner_pid = 0
 
     @property
     def pid(self) -> int | None:
@@ -134,7 +134,7 @@ class LlamaServer:
 
     def _spawn(self) -> subprocess.Popen[str]:
         self._stderr = tempfile.TemporaryFile()
-        self._connection_task = os.getpid()
+        self._owner_pid = os.getpid()
         # A separate process group: Ctrl-C is meant for the parent, which may only abort a response.
         apart: dict[str, Any] = {"creationflags": 0x200} if sys.platform == "win32" else {"start_new_session": True}
         try:
@@ -206,7 +206,7 @@ class LlamaServer:
 
     def _stop(self) -> None:
         process, self._process, self._endpoint = self._process, None, None
-        if process is not None and self._connection_task == os.getpid():
+        if process is not None and self._owner_pid == os.getpid():
             for pipe in (process.stdin, process.stdout):
                 _close(pipe)
             try:

@@ -121,13 +121,13 @@ async def download_wheels(requirements: Sequence[str], folder: Path, on_progress
     try:
         while not (await asyncio.wait((talk,), timeout=_POLL))[0]:
             on_progress(await asyncio.to_thread(_bytes_in, folder))
-        said = talk.result()[1]
+        output = talk.result()[1]
     finally:
         if not talk.done():
             _kill(process)
             await asyncio.wait((talk,))
     if process.returncode:
-        lines = [line for line in said.decode("utf-8", "replace").splitlines() if not line.startswith("WARNING")]
+        lines = [line for line in output.decode("utf-8", "replace").splitlines() if not line.startswith("WARNING")]
         raise DownloadError(
             f"pip download failed: {' '.join(lines[-_ERROR_LINES:]) or f'exit code {process.returncode}'}"
         )
@@ -156,11 +156,11 @@ def _kill(process: asyncio.subprocess.Process) -> None:
 def uv_index_variables() -> dict[str, str]:
     """Return uv's package index settings as variables of pip; pip's own settings win."""
     index = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("UV_INDEX_URL") or _uv_settings()
-    told = {
+    variables = {
         "PIP_INDEX_URL": index.partition("=")[2] if index.partition("=")[2].startswith("http") else index,
         "PIP_FIND_LINKS": os.environ.get("UV_FIND_LINKS", ""),
     }
-    return {name: value for name, value in told.items() if value and not os.environ.get(name)}
+    return {name: value for name, value in variables.items() if value and not os.environ.get(name)}
 
 
 def _uv_settings() -> str:

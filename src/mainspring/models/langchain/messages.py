@@ -254,14 +254,14 @@ class LangChainDecoder:
         delta.reasoning_details = [found for b in blocks if (found := _reasoning_detail(as_dict(b) or {}))] or None
         return delta
 
-    def _usage(self, told: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    def _usage(self, usage: Mapping[str, Any] | None) -> dict[str, Any] | None:
         """Return the sum of all counts so far. Cached parts of the prompt are included in the total."""
-        if not told:
+        if not usage:
             return None
         for name in ("input_tokens", "output_tokens", "total_tokens"):
-            self._tokens[name] += int(as_number(told.get(name)) or 0)
+            self._tokens[name] += int(as_number(usage.get(name)) or 0)
         for name in ("input_token_details", "output_token_details"):
-            for kind, count in (as_dict(told.get(name)) or {}).items():
+            for kind, count in (as_dict(usage.get(name)) or {}).items():
                 self._tokens[kind] += int(as_number(count) or 0)
         count = self._tokens
         return {
@@ -284,8 +284,10 @@ def _reasoning_detail(block: dict[str, Any]) -> dict[str, Any] | None:
     """Return the reasoning of a block, in the forms of the integrations; data to send back is stored with the text."""
     match block.get("type"):
         case "thinking" | "reasoning":
-            said = block.get("thinking") or block.get("reasoning")
-            text = extract_text(said) or "".join([extract_text(p.get("text")) for p in as_dicts(block.get("summary"))])
+            thought = block.get("thinking") or block.get("reasoning")
+            text = extract_text(thought) or "".join(
+                [extract_text(p.get("text")) for p in as_dicts(block.get("summary"))]
+            )
             signature = block.get("signature") or (as_dict(block.get("extras")) or {}).get("signature")
         case "reasoning_content":
             inner = as_dict(block.get("reasoning_content")) or {}

@@ -77,9 +77,9 @@ def _load_context(file: str | None, folder: str | None) -> ssl.SSLContext:
         try:
             context = ssl.create_default_context(cafile=file, capath=folder)
         except OSError as error:  # The ssl module also raises this for a file without certificates.
-            said = error.reason if isinstance(error, ssl.SSLError) else error.strerror
+            detail = error.reason if isinstance(error, ssl.SSLError) else error.strerror
             raise ProviderConfigError(
-                f"Cannot read certificates from SSL_CERT_FILE={file!r} ({said}). Correct or unset it.",
+                f"Cannot read certificates from SSL_CERT_FILE={file!r} ({detail}). Correct or unset it.",
                 reason="tls",
             ) from error
     context.set_alpn_protocols(

@@ -22,11 +22,11 @@ def connect_error(url: str, error: BaseException) -> ModelError:
     """Return the error of a failed connection attempt."""
     host = host_and_port(url)
     if (failed := _ssl_error(error)) is not None:
-        said = _ssl_error_text(failed)
+        detail = _ssl_error_text(failed)
         what = (
-            f"{_CERTIFICATE_HINT} ({said})"
+            f"{_CERTIFICATE_HINT} ({detail})"
             if isinstance(failed, ssl.SSLCertVerificationError)
-            else f"{_TLS_HINT} ({said})"
+            else f"{_TLS_HINT} ({detail})"
         )
         return NetworkError(f"Cannot connect to {host}: {what}", reason="tls", retryable=False)
     if "certificate" in str(error).lower():

@@ -24,15 +24,15 @@ class LoopLocal(Generic[C]):
     def __init__(self, make: Callable[[Hashable], C], close: Callable[[C], Awaitable[object]]) -> None:
         self._make = make
         self._close = close
-        self._kept: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, tuple[C, AsyncGenerator[C, None]]]]
-        self._kept = WeakKeyDictionary()
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, tuple[C, AsyncGenerator[C, None]]]]
+        self._clients = WeakKeyDictionary()
 
     async def get(self, key: Hashable) -> C:
         """Return the client for ``key`` in the running loop."""
         loop = asyncio.get_running_loop()
-        held = self._kept.get(loop)
+        held = self._clients.get(loop)
         if held is None:
-            held = self._kept[loop] = {}
+            held = self._clients[loop] = {}
         entry = held.get(key)
         if entry is None:
             client = self._make(key)
@@ -52,6 +52,6 @@ class LoopLocal(Generic[C]):
 
     async def aclose(self) -> None:
         """Close the clients of the running loop."""
-        held = self._kept.pop(asyncio.get_running_loop(), {})
+        held = self._clients.pop(asyncio.get_running_loop(), {})
         for _, keeper in list(held.values()):
             await keeper.aclose()

@@ -68,7 +68,7 @@ def request_record(method: str, url: str, headers: Mapping[str, str], body: byte
         "method": method,
         "host": parts.netloc.rpartition("@")[2],
         "path": path,
-        "headers": _kept(headers),
+        "headers": _recorded_headers(headers),
         "body": redactor.value(value),
     }
 
@@ -78,7 +78,7 @@ def response_record(
 ) -> dict[str, Any]:
     """Return the record of a response: ``status``, ``headers``, ``body_text``, and ``cut`` for an incomplete body."""
     text = redact_stream(Redactor.of(values=secrets), b"".join(body).decode("utf-8", "replace"))
-    part: dict[str, Any] = {"status": status, "headers": _kept(headers), "body_text": text}
+    part: dict[str, Any] = {"status": status, "headers": _recorded_headers(headers), "body_text": text}
     return {**part, "cut": True} if cut else part
 
 
@@ -103,7 +103,7 @@ def first_difference(recorded: object, expected: object, path: str = "body") -> 
     return next((found for where, a, b in pairs if (found := first_difference(a, b, where))), "")
 
 
-def _kept(headers: Mapping[str, str]) -> dict[str, str]:
+def _recorded_headers(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items() if _RECORDED_HEADERS.match(name.lower())}
 
 
@@ -234,11 +234,11 @@ class RecordingTransport:
                     yield watched
                 finally:
                     request = request_record(method, url, headers, body)
-                    told = response_record(
+                    record = response_record(
                         watched.status, watched.headers, watched.pieces, header_secrets(headers), cut=watched.cut
                     )
                     api = api_for_path(request["path"])
-                    exchange = {"provider": self._provider, "api": api, "request": request, "response": told}
+                    exchange = {"provider": self._provider, "api": api, "request": request, "response": record}
                     text = json.dumps(exchange, ensure_ascii=False, indent=1)
                     await asyncio.shield(asyncio.to_thread(place.write_text, text, encoding="utf-8"))
         except BaseException:
@@ -298,13 +298,13 @@ class ReplayTransport:
             ModelError: The request has no recording.
         """
         exchange = self._find_recording(request_record(method, url, headers, body))
-        told = exchange["response"]
-        data = str(told.get("body_text") or "").encode()
+        record = exchange["response"]
+        data = str(record.get("body_text") or "").encode()
         step = self._piece or max(1, len(data))
         pieces: list[bytes | float | Exception] = [data[at : at + step] for at in range(0, len(data), step)]
-        if told.get("cut"):
+        if record.get("cut"):
             pieces.append(NetworkError("The recorded response ends here.", reason="stream_cut"))
-        yield MemoryResponse(pieces, int(told.get("status") or 200), dict(told.get("headers") or {}))
+        yield MemoryResponse(pieces, int(record.get("status") or 200), dict(record.get("headers") or {}))
 
     async def aclose(self) -> None:
         """Do nothing."""

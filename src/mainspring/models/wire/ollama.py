@@ -118,13 +118,13 @@ class OllamaDecoder:
                 return
             self._first = line.created_at or ""
             events.append(self.draft.start())
-        said = line.message
-        if said is not None:
-            if said.thinking:
-                self._prose.add_thinking(said.thinking, events)
-            if said.content:
-                self._prose.add_text(said.content, events)
-            for call in said.tool_calls or ():
+        message = line.message
+        if message is not None:
+            if message.thinking:
+                self._prose.add_thinking(message.thinking, events)
+            if message.content:
+                self._prose.add_text(message.content, events)
+            for call in message.tool_calls or ():
                 self._call(call, events)
         if line.done:
             self.complete = self.ended = True

@@ -142,6 +142,6 @@ class FallbackModel:
         return self._wrap_socket(failure) if callable(self._wrap_socket) else failure.code in self._wrap_socket
 
     async def _notify(self, change: FallbackEvent) -> None:
-        told = self._on_fallback(change) if self._on_fallback else None
-        if isinstance(told, Awaitable):
-            await told
+        result = self._on_fallback(change) if self._on_fallback else None
+        if isinstance(result, Awaitable):
+            await result

@@ -424,8 +424,8 @@ class AnthropicDecoder:
         try:
             return self._loose.event(parse_object_leniently(data))
         except (ValueError, RecursionError) as error:
-            told = name == "error" or "error" in ErrorBody(data).fields
-            raise (self._errors.reported_by_host(data) if told else self._errors.invalid_json(data)) from error
+            is_error = name == "error" or "error" in ErrorBody(data).fields
+            raise (self._errors.reported_by_host(data) if is_error else self._errors.invalid_json(data)) from error
 
     def _check_unknown_event(self, value: Mapping[str, Any], data: bytes) -> None:
         """Check an object that is not an event: a keep-alive, or an error in the format of some host."""

@@ -92,11 +92,11 @@ def with_valid_property_names(schema: dict[str, Any]) -> dict[str, Any]:
     if not odd:
         return schema
     required = as_list(schema.get("required"))
-    told = [
+    lines = [
         f"{to_json(name).decode()}{' (required)' if name in required else ''}: {to_json(value).decode()}"
         for name, value in odd.items()
     ]
-    about = "\n".join([*filter(None, [schema.get("description")]), "Further arguments, by their exact names:", *told])
+    about = "\n".join([*filter(None, [schema.get("description")]), "Further arguments, by their exact names:", *lines])
     left = {name: value for name, value in schema.items() if name not in ("required", "additionalProperties")}
     kept = [name for name in required if name not in odd]
     return {
@@ -327,9 +327,9 @@ _REJECTION_RULES: tuple[tuple[str, dict[str, Any]], ...] = (
 def profiles_without_rejected(profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
     """Return profiles without the rejected field, the most likely first; none if the text mentions no field."""
     text = refusal.lower()
-    told = _MAX_TOKENS.search(text)
-    if told:
-        yield replace(profile, info=replace(profile.info, max_output_tokens=int(told[1])))
+    match = _MAX_TOKENS.search(text)
+    if match:
+        yield replace(profile, info=replace(profile.info, max_output_tokens=int(match[1])))
     if _PREFILL.search(text):
         yield _with_capabilities(profile, prefill=False)
     if "prefix_mismatch_behavior" in text and not profile.messages.drop_unbound:

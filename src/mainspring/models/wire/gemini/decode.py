@@ -281,8 +281,10 @@ class GeminiDecoder:
             if candidate is not None:
                 self._candidate(candidate, chunk, events)
         elif chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
-            told = chunk.prompt_feedback
-            raise self._errors.content_filtered(f"prompt rejected: {told.block_reason_message or told.block_reason}")
+            feedback = chunk.prompt_feedback
+            raise self._errors.content_filtered(
+                f"prompt rejected: {feedback.block_reason_message or feedback.block_reason}"
+            )
 
     def decode_body(self, body: bytes, out: list[StreamEvent]) -> None:
         """Decode a complete response that was not streamed, or the events of a stream as one array."""

@@ -63,8 +63,8 @@ class Candidate(Struct, rename="camel"):
     index: int | None = None
 
 
-def _count(told: int | None) -> int:
-    return max(0, told or 0)
+def _count(value: int | None) -> int:
+    return max(0, value or 0)
 
 
 class UsageMetadata(Struct, gc=False, rename="camel"):

@@ -220,15 +220,15 @@ class ReasoningAssembler:
         if not details:
             self._grow(text, mark, None, out)
             return
-        told = bool(text)
+        has_text = bool(text)
         for detail in details:
             if "data" in detail:
                 self._redacted(detail, out)
                 continue
             piece = detail.get("text") or detail.get("summary") or ""
             self._grow(piece if isinstance(piece, str) else "", mark, detail, out)
-            told = False
-        if told and all("data" in detail for detail in details):
+            has_text = False
+        if has_text and all("data" in detail for detail in details):
             self._grow(text, mark, None, out)
 
     def close(self, out: list[StreamEvent]) -> None:
@@ -493,8 +493,8 @@ class ChatDecoder:
         try:
             return self._loose.chunk(parse_object_leniently(data))
         except (ValueError, RecursionError) as error:
-            told = name == "error" or "error" in ErrorBody(data).fields
-            raise (self._errors.reported_by_host(data) if told else self._errors.invalid_json(data)) from error
+            is_error = name == "error" or "error" in ErrorBody(data).fields
+            raise (self._errors.reported_by_host(data) if is_error else self._errors.invalid_json(data)) from error
 
     def _check_unknown_object(self, data: bytes) -> None:
         """Check an object without choices: usage, a keep-alive, or an error in the format of some host."""

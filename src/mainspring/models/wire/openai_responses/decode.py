@@ -99,11 +99,11 @@ class OutputItemAssembler:
         draft: Builder that receives their blocks.
 
     Attributes:
-        answer_id: Host's ID of the response; IDs of calls without an ID are derived from it, so that decoding the same
+        response_id: Host's ID of the response; IDs of calls without an ID are derived from it, so that decoding the same
             response twice creates the same IDs.
     """
 
-    __slots__ = ("_by_id", "_by_place", "_call_ids", "_draft", "_items", "_kept", "answer_id")
+    __slots__ = ("_by_id", "_by_place", "_call_ids", "_draft", "_items", "_summaries", "response_id")
 
     def __init__(self, draft: MessageBuilder) -> None:
         self._draft = draft
@@ -111,8 +111,8 @@ class OutputItemAssembler:
         self._by_id: dict[str | None, OpenItem] = {}
         self._by_place: dict[int | None, OpenItem] = {}
         self._call_ids: set[str] = set()
-        self._kept: set[str] = set()
-        self.answer_id = ""
+        self._summaries: set[str] = set()
+        self.response_id = ""
 
     @property
     def has_calls(self) -> bool:
@@ -218,7 +218,7 @@ class OutputItemAssembler:
             call_id = item.call_id or item.id or ""
             given = bool(call_id) and call_id not in self._call_ids
             if not given:
-                call_id = new_call_id(self.answer_id, len(self._items))
+                call_id = new_call_id(self.response_id, len(self._items))
             self._call_ids.add(call_id)
             event = draft.open_call(call_id, item.name or "")
             made = OpenItem(kind, item.id, event.index)
@@ -254,8 +254,8 @@ class OutputItemAssembler:
 
     def _keep_compaction(self, item: OutputItem) -> None:
         """Store a host's summary of the conversation, which is sent back unchanged."""
-        if item.type == "compaction" and item.encrypted_content and item.encrypted_content not in self._kept:
-            self._kept.add(item.encrypted_content)
+        if item.type == "compaction" and item.encrypted_content and item.encrypted_content not in self._summaries:
+            self._summaries.add(item.encrypted_content)
             mark = encode_item_metadata(type="compaction", id=item.id, encrypted_content=item.encrypted_content)
             self._draft.redacted_thinking(mark or "")
 
@@ -324,8 +324,10 @@ class OutputItemAssembler:
     def _close_call(self, known: OpenItem, item: OutputItem | None, out: list[StreamEvent]) -> None:
         if item is not None:
             self._name(known, item)
-        told = item.input if item and known.custom else item.arguments if item else None
-        final = to_json(told).decode() if isinstance(told, dict) else told or known.final_parts.get(0) or ""
+        arguments = item.input if item and known.custom else item.arguments if item else None
+        final = (
+            to_json(arguments).decode() if isinstance(arguments, dict) else arguments or known.final_parts.get(0) or ""
+        )
         input: dict[str, Any] | None = None
         if known.custom:
             text = to_json({"input": final or "".join(known.pieces)}).decode()
@@ -507,7 +509,7 @@ class ResponsesDecoder:
             case "function_call_arguments.delta" | "custom_tool_call_input.delta":
                 items.arguments(event, out)
             case "created" if event.response is not None:
-                items.answer_id = event.response.id or ""
+                items.response_id = event.response.id or ""
             case done if done.endswith(".done"):
                 self._part_done(event)
             case _:
@@ -528,8 +530,8 @@ class ResponsesDecoder:
         self.complete = self.ended = True
         self._status = status
         self._usage(answer)
-        if answer.id and not self._items.answer_id:
-            self._items.answer_id = answer.id
+        if answer.id and not self._items.response_id:
+            self._items.response_id = answer.id
         self._items.complete_from_response(answer.output or [], out)
         self._reason = str((answer.incomplete_details or {}).get("reason") or "").lower()
         if status == "failed":
@@ -567,8 +569,8 @@ class ResponsesDecoder:
         try:
             return parse_object_leniently(data)
         except (ValueError, RecursionError) as error:
-            told = name == "error" or "error" in ErrorBody(data).fields
-            raise (self._errors.reported_by_host(data) if told else self._errors.invalid_json(data)) from error
+            is_error = name == "error" or "error" in ErrorBody(data).fields
+            raise (self._errors.reported_by_host(data) if is_error else self._errors.invalid_json(data)) from error
 
     def _check_foreign(self, data: bytes) -> None:
         """Check an object that is not an event: a keep-alive, or an error in the format of some host."""
