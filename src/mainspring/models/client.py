@@ -38,7 +38,7 @@ class Success(Struct, Generic[_T], frozen=True, eq=False):
     message: str = ""
 
     @property
-    def is_success(self) -> bool:
+    def success(self) -> bool:
         """Always True."""
         return True
 
@@ -406,7 +406,7 @@ class LLMClient:
         except Exception as error:  # Becomes the result.
             return await self._to_failure(error)
 
-    async def invoke_structured(
+    async def structured(
         self, prompt: Prompt, schema: Schema, *, signal: CancelToken | None = None, **options: Any
     ) -> ModelResult[StructuredResponse]:
         """Request a response that matches a schema: ``result.value``, or ``result.text`` if it does not match.

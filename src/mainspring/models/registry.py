@@ -270,7 +270,7 @@ create_openai_client = _factory("openai")
 create_openrouter_client = _factory("openrouter")
 
 
-def create_anthropic_model(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
+def create_anthropic_adapter(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
     """Create a model that uses Anthropic Messages, synchronously.
 
     Args:
@@ -282,7 +282,7 @@ def create_anthropic_model(config: ProviderConfig | Mapping[str, Any]) -> ModelP
     return default_registry().build(to_provider_config({**_fields(config), "provider": "anthropic"}))
 
 
-def create_openai_compatible_model(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
+def create_openai_compat_adapter(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
     """Create a model of an OpenAI-compatible host that uses Chat Completions, synchronously.
 
     Args:

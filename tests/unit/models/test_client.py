@@ -48,7 +48,7 @@ async def test_invoke_takes_text_or_messages_and_gives_content_and_usage() -> No
     assert isinstance(first, Success)
     assert is_model_success(first)
     assert not is_model_error(first)
-    assert (first.result.text, first.result.usage, first.is_success) == ("Hello", Usage(3, 2), True)
+    assert (first.result.text, first.result.usage, first.success) == ("Hello", Usage(3, 2), True)
     assert isinstance(second, Success)
     assert second.result.text == "Again"
 
