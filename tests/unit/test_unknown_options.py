@@ -146,7 +146,7 @@ def test_options_beside_what_has_them_already_are_refused() -> None:
     ("settings", "meant"), [({"apikey": "k"}, "api_key"), ({"max_tokens": 5}, "max_output_tokens")]
 )
 def test_a_setting_of_a_model_that_is_misspelt_names_the_one_that_was_meant(settings: Any, meant: str) -> None:
-    with pytest.raises(TypeError, match=f"did you mean '{meant}'"):
+    with pytest.raises(TypeError, match=f"Did you mean '{meant}'"):
         create_model("openai:gpt-5-mini", **settings)
     create_model(
         "openai:gpt-5-mini", api_key="k", org="mine", mode="x", extra=settings
@@ -156,7 +156,7 @@ def test_a_setting_of_a_model_that_is_misspelt_names_the_one_that_was_meant(sett
 async def test_so_does_one_of_a_configuration() -> None:
     result = await LLMClient({"provider": "openai", "modle": "gpt-5-mini"}).invoke("go")
     assert not isinstance(result, Success)
-    assert "no setting 'modle'; did you mean 'model'" in result.message
+    assert "Unknown model setting 'modle'. Did you mean 'model'" in result.message
 
 
 async def test_what_is_set_later_is_checked_when_a_run_begins() -> None:

@@ -118,7 +118,7 @@ async def test_a_refusal_is_played_too_and_nothing_is_waited_for(tmp_path: Path)
 
 async def test_another_prompt_is_told_with_the_difference(tmp_path: Path) -> None:
     await record(tmp_path / "t", *TWO)
-    with pytest.raises(AgentProviderError, match="is 'Something else', recorded was 'Find it"):
+    with pytest.raises(AgentProviderError, match="is 'Something else' instead of the recorded 'Find it"):
         with Tape(tmp_path / "t", secrets=[SECRET]) as tape:
             await run(tape, Looking(), prompt="Something else")
 

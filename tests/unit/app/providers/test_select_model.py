@@ -144,17 +144,19 @@ async def test_a_provider_of_the_settings_needs_a_model() -> None:
 
 
 async def test_an_unknown_provider_is_explained() -> None:
-    with pytest.raises(ProviderConfigError, match="'anthropics' is no provider") as caught:
+    with pytest.raises(ProviderConfigError, match="Unknown provider: 'anthropics'") as caught:
         await choose(AppConfig(model="anthropics:claude"))
 
-    assert "No key for openai" in str(caught.value)
-    assert "did you mean anthropic:claude?" in str(caught.value)
-    with pytest.raises(ProviderConfigError, match="there are anthropic, azure"):
+    assert "No API key for openai" in str(caught.value)
+    assert "Did you mean anthropic:claude?" in str(caught.value)
+    with pytest.raises(ProviderConfigError, match="Available: anthropic, azure"):
         await choose(AppConfig(model="quite-other:claude"))
 
 
 async def test_a_model_without_a_provider_says_whose_it_was_taken_for() -> None:
-    with pytest.raises(ProviderConfigError, match="taken as a model of openai; for another write PROVIDER:claude-4"):
+    with pytest.raises(
+        ProviderConfigError, match="so openai was used. To choose another provider, write PROVIDER:claude-4"
+    ):
         await choose(AppConfig(model="claude-4"))
 
 
