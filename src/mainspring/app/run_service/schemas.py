@@ -50,14 +50,14 @@ class Approve(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Let a call be made."""
 
     call_id: Annotated[str, Meta(min_length=1, max_length=500)]
-    input: Annotated[dict[str, Any] | None, Meta(description="Other arguments for the call.")] = None
+    input: Annotated[dict[str, Any] | None, Meta(description="Other arguments for the tool call.")] = None
 
 
 class Deny(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Refuse a call."""
 
     call_id: Annotated[str, Meta(min_length=1, max_length=500)]
-    reason: Annotated[str, Meta(max_length=10_000, description="Told to the model.")] = "the user said no"
+    reason: Annotated[str, Meta(max_length=10_000, description="Told to the model.")] = "Denied by the user"
     stop: Annotated[bool, Meta(description="Whether the run ends then.")] = False
 
 

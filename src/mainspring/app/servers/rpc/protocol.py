@@ -190,7 +190,7 @@ def read_request(line: bytes) -> Request | Error:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return Error("not_json", f"the line is no JSON: {error}; write one object a line")
     except RecursionError:
-        return Error("not_json", "the line is nested too deeply; write one flat object a line")
+        return Error("not_json", "The line is nested too deeply.; write one flat object a line")
 
 
 def _extract_id(line: bytes) -> Id | None:
