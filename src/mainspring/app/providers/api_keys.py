@@ -101,7 +101,7 @@ def read_key_from_file(name: str) -> str:
     """The key in a file that only its owner may read. Blocking.
 
     Raises:
-        ConfigError: If there is no such file, or others may read it.
+        ConfigError: If File not found., or others may read it.
     """
     path = Path(os.path.expanduser(name))
     if not path.is_absolute():

@@ -89,7 +89,7 @@ RunEventHandler = Callable[[RunEvent], None]
 
 
 class RunOutcome(Struct, frozen=True, kw_only=True):
-    """How a run ended.
+    """Get the result of a run.
 
     Attributes:
         status: ``completed``, or what ended it.

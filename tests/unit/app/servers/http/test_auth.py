@@ -60,7 +60,7 @@ async def test_another_tenants_run_is_not_there():
             await stage.ben.post(f"v1/runs/{run}/fork", {"prompt": "what did ann say?"}),
         ]
         assert request == [unknown] * len(request)
-        assert unknown == (404, {"code": "unknown_run", "message": "there is no such run"})
+        assert unknown == (404, {"code": "unknown_run", "message": "Run not found."})
         assert (await stage.ben.get("v1/runs"))[1] == {"runs": []}
         assert (await stage.ann.until(run, "paused"))["waiting"]
         assert "ann" not in (await stage.ben.get("metrics"))[1]
