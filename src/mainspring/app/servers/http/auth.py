@@ -101,7 +101,7 @@ async def watch_token_file(
         try:
             tokens.replace(await asyncio.to_thread(read_tokens, file))
         except ConfigError as error:
-            report(f"{error} The previous tokens stay valid.")
+            report(f"The previous tokens stay valid: {error}")
         else:
             report("Reloaded the tokens.")
 
