@@ -218,7 +218,7 @@ def test_the_wizard_asks_on_a_terminal(command: Command) -> None:
         ("Number or name [openai]:", "compatbile"),
         ("there is no provider 'compatbile'", "compatible"),
         ("A name for it [mine]:", "lab"),
-        ("Address, up to /v1:", command.server.base_url),
+        ("Base URL, up to /v1:", command.server.base_url),
         ("Model:", ""),
         ("Model is needed", "m-1"),
         ("Key (is not shown", KEY),
