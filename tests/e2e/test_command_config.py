@@ -33,7 +33,7 @@ def test_a_provider_is_set_up_by_flags_once_it_answers(command: Command) -> None
 
     assert (done.code, done.out) == (0, "")
     assert "it answers: hello" in done.err
-    assert "model (anthropic:x) was taken out" in done.err
+    assert "removed model (anthropic:x)" in done.err
     assert KEY not in done.err
     assert command.server.headers[0]["authorization"] == f"Bearer {KEY}"
     assert stat.S_IMODE(user_file(command).stat().st_mode) == 0o600

@@ -96,7 +96,12 @@ async def test_a_conversation_with_an_approval_by_keyboard_alone(command: Comman
             assert "good morning" in (command.folder / "greeting.py").read_text()
             text = await page.js("[...document.querySelectorAll('.said.assistant')].at(-1).textContent")
             assert text.endswith(EVIL)
-            assert await page.js("document.querySelectorAll('#conversation img, #conversation script, #conversation b').length") == 0
+            assert (
+                await page.js(
+                    "document.querySelectorAll('#conversation img, #conversation script, #conversation b').length"
+                )
+                == 0
+            )
             assert not await page.js("document.title.includes('taken')")
             assert await page.js("document.querySelectorAll('.call.done').length") == 2
             assert "tokens" in await page.js("document.querySelector('#cost').textContent")

@@ -151,4 +151,4 @@ def _verdict(entry: ResumeEntry) -> Verdict:
         case Resolved(payload=payload):
             return payload
         case Cancelled():
-            return Verdict(approved=False, reason="The question was not answered.")
+            return Verdict(approved=False, reason="the question was left unanswered")

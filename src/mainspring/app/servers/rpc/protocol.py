@@ -154,7 +154,7 @@ class Error(_Line, frozen=True, omit_defaults=True):
     id: Id | None = None
 
 
-class Notice(_Line, frozen=True, tag="event"):
+class EventLine(_Line, frozen=True, tag="event"):
     """An event of the chat.
 
     Attributes:
@@ -166,7 +166,7 @@ class Notice(_Line, frozen=True, tag="event"):
     event: ChatEvent
 
 
-RpcLine = Hello | Reply | Error | Notice
+RpcLine = Hello | Reply | Error | EventLine
 """An output line."""
 
 

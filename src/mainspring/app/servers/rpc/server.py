@@ -13,13 +13,13 @@ from mainspring.app.servers.rpc.protocol import (
     Close,
     Complete,
     Error,
+    EventLine,
     GetMessages,
     GetStatus,
     Hello,
     ListCommands,
     ListModels,
     ListSessions,
-    Notice,
     Reply,
     Request,
     RpcLine,
@@ -69,7 +69,7 @@ async def _send_events(wire: LineTransport, chat: Chat) -> None:
     count = 0
     async for event in chat.events():  # the chat merges queued events while the client is slow
         count += 1
-        await _send(wire, Notice(count, event))
+        await _send(wire, EventLine(count, event))
 
 
 async def _read_requests(wire: LineTransport, chat: Chat, options: ChatOptions) -> None:
