@@ -84,7 +84,7 @@ def test_a_tenant_whose_name_begins_like_anothers_is_another(tmp_path: Path):
     tokens = Tokens(read_tokens(file))
     assert [tokens.tenant(t) for t in (ANN, BEN, "", ANN + "x", "\ud800")] == ["default", "ben", None, None, None]
     assert ANN not in repr(tokens)
-    for text, reason in (("", "no token"), (f"a b {ANN}", "line 1"), (f"{ANN}\nben {ANN}", "twice")):
+    for text, reason in (("", "no token"), (f"a b {ANN}", "line 1"), (f"{ANN}\nben {ANN}", "duplicate")):
         file.write_text(text)
         with pytest.raises(ConfigError, match=reason):
             read_tokens(file)
