@@ -76,7 +76,7 @@ def test_a_plan_is_made_kept_and_carried_out(command: Command) -> None:
     assert plan.name in planned.err
 
     gone_on = command.run("-c", "-p", "go on", "--allow", "write_file")
-    assert "plan mode is on" in gone_on.err
+    assert "Plan mode is on" in gone_on.err
     assert not (command.folder / "b.txt").exists()
 
     carried = command.run("-c", "--execute", plan.name, "--allow", "write_file")

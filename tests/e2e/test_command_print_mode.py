@@ -213,7 +213,7 @@ def test_logging_in_and_out(command: Command) -> None:
     assert (out.code, "Not signed in" in out.err) == (0, True)
     elsewhere = command.run("login", "github")
     assert (elsewhere.code, "gh auth login" in elsewhere.err) == (2, True)
-    assert "one cannot log in at 'openia'" in command.run("login", "openia").err
+    assert "Cannot log in to 'openia'" in command.run("login", "openia").err
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -83,7 +83,7 @@ def test_the_viewer_shows_runs_of_the_command(command: Command, page: dict[str, 
     assert command.run("telemetry", "stop").code == 0
     assert not state.exists()
     told = command.run("telemetry", "status")
-    assert (told.code, told.out.startswith("not running: no dashboard was started")) == (1, True)
+    assert (told.code, told.out.startswith("not running: No dashboard is running")) == (1, True)
     with pytest.raises(urllib.error.URLError):
         get(page["url"] + "api/health")
     assert command.run("telemetry", "url").code == 1
@@ -97,7 +97,7 @@ def test_a_viewer_that_was_killed_is_not_said_to_run(command: Command, page: dic
     told = command.run("telemetry", "status", "--json")
     assert told.code == 1
     assert told.result["running"] is False
-    assert "not there any more" in told.result["note"]
+    assert "no longer running" in told.result["note"]
     again = command.run("telemetry", "start", "--viewer", "--json").result
     assert again["url"] != page["url"]
     assert get(again["url"] + "api/health")["viewer"] == "mainspring"

@@ -75,7 +75,7 @@ async def test_of_a_server_whose_address_is_set_a_model_is_taken_that_it_has(mon
 
         choice = await choose(None, environ)
         assert choice.name.spec == "local:first"
-        assert choice.why == "MAINSPRING_LOCAL_BASE_URL is set; it is the first one there"
+        assert choice.why == "MAINSPRING_LOCAL_BASE_URL is set; it is the server's first model"
         assert isinstance(choice.model, HttpModel)
         assert choice.model.profile.base_url == server.base_url
 

@@ -106,7 +106,7 @@ async def test_wrong_arguments_are_the_tools_error(
 
 
 async def test_an_unknown_tool(place: WorkspaceOptions, environ: dict[str, str]) -> None:
-    with pytest.raises(ConfigError, match="did you mean 'read_file'"):
+    with pytest.raises(ConfigError, match="Did you mean 'read_file'"):
         await call_tool("readfile", "{}", place, PermissionFlags(), environ=environ)
 
 
@@ -248,7 +248,7 @@ async def test_hosts_of_configured_models_are_asked_whether_they_answer(
     assert (found["mine:m1"].state, found["mine:m1"].reachable) == ("ready", True)
     assert (found["mine:m2"].context_window, found["mine:m2"].prices) == (5000, (1.0, 2.0, 1.0, 1.0))
     assert (found["dead:x"].state, found["dead:x"].reachable, found["dead:x"].prices) == ("down", False, None)
-    assert "no login at codex" in found["codex:MODEL"].note
+    assert "Not logged in to codex" in found["codex:MODEL"].note
     assert (quiet["dead:x"].state, quiet["dead:x"].reachable) == ("ready", None)
     assert [request.target for request in server.requests] == ["/v1/models"]
     assert "authorization" not in server.requests[0].headers
