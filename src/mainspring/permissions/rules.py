@@ -1,4 +1,4 @@
-"""The grammar of rules: what they say and where they come from.
+"""Grammar and sources of permission rules.
 
 ```
 rule   = tool | tool "(" pattern ")" | "scope:" scope | "scope:" scope "(" pattern ")"
@@ -25,14 +25,14 @@ from mainspring.tools import Scope
 
 if TYPE_CHECKING:
     from mainspring.shell_analysis.commands import analyze
-else:  # most rules need no analysis
+else:  # most rules do not need the analysis of commands, which is slow to import
     analyze = lazy_function("mainspring.shell_analysis.commands", "analyze")
 
 Effect = Literal["allow", "ask", "deny"]
-"""What a rule says."""
+"""The effect of a rule."""
 
 RuleSourceKind = Literal["flag", "code", "project", "user", "default"]
-"""Where a rule may stand."""
+"""The kind of place in which a rule is defined."""
 
 EFFECTS: tuple[Effect, ...] = get_args(Effect)
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -47,10 +47,10 @@ FILE_TOOLS: Mapping[str, Scope] = {
     "multi_edit": "fs-write",
     "apply_patch": "fs-write",
 }
-"""Tools whose ask and deny patterns hold for everything that touches such a path, the shell included."""
+"""Tools whose ask and deny patterns apply to every access to such a path, including by the shell."""
 
 COMMAND_TOOLS = frozenset({"shell"})
-"""Tools whose pattern is a command, so that it can be checked before any call."""
+"""Tools whose pattern is a command, so that it can be validated before any call."""
 
 URL_TOOLS = frozenset({"fetch"})
 """Tools whose pattern is a host."""
@@ -62,12 +62,12 @@ _PLAIN_COMMAND = lazy_re(r"[\w./:@%+ -]+")
 
 
 class RuleSource(Struct, frozen=True):
-    """Where a rule stands.
+    """The place in which a rule is defined.
 
     Attributes:
         kind: A flag of the command, code, the project's settings, the user's settings, or the defaults.
-        place: For people: ``--allow``, or a file and the key in it.
-        trusted: Whether it may loosen. The settings of a project that the user has not trusted may only tighten.
+        place: For display: ``--allow``, or a file and the key in it.
+        trusted: Whether its allow rules apply. The settings of a project that the user has not trusted may only deny and ask.
     """
 
     kind: RuleSourceKind = "code"
@@ -82,12 +82,12 @@ class SpecRule(Struct, frozen=True):
     """One rule.
 
     Attributes:
-        effect: What it says.
-        text: As it was written.
-        origin: Where it stands.
-        tool: Name of the tools it is about, ``*`` standing for any characters; empty for a rule about a scope.
-        scope: The scope it is about, if it names one.
-        pattern: What stood in parentheses; ``None`` if it is about every call.
+        effect: The effect of the rule.
+        text: The rule as written.
+        origin: The source of the rule.
+        tool: Name of the tools that it matches, with ``*`` for any characters; empty for a rule for a scope.
+        scope: The scope that it matches, if it names one.
+        pattern: The text in parentheses; ``None`` if it matches every call.
     """
 
     effect: Effect
@@ -102,7 +102,7 @@ class SpecRule(Struct, frozen=True):
 
 
 class RuleSet(Struct, frozen=True):
-    """Rules of all sources, in the order in which the deciding one is looked for."""
+    """Rules of all sources, in the order in which they are searched for the deciding one."""
 
     rules: tuple[SpecRule, ...] = ()
 
@@ -115,16 +115,18 @@ class RuleSet(Struct, frozen=True):
         deny: Iterable[str] = (),
         origin: RuleSource | None = None,
     ) -> RuleSet:
-        """Parse three lists that stand in one place.
+        """Parse the three lists of rules of one source.
 
         Raises:
-            ConfigError: If a rule is no rule; the text names it, its place and what to write instead.
+            ConfigError: If a rule is invalid; the message names the rule, its place, and a correction.
         """
         origin = origin or RuleSource()
         lists: tuple[tuple[Effect, Iterable[str]], ...] = (("allow", allow), ("ask", ask), ("deny", deny))
         for effect, texts in lists:
             given = cast("object", texts)
-            if isinstance(given, str) or not isinstance(given, Iterable):  # of a text every letter would be a rule
+            if isinstance(given, str) or not isinstance(
+                given, Iterable
+            ):  # a string would be split into one rule for each letter
                 raise ConfigError(f'{effect} is {given!r:.80}; it is a list of rules: {effect}=["read_file(docs/**)"]')
         return cls(tuple(parse_rule(text, effect, origin) for effect, texts in lists for text in texts))
 
@@ -135,7 +137,7 @@ class RuleSet(Struct, frozen=True):
         """Parse the ``permissions`` section of a settings file: ``allow``, ``ask`` and ``deny``, each a list of rules.
 
         Raises:
-            ConfigError: If a key is no list of texts, or a rule is no rule; the text names file and key.
+            ConfigError: If a key is not a list of strings, or a rule is invalid; the message names file and key.
         """
         rules: list[SpecRule] = []
         for effect in EFFECTS:
@@ -161,12 +163,12 @@ class RuleSet(Struct, frozen=True):
         return len(self.rules)
 
     def with_effect(self, effect: Effect) -> tuple[SpecRule, ...]:
-        """The rules of one effect that count; those that would loosen from an untrusted place do not."""
+        """Return the rules of one effect that apply; allow rules from untrusted places do not."""
         return tuple(r for r in self.rules if r.effect == effect and (effect != "allow" or r.origin.trusted))
 
 
 def find_unused_rules(rules: RuleSet, tools: Iterable[str]) -> tuple[SpecRule, ...]:
-    """The rules that name a tool which is none of these: a spelling mistake, perhaps, and a denial that denies nothing."""
+    """Return the rules that name none of these tools: they may be misspelled, so that a denial denies nothing."""
     known = tuple(tools)
     return tuple(
         rule
@@ -176,10 +178,10 @@ def find_unused_rules(rules: RuleSet, tools: Iterable[str]) -> tuple[SpecRule, .
 
 
 def parse_rule(text: str, effect: Effect, origin: RuleSource | None = None) -> SpecRule:
-    """Read one rule.
+    """Parse one rule.
 
     Raises:
-        ConfigError: If it is none; the text names it, its place and what to write instead.
+        ConfigError: If it is invalid; the message names the rule, its place, and a correction.
     """
     origin = origin or RuleSource()
     rule = text.strip()
@@ -191,9 +193,9 @@ def parse_rule(text: str, effect: Effect, origin: RuleSource | None = None) -> S
 
 @lru_cache(1024)
 def names_line(pattern: str) -> bool:
-    """Returns True if the pattern of a rule is a whole line: a command with operators, or a line that is not understood.
+    """Return True if the pattern of a rule is a whole line: a command with operators, or a line that cannot be parsed.
 
-    Such a rule allows that very line and has no wildcards.
+    Such a rule allows that exact line and has no wildcards.
     """
     if _PLAIN_COMMAND.fullmatch(pattern):
         return False
@@ -201,12 +203,12 @@ def names_line(pattern: str) -> bool:
     if _OPERATOR.search(compiled.unquoted):
         return True
     if compiled.problem or _WILDCARD.search(compiled.unquoted):
-        return False  # a pattern of words, or a spelling mistake
+        return False  # a pattern of words, or a misspelled one
     return analyze(pattern).problem != ""
 
 
 class _RuleSyntaxError(Exception):
-    """What is wrong with a rule, and what to write instead."""
+    """A syntax error in a rule, with a correction."""
 
 
 def _parse(rule: str, effect: Effect, origin: RuleSource) -> SpecRule:
@@ -233,7 +235,7 @@ def _parse(rule: str, effect: Effect, origin: RuleSource) -> SpecRule:
         raise _RuleSyntaxError(_suggest_fix(rule, head))
     _check_pattern(head, scope, pattern, effect)
     if scope is None and head.startswith("mcp__") and "__" not in head[5:] and "*" not in head:
-        head += "__*"  # a server alone: all of its tools, as other programs write it
+        head += "__*"  # a server name alone means all of its tools, as in other programs
     return SpecRule(effect, rule, origin, "" if scope else head, scope, pattern)
 
 
