@@ -1,6 +1,6 @@
-"""Commands that only read, as data: for each program the options with which it does, and what its operands are.
+"""Read-only commands, as data: for each program the options with which it only reads, and the meaning of its operands.
 
-An option that is not named here may write, run a program, reach the network or name a file that holds names of files; so a
+An option that is not listed here may write, run a program, connect to the network, or name a file that contains file names; so a
 command with one asks.
 """
 
@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 Operands = Literal["paths", "text", "none", "pattern", "one path", "program"]
-"""What stands where no option does: paths; text that opens nothing; nothing at all; a pattern (or script) and then paths; at
+"""The meaning of the words that are not options: paths; text that opens nothing; no words; a pattern (or script) and then paths; at
 most one path, since a second one would be written; a name that is looked up and not run."""
 
 
@@ -21,20 +21,20 @@ class ReadonlyProgram(Struct, frozen=True):
     """A program, or a subcommand of one.
 
     Attributes:
-        options: A regular expression for the options that may stand there, each with its value where that is text.
+        options: A regular expression for the allowed options, each with its value if that is text.
         valued: Options whose value is the next word and is text.
-        operands: What the other words are.
-        looks: Whether it looks at the folder it runs in, if it is given no path.
-        deep: A regular expression for the options with which it shows what all files below its paths hold; ``""``: always.
-        tracked: Whether it shows only files that git knows.
+        operands: The meaning of the other words.
+        looks: Whether it reads its current folder if no path is passed.
+        deep: A regular expression for the options with which it shows the content of all files below its paths; ``""``: always.
+        tracked: Whether it shows only files that git tracks.
         follows: Whether it follows links on the way.
-        names: A regular expression for the options with which it shows names or numbers instead of what files hold, unless another
+        names: A regular expression for the options with which it shows names or numbers instead of the content of files, unless another
             option is one of ``content``.
-        content: A regular expression for the options with which it shows what files hold in spite of one of ``names``.
-        shows: A regular expression for options with a pattern of names that are shown, whatever ignore files say.
-        first: A regular expression for the first word, where that says what is done; it is no operand.
-        given: Options that stand for the pattern, so that the first operand is a path.
-        clusters: Whether the last of several short options in one word may take the next word as its value.
+        content: A regular expression for the options with which it shows the content of files in spite of one of ``names``.
+        shows: A regular expression for options with a pattern of names that are shown, whatever ignore files contain.
+        first: A regular expression for the first word, if that selects the action; it is not an operand.
+        given: Options that replace the pattern, so that the first operand is a path.
+        clusters: Whether the last of several short options in one word may use the next word as its value.
     """
 
     options: str = r"(?!)"
@@ -213,10 +213,10 @@ VERSION_OPTIONS: Mapping[str, str] = {
     "ruby": r"-v|--version", "perl": r"-v|--version", "gcc": r"--version|-dumpversion|-dumpmachine", "openssl": r"version",
     "curl": r"-V|--version", "rg": r"-V|--version",
 }  # fmt: skip
-"""Programs that may be asked for their version, and how.
+"""Programs that may be asked for their version, and the options to do so.
 
-Left out on purpose: cargo, rustc, go, dotnet, yarn, pnpm, bundle and the like, which look into the project to see which program to
-run first.
+Omitted on purpose: cargo, rustc, go, dotnet, yarn, pnpm, bundle, and the like, which first read the project to find the program to
+run.
 """
 
 _REVISIONS = (
@@ -328,4 +328,4 @@ FIND_TEXT_OPTIONS = _set(
     "-perm -user -group -maxdepth -mindepth -printf -links -inum -lname -ilname -fstype -uid -gid"
 )
 FIND_PATH_OPTIONS = _set("-newer -anewer -cnewer -samefile")
-"""What ``find`` may be told: by itself, with a text, with a path."""
+"""Arguments of ``find``: without a value, with a text, with a path."""
