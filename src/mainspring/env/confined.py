@@ -172,7 +172,7 @@ class ConfinedEnv:
             self._real_roots = tuple([await self._env.realpath(root) for root in self._roots])
         if not any(is_inside(real, root) for root in self._real_roots):
             raise PermissionError(
-                errno.EPERM, f"it lies outside of the workspace ({', '.join(self._real_roots)})", path
+                errno.EPERM, f"it is outside the workspace ({', '.join(self._real_roots)})", path
             )
         return real
 
@@ -183,8 +183,10 @@ class ConfinedEnv:
 
     def _check_writable(self, path: str) -> None:
         if not self.writable:
-            raise PermissionError(errno.EPERM, "writing is switched off here", path)
+            raise PermissionError(errno.EPERM, "the workspace is read-only", path)
 
     def _refuse_programs(self) -> NoReturn:
-        reason = "they could reach outside of the workspace" if self.writable else "they could write"
-        raise PermissionError(errno.EPERM, f"programs are not run here, since {reason}; a sandbox can hold them")
+        reason = "they could access files outside the workspace" if self.writable else "they could write"
+        raise PermissionError(
+            errno.EPERM, f"programs cannot run here, since {reason}; use an environment with a sandbox"
+        )

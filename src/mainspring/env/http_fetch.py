@@ -180,13 +180,13 @@ def _parse_url(url: str) -> SplitResult:
         split = urlsplit(url)
         port = split.port
     except ValueError as e:
-        raise FetchError(f"it is no URL: {e}") from None
+        raise FetchError(f"it is not a valid URL: {e}") from None
     if split.scheme.lower() not in _PORTS:
         raise FetchError(f"only http and https URLs are fetched, not {split.scheme or 'one without a scheme'}")
     if split.username is not None or split.password is not None:
         raise FetchError("a user name or password in a URL is not sent")
     if not split.hostname or any(c <= " " or c == "\x7f" for c in url) or port == 0:
-        raise FetchError("the URL has no host, or characters that none may have")
+        raise FetchError("the URL has no host, or invalid characters")
     return split
 
 
@@ -230,7 +230,7 @@ class _HttpRequest:
         except ssl.SSLCertVerificationError as e:
             raise FetchError(f"the certificate of {self._check_host} cannot be trusted: {e.verify_message}") from None
         except (OSError, http.client.HTTPException) as e:
-            raise FetchError(f"{self._check_host} did not answer as it should: {str(e) or type(e).__name__}") from None
+            raise FetchError(f"{self._check_host} sent an invalid response: {str(e) or type(e).__name__}") from None
 
     def _run(self) -> HttpResponse:
         from urllib.request import getproxies, proxy_bypass
@@ -324,7 +324,7 @@ class _HttpRequest:
             try:
                 body += unzip.decompress(piece, room) if unzip else piece[:room]
             except zlib.error as e:
-                raise FetchError(f"the answer is damaged: {e}") from None
+                raise FetchError(f"the response is damaged: {e}") from None
         cut = len(body) > self._max
         return HttpResponse(urlunsplit(self._url), response.status, headers, bytes(body[: self._max]), cut)
 

@@ -103,7 +103,7 @@ class LocalEnv:
         self._cwd = local_files.resolve_local_path(os.fspath(cwd), os.getcwd(), os.path.expanduser("~"))
         # A tool that writes would create the folder, and a misspelled name would go unnoticed.
         if must_exist and not os.path.isdir(self._cwd):
-            raise ConfigError(f"there is no folder {os.fspath(cwd)}; tools work in one that exists: make it first")
+            raise ConfigError(f"Folder not found: {os.fspath(cwd)}. Create it first: tools work in an existing folder.")
         self.cwd = self._cwd
         self._files = LocalFiles(self._cwd, home or os.path.expanduser("~"))
         self._shell = shell

@@ -79,7 +79,7 @@ def open_file(path: str) -> FileIO:
         path: The resolved path.
     """
     if _UNSAFE_KERNEL_FILES.fullmatch(path):
-        raise OSError(errno.EINVAL, "it is a window into the kernel or a process, not a file", path)
+        raise OSError(errno.EINVAL, "it is an interface to the kernel or a process, not a file", path)
     file = FileIO(open_beneath(path, os.O_RDONLY | _NONBLOCK | _BINARY), "r")
     mode = os.fstat(file.fileno()).st_mode
     if stat_module.S_ISREG(mode):
@@ -87,7 +87,7 @@ def open_file(path: str) -> FileIO:
     file.close()
     if stat_module.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    raise OSError(errno.EINVAL, f"it is no regular file but a {kind_from_mode(mode)}", path)
+    raise OSError(errno.EINVAL, f"it is not a regular file but a {kind_from_mode(mode)}", path)
 
 
 def read_local_file(path: str, offset: int, limit: int | None) -> bytes:
@@ -125,7 +125,7 @@ def _open_old(folder: Folder, name: str, path: str) -> FileIO | None:
         if stat_module.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if not stat_module.S_ISREG(mode) and not stat_module.S_ISLNK(mode):
-            raise OSError(errno.EINVAL, "it is no regular file", path)
+            raise OSError(errno.EINVAL, "it is not a regular file", path)
         return FileIO(folder.open(name, os.O_WRONLY | _NONBLOCK | _BINARY), "w")
     except FileNotFoundError:
         return None
@@ -142,7 +142,7 @@ def _open_old(folder: Folder, name: str, path: str) -> FileIO | None:
 def _write_over(folder: Folder, name: str, data: bytes, old: FileIO, path: str) -> None:
     facts = os.fstat(old.fileno())
     if not stat_module.S_ISREG(facts.st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file", path)
+        raise OSError(errno.EINVAL, "it is not a regular file", path)
     if facts.st_nlink > 1:
         _overwrite_in_place(old.fileno(), data, path)
         return
@@ -210,7 +210,7 @@ def _fsync_and_verify(descriptor: int, size: int, path: str, *, sizeless: bool =
     os.fsync(descriptor)
     found = os.fstat(descriptor).st_size
     if found != size and (found or not sizeless):
-        raise OSError(errno.EIO, f"the drive took {found} of {size} bytes", path)
+        raise OSError(errno.EIO, f"the drive stored {found} of {size} bytes", path)
 
 
 def list_directory(path: str) -> list[DirEntry]:

@@ -372,7 +372,7 @@ class MemoryEnv:
         """Return the response from the given pages. See `ExecutionEnv.fetch`."""
         page = self._list_all_pages.get(url)
         if page is None:
-            raise OSError(errno.EHOSTUNREACH, "there is no network", url)
+            raise OSError(errno.EHOSTUNREACH, "the network is not available", url)
         if isinstance(page, HttpResponse):
             return page
         data = page.encode()

@@ -88,7 +88,7 @@ _REASONS = {
     errno.ELOOP: "its symbolic links form a loop",
     errno.ENAMETOOLONG: "the name is too long",
     errno.ENOTEMPTY: "the folder is not empty",
-    errno.EINVAL: "it is no valid path",
+    errno.EINVAL: "it is not a valid path",
     errno.E2BIG: "the arguments are too long",
     errno.ENOEXEC: "it is not executable",
 }

@@ -93,15 +93,19 @@ class CommandChecker:
                 await self._redirect(part)
             else:
                 await self._check_command(part)
-        linked = "it makes a link and goes on with it; make the link alone" if self._linked else ""
+        linked = "it creates a link and then uses it; create the link in a separate command" if self._linked else ""
         fetches = self._recursive_reads.fetches and not self._only_reading
-        fetch = "git may fetch missing objects, which is prevented only if all of the line reads" if fetches else ""
+        fetch = (
+            "git may fetch missing objects, which can be prevented only if the whole line is read-only"
+            if fetches
+            else ""
+        )
         started = ""
         if self._reads_by_git and self._search_path and not self._only_reading:
             started = await find_program_of_settings(self.env, self.rules.place.root, self.folders)
         for doubt in (linked, fetch, started, "it names too many paths" if self._too_many else ""):
             if doubt:
-                reason = f"the command cannot be judged: {doubt}"
+                reason = f"the command cannot be checked: {doubt}"
                 self.verdicts.append(Verdict("shell-run", escape_invisible(source, limit=2000), "ask", reason))
         return self.verdicts
 
@@ -118,9 +122,9 @@ class CommandChecker:
         if rule is not None:
             self._add(Verdict("shell-run", shown, "allow", f"the rule {rule.text!r} names the whole line", rule))
         elif remember in self.grants:
-            self._add(Verdict("shell-run", shown, "allow", "it was granted for this session"))
+            self._add(Verdict("shell-run", shown, "allow", "it is allowed for this session"))
         else:
-            reason = f"the command is not understood: {problem}"
+            reason = f"the command cannot be analyzed: {problem}"
             rules = suggestions.line_rules(self.rules.tool, source)
             self._add(Verdict("shell-run", shown, "ask", reason, None, rules, remember))
         for spelling in dict.fromkeys((source, _QUOTES.sub("", source))):
@@ -129,7 +133,7 @@ class CommandChecker:
                 found = self.rules.restrict_scope(effect, "shell-run") or self.rules.restrict_command(effect, unit)
                 if found is not None and not (effect == "ask" and remember in self.grants):
                     outcome = effect if found.certain else "ask"
-                    verb = {"deny": "denies", "ask": "asks about"}[effect] if found.certain else "may be about"
+                    verb = {"deny": "denies", "ask": "asks about"}[effect] if found.certain else "may match"
                     reason = f"the rule {found.rule.text!r} {verb} it"
                     self._add(Verdict("shell-run", shown, outcome, reason, found.rule, remember=remember))
             await self._named_in(unit)
@@ -223,7 +227,7 @@ class CommandChecker:
         if id(unit) in self.unrestricted_ids:
             return self._decision(unit, "allow", FREE_REASON), NO_GRANT
         if self._is_granted(unit):
-            return self._decision(unit, "allow", "it was granted for this session"), FileGrant(
+            return self._decision(unit, "allow", "it is allowed for this session"), FileGrant(
                 None, "anywhere", "inside", "inside"
             )
         if self._whole is not None:
@@ -241,7 +245,7 @@ class CommandChecker:
                 rule, "anywhere", "inside"
             )
         if self.mode == "allow":
-            return self._decision(unit, "allow", "this is allowed where no rule says otherwise"), NO_GRANT
+            return self._decision(unit, "allow", "the permission mode allows it"), NO_GRANT
         tool = self.rules.tool
         return self._decision(
             unit, "ask", self._ask_reason(unit), allow=suggestions.suggest_command_rules(tool, unit)
@@ -290,7 +294,7 @@ class CommandChecker:
         for word in one.paths:
             await self._expand_wildcards(word.text)
             if word.text in self._too_broad_words:
-                problem = problem or "it is not known which files its wildcards stand for"
+                problem = problem or "the files that its wildcards match are unknown"
         if not problem:
             for word in one.paths:
                 await self._check_path("fs-read", word, NO_GRANT)
@@ -301,7 +305,7 @@ class CommandChecker:
         for word in (word for inner in unit.walk() for word in words_like_options(inner)):
             found = await self._expand_wildcards(word.text)
             if word.text in self._too_broad_words or any(t.lexical[-1:][0].startswith("-") for t in found if t.lexical):
-                reason = f"the word {word.source!r} may stand for a file that is named like an option"
+                reason = f"the word {word.source!r} may match a file that is named like an option"
                 self._add(Verdict(allowed.scope, allowed.resource, "ask", reason))
         readings = self._file_reads(unit)
         if readings is None:
@@ -346,14 +350,12 @@ class CommandChecker:
             return reason
         reason = self.rules.why_not_covered(unit)
         if not reason and unit.fixed > 1 and not unit.inner:
-            return "it runs code, so only a rule that names it to the end allows it"
+            return "it runs code, so only a rule that names the whole command allows it"
         return reason or "no rule allows it"
 
     def _restrict(self, effect: str, unit: AnalyzedCommand, rule_match: RuleMatch) -> Verdict:
         if not rule_match.certain:
-            return self._decision(
-                unit, "ask", f"it may be what the rule {rule_match.rule.text!r} is about", rule_match.rule
-            )
+            return self._decision(unit, "ask", f"the rule {rule_match.rule.text!r} may match it", rule_match.rule)
         if effect == "deny":
             return self._decision(unit, "deny", f"the rule {rule_match.rule.text!r} denies it", rule_match.rule)
         return self._decision(unit, "ask", f"the rule {rule_match.rule.text!r} asks about it", rule_match.rule)
@@ -478,6 +480,6 @@ def check_host(
     if rule is not None:
         return Verdict("network", shown, "allow", f"the rule {rule.text!r} allows it", rule)
     if remember in grants or mode == "allow":
-        return Verdict("network", shown, "allow", "this is allowed where no rule says otherwise")
+        return Verdict("network", shown, "allow", "the permission mode allows it")
     rules = suggestions.suggest_host_rules(judge.tool if by_tool else "", host)
     return Verdict("network", shown, "ask", "no rule allows it", None, rules, remember)

@@ -57,7 +57,7 @@ def compile_command_pattern(text: str) -> CommandPattern:
             (), 0, "", f"has an open quote {reader.open_quote}; close it, or put a backslash before it"
         )
     if not tokens:
-        return CommandPattern((), 0, "", "has an empty pattern; write the command, as in 'git status'")
+        return CommandPattern((), 0, "", "has an empty pattern; write the command, for example, 'git status'")
     tokens = [ANY_WORDS if t == wildcards.ANY_TEXT * 2 else t for t in tokens]
     if tokens[-1] == wildcards.ANY_TEXT:
         tokens[-1] = ANY_WORDS

@@ -295,7 +295,7 @@ class _CallCheck:
     def _check_url(self, url: str) -> None:
         host = parse_host(url)
         if host is None:
-            reason = "it is not clear which host that is"
+            reason = "its host cannot be determined"
             self.verdicts.append(Verdict("network", escape_invisible(url, limit=300), "ask", reason))
         else:
             self.verdicts.append(check_host(self.judge, self.engine.mode, host, self.grants))
@@ -310,10 +310,10 @@ class _CallCheck:
         if rule is not None:
             self.verdicts.append(Verdict("tool", argument, "allow", f"the rule {rule.text!r} allows it", rule))
         elif self.engine.mode == "allow" or remember in self.grants:
-            self.verdicts.append(Verdict("tool", argument, "allow", "this is allowed where no rule says otherwise"))
+            self.verdicts.append(Verdict("tool", argument, "allow", "the permission mode allows it"))
         else:
             rules = suggestions.suggest_argument_rules(self.call.tool, text)
-            reason = "the tool does not say what it touches"
+            reason = "the tool does not declare what it touches"
             self.verdicts.append(Verdict("tool", argument, "ask", reason, None, rules, remember))
 
     async def _check_harmless(self, argument: str, remember: GrantKey) -> None:
@@ -332,7 +332,7 @@ class _CallCheck:
         for seen in islice(names, MAX_MENTIONS):
             await self._check_mention(seen, plain=True)
         if len(paths) > MAX_MENTIONS or (len(names) > MAX_MENTIONS and self.judge.has_read_restrictions()):
-            self.verdicts.append(Verdict("tool", argument, "ask", "it names too many paths to look at each"))
+            self.verdicts.append(Verdict("tool", argument, "ask", "it names too many paths to check"))
 
     def _is_restricted(self, argument: str, remember: GrantKey) -> bool:
         """Return True if a rule denies or asks about the argument of a call, and record its verdict."""
@@ -360,7 +360,9 @@ class _CallCheck:
         rule = self.judge.allow_call_rule() or self.judge.allow_argument_rule(rule_argument(self.call.arguments))
         if rule is None and self.engine.mode == "ask" and remember not in self.grants:
             rules = (self.call.tool,)
-            self.verdicts.append(Verdict("tool", argument, "ask", "every call asks", None, rules, remember))
+            self.verdicts.append(
+                Verdict("tool", argument, "ask", "the permission mode asks about every call", None, rules, remember)
+            )
         else:
             self.verdicts.append(Verdict("tool", argument, "allow", UNTOUCHED_REASON, rule))
 

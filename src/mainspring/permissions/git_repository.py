@@ -287,7 +287,7 @@ class _Search:
                 if _is_bare(names):
                     raise _ProblemError(f"{place} looks like the inside of a repository")
                 if any(name != ".git" and name.casefold() == ".git" for name in names):
-                    raise _ProblemError(f"{place} holds another spelling of .git")
+                    raise _ProblemError(f"{place} contains another spelling of .git")
                 is_in_project = len(split_path(place)) > len(self._root)
                 if (is_found and not is_in_project) or place == (place := posixpath.dirname(place)):
                     return GitRepository(top, "", self._fetches)
@@ -297,7 +297,7 @@ class _Search:
     async def _judge(self, top: str, kind: str) -> bool:
         """Check the repository of a working folder. Return False if git does not accept it and searches the parent folders."""
         if len(self._seen) >= MAX_REPOSITORIES:
-            raise _ProblemError("there are too many repositories inside to check each")
+            raise _ProblemError("it contains too many nested repositories to check")
         self._seen.add(top)
         checkout = await self._checkout(top, kind)
         common_names = checkout.names if checkout.common == checkout.own else await self._listed(checkout.common)
@@ -319,11 +319,11 @@ class _Search:
         if kind == "directory":
             names = await self._listed(dot)
             if "commondir" in names:
-                raise _ProblemError(f"{dot} says in 'commondir' that it belongs to another repository")
+                raise _ProblemError(f"'commondir' in {dot} names another repository")
             return _Checkout(top, dot, dot, names)
         text = await self._text(dot) if kind == "file" else None
         if text is None or not text.startswith("gitdir: "):
-            raise _ProblemError(f"{dot} leads to another place, which may be another repository")
+            raise _ProblemError(f"{dot} leads elsewhere, which may be another repository")
         own = await self._real(top, text.removeprefix("gitdir: ").rstrip("\r\n"))
         names = await self._listed(own)
         common = await self._linked(top, own) if "commondir" in names else own
@@ -339,14 +339,14 @@ class _Search:
         folder = posixpath.dirname(own)
         is_worktree = posixpath.basename(folder) == "worktrees" and common == posixpath.dirname(folder)
         if not is_worktree or not back or await self._real(own, back) != posixpath.join(top, ".git"):
-            raise _ProblemError(f"{own} does not say that {top} is a worktree of it")
+            raise _ProblemError(f"{own} does not list {top} as a worktree")
         return common
 
     async def _check_back(self, checkout: _Checkout) -> None:
         """Check that a git folder elsewhere, for example, of a submodule, names this working folder."""
         settings = await self._settings(posixpath.join(checkout.own, "config"))
         if not settings.unusual and not settings.worktrees:
-            raise _ProblemError(f"{checkout.own} does not say that {checkout.top} belongs to it")
+            raise _ProblemError(f"{checkout.own} does not name {checkout.top} as its working folder")
 
     def _check_links(self, folder: str, names: Mapping[str, str]) -> None:
         for name, kind in names.items():
@@ -361,7 +361,7 @@ class _Search:
         except (OSError, ValueError):
             raise _ProblemError(f"{folder} cannot be read") from None
         if walk.truncated or walk.unreadable or walk.ignored:
-            raise _ProblemError(f"{folder} holds files that cannot be checked")
+            raise _ProblemError(f"{folder} contains files that cannot be checked")
         link = next((entry.path for entry in walk.entries if entry.kind == "symlink"), None)
         if link is not None:
             raise _ProblemError(f"{folder}/{link} is a link, which may lead to another repository")
@@ -375,7 +375,7 @@ class _Search:
         hooks = [posixpath.join(checkout.common, "hooks"), posixpath.join(checkout.own, "hooks")]
         for folder, settings in found:
             if settings.unusual:
-                raise _ProblemError(f"{folder} sets {settings.unusual!r}, which may make git run something")
+                raise _ProblemError(f"{folder} sets {settings.unusual!r}, which may make git run a program")
             for worktree in settings.worktrees:
                 if await self._real(folder, worktree) != checkout.top:
                     raise _ProblemError(f"{folder} sets 'core.worktree' to another folder")
@@ -383,7 +383,7 @@ class _Search:
             self._fetches = self._fetches or settings.fetches
         for folder in dict.fromkeys(hooks):
             if _HOOK in await self._listed(folder, is_needed=False):
-                raise _ProblemError(f"{folder} holds a hook that runs whenever git reads the files")
+                raise _ProblemError(f"{folder} contains a hook that runs whenever git reads the files")
 
     def _hook_folders(self, named: str, checkout: _Checkout) -> list[str]:
         return [posixpath.normpath(posixpath.join(base, named)) for base in (checkout.top, checkout.own)]
@@ -502,7 +502,7 @@ async def _problem_of_variables(env: ReadsFolders, root: tuple[str, ...]) -> str
         section, dot, middle = head.partition(".")
         if not is_harmless_setting(f"{section.casefold()}{dot}{middle}.{name.casefold()}", value):
             unusual = key
-    return f"variables set {unusual!r}, which may make git run something" if unusual else ""
+    return f"variables set {unusual!r}, which may make git run a program" if unusual else ""
 
 
 async def read_tracked_files(env: ReadsFolders, top: str) -> tuple[str, ...] | None:

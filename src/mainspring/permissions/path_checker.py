@@ -91,9 +91,9 @@ class PathChecker(Struct, frozen=True):
         if rule is not None:
             return self._decision(scope, target, "allow", f"the rule {rule.text!r} allows it", rule)
         if cover.covers(scope, target, self.place) or self._is_allowed_by_default(scope, target):
-            return self._decision(scope, target, "allow", "this is allowed where no rule says otherwise")
+            return self._decision(scope, target, "allow", "the permission mode allows it")
         if self.edits and scope == "fs-write" and target.is_inside(self.place):
-            return self._decision(scope, target, "allow", "all edits in this project are allowed in this session")
+            return self._decision(scope, target, "allow", "all edits in this project are allowed for this session")
         return self._decision(scope, target, "ask", self._ask_reason(target), allow=self.suggest_rules(scope, target))
 
     def check_mention(self, target: ResolvedPath) -> Verdict | None:
@@ -122,7 +122,7 @@ class PathChecker(Struct, frozen=True):
         if (rule is None and not target.hidden) or self._is_granted("fs-read", target):
             return None
         about = target.hidden if rule is None else f"the rule {rule.text!r}"
-        return self._decision("fs-read", target, "ask", f"it may be a path that {about} is about", rule)
+        return self._decision("fs-read", target, "ask", f"it may be a path that {about} restricts", rule)
 
     def _seen_sensitive(self, target: ResolvedPath) -> Verdict | None:
         reason = self.sensitive_reason("fs-read", target)
@@ -144,7 +144,7 @@ class PathChecker(Struct, frozen=True):
     def _restrict(self, scope: str, target: ResolvedPath) -> Verdict | None:
         """Check ignore files and deny and ask rules, and the grants that override an ask rule."""
         if target.hidden:
-            return self._decision(scope, target, "deny", f"{target.hidden} leaves it out, so no tool may touch it")
+            return self._decision(scope, target, "deny", f"{target.hidden} excludes it, so no tool may access it")
         for effect in ("deny", "ask"):
             found = self.judge.restrict_scope(effect, scope) or self.judge.restrict_path(
                 effect, scope, target, by_tool=self.by_tool
@@ -154,13 +154,13 @@ class PathChecker(Struct, frozen=True):
             if effect == "deny" and found.certain:
                 return self._decision(scope, target, "deny", f"the rule {found.rule.text!r} denies it", found.rule)
             if not found.certain:
-                reason = f"it may be what the rule {found.rule.text!r} is about"
+                reason = f"the rule {found.rule.text!r} may match it"
                 return self._decision(scope, target, "ask", reason, found.rule)
             if self._is_granted(scope, target):
-                return self._decision(scope, target, "allow", "it was granted for this session")
+                return self._decision(scope, target, "allow", "it is allowed for this session")
             return self._decision(scope, target, "ask", f"the rule {found.rule.text!r} asks about it", found.rule)
         if self._is_granted(scope, target):
-            return self._decision(scope, target, "allow", "it was granted for this session")
+            return self._decision(scope, target, "allow", "it is allowed for this session")
         return None
 
     def _is_granted(self, scope: str, target: ResolvedPath) -> bool:
@@ -169,7 +169,7 @@ class PathChecker(Struct, frozen=True):
     def _sensitive(self, scope: str, target: ResolvedPath, reason: str) -> Verdict:
         rule = self.judge.allow_path_rule(scope, target, literal_only=True, include_tool_rules=self.by_tool)
         if rule is not None:
-            return self._decision(scope, target, "allow", f"the rule {rule.text!r} names this very path", rule)
+            return self._decision(scope, target, "allow", f"the rule {rule.text!r} names this exact path", rule)
         narrow = self.suggest_rules(scope, target)[:1]
         return self._decision(scope, target, "ask", f"{reason}, so it always asks", allow=narrow, lasting=True)
 
@@ -190,7 +190,7 @@ class PathChecker(Struct, frozen=True):
             return "it is not known which file that is"
         if not target.is_inside(self.place):
             leads = "" if target.real == target.lexical else f" (it leads to /{'/'.join(target.real)})"
-            return f"it lies outside the project{leads}"
+            return f"it is outside the project{leads}"
         return "no rule allows it"
 
     def suggest_rules(self, scope: str, target: ResolvedPath) -> tuple[str, ...]:

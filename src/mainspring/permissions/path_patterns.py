@@ -55,7 +55,7 @@ def compile_path_pattern(text: str) -> PathPattern:
     parts = [p if p == ANY_DEPTH else wildcards.encode_wildcards(p) for p in split_path(rest) if p != "."]
     problem = ""
     if ".." in parts:
-        problem = "holds '..'; write the path from the project's folder, or from '/' or '~/' if it lies elsewhere"
+        problem = "contains '..'; write the path from the project's folder, or from '/' or '~/' if it is elsewhere"
     literal = all(p != ANY_DEPTH and wildcards.is_literal(p) for p in parts)
     if rest.endswith("/") and parts and parts[-1] != ANY_DEPTH:
         parts.append(ANY_DEPTH)

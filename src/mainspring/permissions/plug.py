@@ -111,17 +111,19 @@ class Permissions:
         ):
             if value not in get_args(known):
                 raise ConfigError(
-                    f"permissions: {name} is {value!r}; it can be {' or '.join(map(repr, get_args(known)))}"
+                    f"Invalid value of the permissions option {name}: {value!r}. Use {' or '.join(map(repr, get_args(known)))}."
                 )
         for name, request in (
             ("on_permission_request", on_permission_request),
             ("on_decision", options.get("on_decision")),
         ):
             if request is not None and not callable(request):
-                raise ConfigError(f"permissions: {name} is a function, not {request!r:.80}")
+                raise ConfigError(f"The permissions option {name} must be a function, not {request!r:.80}.")
         for name in ("sensitive", "guarded"):
             if isinstance(options.get(name, ()), str):  # a string would be split into one pattern for each letter
-                raise ConfigError(f'permissions: {name} is a list of patterns, as in {name}=["**/*.key"]')
+                raise ConfigError(
+                    f'The permissions option {name} must be a list of patterns, for example, {name}=["**/*.key"].'
+                )
         sensitive = SensitivePaths.default(secret=options.get("sensitive", ()), guarded=options.get("guarded", ()))
         given = RuleSet.build(allow=allow, ask=ask, deny=deny)
         free = options.get("reads_free", True)
@@ -163,7 +165,7 @@ class Permissions:
             if not rule.tool.startswith("mcp__"):  # the tools of MCP servers may not be known yet
                 near = difflib.get_close_matches(rule.tool, known, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
-                found.append(f"no tool fits the {rule.effect} rule {rule.text!r}, which so does nothing{hint}")
+                found.append(f"the {rule.effect} rule {rule.text!r} matches no tool and has no effect{hint}")
         return tuple(found)
 
     def _warn(self, agent: CoreAgent) -> None:
@@ -324,7 +326,7 @@ class Permissions:
                 context.pause(permission_question(decision))
             else:
                 context.deny(
-                    f"{permission_question(decision)}, and there is nobody to ask. {allow_hint(decision)}", stop=stop
+                    f"{permission_question(decision)}, but no user can be asked. {allow_hint(decision)}", stop=stop
                 )
             return False
         tried = await self._preview_call(decision, context)
@@ -338,11 +340,12 @@ class Permissions:
         try:
             answer = await asyncio.wait_for(_ask(self.on_permission_request, request), self.ask_timeout)
         except TimeoutError:
-            context.deny(f"{permission_question(decision)}, and nobody answered in time.", stop=stop)
+            context.deny(f"{permission_question(decision)}, but the approval timed out.", stop=stop)
             return False
         except Exception as error:  # noqa: BLE001 - whatever the application's callback raises is no consent
             context.deny(
-                f"{permission_question(decision)}, but asking failed ({type(error).__name__}: {error}).", stop=stop
+                f"{permission_question(decision)}, but the approval request failed ({type(error).__name__}: {error}).",
+                stop=stop,
             )
             return False
         given = answer if isinstance(answer, Reply) else Reply(allow=answer is True or answer == "session")
@@ -360,7 +363,7 @@ class Permissions:
                 )
             return True
         said = f": {given.reason}" if given.reason else "."
-        context.deny(f"{permission_question(decision)}, and the user said no{said}", stop=stop or given.stop)
+        context.deny(f"{permission_question(decision)}, and the user denied it{said}", stop=stop or given.stop)
         return False
 
     async def _is_edit(self, context: PermissionCheck) -> bool:
@@ -396,7 +399,7 @@ class Permissions:
             is_same = all(v in first.needs_answer for v in now.needs_answer) and now.environment == first.environment
             if now.outcome == "deny" or not is_same:
                 hook.block = (
-                    "another call changed files since this one was approved, and this one may now do something else. Make the call "
+                    "another call changed files after this one was approved, so this call may now do something else. Make the call "
                     f"again: {now.reason}"
                 )
                 return
@@ -413,8 +416,8 @@ class Permissions:
         fails = bool(now and now.problem and before.problem)  # any error means that nothing will be written
         if not fails and (now is None or not before.has_same_changes(now)):
             hook.block = (
-                "the file was changed after this was approved, so that the call would do something else. Nothing was changed; "
-                "read the file again and make the call anew"
+                "the file changed after this call was approved, so the call would do something else. Nothing was changed; "
+                "read the file again and make the call again"
             )
 
     def _filter_searches(self, env: ExecutionEnv, place: ProjectPaths) -> None:
@@ -537,7 +540,7 @@ def allow_hint(decision: PermissionDecision) -> str:
     if not decision.advice:
         standing = next((v.rule for v in decision.needs_answer if v.rule is not None and not v.allow), None)
         if standing is not None:
-            return f"No rule can allow it while {standing.text!r} ({standing.origin}) stands."
+            return f"No rule can allow it while {standing.text!r} ({standing.origin}) is in effect."
         return "No rule can allow it in this form; write it as plain, separate steps."
     narrow, wide = decision.advice[0], decision.advice[-1]
     text = f"The user can allow it with {_flags(narrow)}"

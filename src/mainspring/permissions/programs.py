@@ -108,7 +108,7 @@ async def find_project_program(
             if found is not None:
                 entry, program = found
                 shown = escape_invisible(entry, limit=200)
-                return f"the PATH entry {shown!r} lies in the project, and its {program!r} would run"
+                return f"the PATH entry {shown!r} is in the project, and its {program!r} would run"
     return ""
 
 

@@ -126,7 +126,7 @@ class GitHistory:
             command.operands
         ):  # wildcards match files, since git does not accept a revision that is also a file
             if command.is_ended or command.name in ("cat-file", "stash show"):
-                raise UnknownFilesError("it is not known which revisions its wildcards stand for")
+                raise UnknownFilesError("the revisions that its wildcards match are unknown")
             operands = _revisions(operands, types)
         blobs = [o for o, (kind, peeled) in types.items() if "blob" in (kind, peeled)]
         found = [self._path_in(blob) for blob in blobs]
@@ -137,14 +137,14 @@ class GitHistory:
             return found + await self._searched(command, types, is_limited=is_known)
         if command.name in _WALKS:
             if command.name == "show" and any(_ADDS_REVISIONS.fullmatch(option) for option, _ in command.options):
-                raise UnknownFilesError("it shows whatever tags stand for")
+                raise UnknownFilesError("it shows the objects that tags refer to")
             if any(option == "--follow" or option.startswith("-L") for option, _ in command.options):
                 command = replace(command, paths=())
                 operands = operands if command.is_ended else _revisions(operands, types)
             left = [o for o in operands if o not in blobs and types[o][0] != "tree"]
             return found if operands and not left else found + await self._walked(command, left)
         if any("tree" in types[o] for o in operands) or any(":" in o and ".." in o for o in operands):
-            raise UnknownFilesError("it compares folders by themselves")
+            raise UnknownFilesError("it compares folders directly")
         return found if blobs else await self._compared(command, operands)
 
     async def _types(self, operands: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -152,7 +152,7 @@ class GitHistory:
         if not operands:
             return {}
         if any("\n" in operand for operand in operands):
-            raise UnknownFilesError("a revision holds a line break")
+            raise UnknownFilesError("a revision contains a line break")
         lines = "".join(f"{operand}\n{operand}^{{}}\n" for operand in operands)
         output = await self._run(
             "cat-file", "--batch-check=%(objecttype)", stdin=lines.encode("utf-8", "surrogateescape")
@@ -252,13 +252,13 @@ class GitHistory:
                 limits=_LIMITS,
             )
         except (OSError, ValueError):
-            raise UnknownFilesError("git cannot be asked which files it shows") from None
+            raise UnknownFilesError("git cannot list the files that it shows") from None
         if result.timed_out or result.overflowed or result.stdout.omitted:
             raise UnknownFilesError(
-                "the history is too long to check; name the files behind --, or fewer commits with -n"
+                "the history is too long to check; name the files after --, or fewer commits with -n"
             )
         if result.exit_code and (result.stdout.total or not any(t in result.stderr.data for t in _FAILS_ANYWAY)):
-            raise UnknownFilesError("git cannot say which files it shows")
+            raise UnknownFilesError("git failed to list the files that it shows")
         return result.stdout.data
 
 
@@ -278,7 +278,7 @@ async def open_history(env: object, root: tuple[str, ...], folder: str, top: str
     if program is None or not isinstance(env, Runs):
         return None
     if split_path(posixpath.join(folder, program))[: len(root)] == root:
-        raise UnknownFilesError("the project has a git of its own")
+        raise UnknownFilesError("the project contains its own git program")
     variables = neutral_environment(env) | await search_path_outside(env, root) | {"LC_ALL": "C"}
     return GitHistory(env, program, folder, top, variables)
 
@@ -300,7 +300,7 @@ async def find_program_of_settings(env: object, root: tuple[str, ...], folders: 
     except UnknownFilesError:
         return "it is not known which programs git starts; run git alone"
     found = await find_named_program(env, root, names, folders)
-    return f"git may start {found!r}, which lies in the project and on the PATH; run git alone" if found else ""
+    return f"git may start {found!r}, which is in the project and on the PATH; run git alone" if found else ""
 
 
 def path_in_revision(text: str) -> str:
@@ -465,7 +465,7 @@ class RecursiveReadChecker:
             if history is None:
                 root = self._paths.place.root
                 is_inside = self._allowed or split_path(top)[: len(root)] == root
-                return None if is_inside else f"the repository in {top} holds more than the project"
+                return None if is_inside else f"the repository in {top} contains more than the project"
             if (await self._repository(folder)).problem:
                 return "it is not known which files git shows" if self._must_check else ""
             names = await history.files(git)
@@ -491,7 +491,7 @@ class RecursiveReadChecker:
             return ""
         names = await read_tracked_files(self._env, top)
         if names is None:
-            return f"it is not known which files the repository in {top} holds"
+            return f"the files of the repository in {top} are unknown"
         return await self._first_unreadable(top, [(name, "file") for name in names], follows=False)
 
     @property
@@ -512,7 +512,7 @@ class RecursiveReadChecker:
             posixpath.relpath(path, folder) for name in names if is_inside(path := posixpath.join(top, name), folder)
         ]
         if not all(map(_PLAIN_PATH.fullmatch, names)) or any(n[0] == "/" or ".." in n.split("/") for n in names):
-            return "git lists a file with a name that xargs or a program may take for another one"
+            return "git lists a file whose name xargs or a program may read as another name"
         if len(below) > _MAX_WALKED and self._must_check:
             return f"git lists more than {_MAX_WALKED} files"
         entries = [(name, "symlink") for name in below if _matches_name_filter(name, reading.only)]
@@ -520,7 +520,7 @@ class RecursiveReadChecker:
 
     async def _check_folder(self, path: str, reading: FileReads) -> str:
         if not isinstance(self._env, ReadsFolders):
-            return "it is not known what lies in the folder" if self._must_check else ""
+            return "the content of the folder is unknown" if self._must_check else ""
         spared = reading.tracked and await self._skips_ignored(path, reading)
         try:
             walk = await self._env.walk(path, include_ignored=not spared, limit=_MAX_WALKED)
@@ -529,9 +529,7 @@ class RecursiveReadChecker:
         except OSError:
             return ""  # a file, which is checked separately, or a name that does not exist
         if walk.truncated and self._must_check:
-            return (
-                f"there are more than {_MAX_WALKED} names below {path}; the tool grep leaves out what it may not show"
-            )
+            return f"{path} contains more than {_MAX_WALKED} names; the tool grep omits files that it may not show"
         entries = [(entry.path, entry.kind) for entry in walk.entries if _matches_name_filter(entry.path, reading.only)]
         if reading.plain and not all(_PLAIN_PATH.fullmatch(name) for name, _ in entries):
             return "a file has a name that xargs reads as several; find -print0 and xargs -0 do not"
@@ -562,7 +560,7 @@ class RecursiveReadChecker:
             is_strange = (linked or is_history) and not self._allowed and not target.is_inside(place)
             if self._refuses(target) is not None or is_strange:
                 shown = escape_invisible(name, limit=200)
-                return f"it would show {shown}, which needs permission; the tool grep leaves that out"
+                return f"it would show {shown}, which needs permission; the tool grep omits it"
         return ""
 
 

@@ -127,7 +127,9 @@ class RuleSet(Struct, frozen=True):
             if isinstance(given, str) or not isinstance(
                 given, Iterable
             ):  # a string would be split into one rule for each letter
-                raise ConfigError(f'{effect} is {given!r:.80}; it is a list of rules: {effect}=["read_file(docs/**)"]')
+                raise ConfigError(
+                    f'{effect} must be a list of rules, not {given!r:.80}; for example, {effect}=["read_file(docs/**)"]'
+                )
         return cls(tuple(parse_rule(text, effect, origin) for effect, texts in lists for text in texts))
 
     @classmethod
@@ -144,12 +146,14 @@ class RuleSet(Struct, frozen=True):
             texts: object = section.get(effect, ())
             if not isinstance(texts, list | tuple):
                 raise ConfigError(
-                    f'{place}: permissions.{effect} must be a list of rules, as in ["read_file(docs/**)"]'
+                    f'{place}: permissions.{effect} must be a list of rules, for example, ["read_file(docs/**)"]'
                 )
             for number, text in enumerate(cast("list[object] | tuple[object, ...]", texts)):
                 where = f"{place}: permissions.{effect}[{number}]"
                 if not isinstance(text, str):
-                    raise ConfigError(f'{where} must be a text, as in "read_file(docs/**)", not {type(text).__name__}')
+                    raise ConfigError(
+                        f'{where} must be a string, for example, "read_file(docs/**)", not {type(text).__name__}'
+                    )
                 rules.append(parse_rule(text, effect, RuleSource(kind, where, trusted)))
         return cls(tuple(rules))
 
@@ -213,11 +217,11 @@ class _RuleSyntaxError(Exception):
 
 def _parse(rule: str, effect: Effect, origin: RuleSource) -> SpecRule:
     if not rule:
-        raise _RuleSyntaxError("is empty; write a tool's name, as in 'read_file', or 'tool(pattern)'")
+        raise _RuleSyntaxError("is empty; write a tool's name, for example, 'read_file', or 'tool(pattern)'")
     odd = find_invisible(rule)
     if odd or "\n" in rule:
         raise _RuleSyntaxError(
-            f"holds the character {code_point(odd or chr(10))}, which cannot be seen; write it on one line without"
+            f"contains the invisible character {code_point(odd or chr(10))}; write the rule on one line without it"
         )
     head, parenthesis, rest = rule.partition("(")
     pattern: str | None = None
@@ -249,15 +253,15 @@ def _scope(head: str, pattern: str | None) -> Scope | None:
     if name not in SCOPES:
         near = difflib.get_close_matches(name.lower(), SCOPES, 1, 0.4)
         hint = f"write 'scope:{near[0]}{tail}'" if near else f"the scopes are {', '.join(SCOPES)}"
-        raise _RuleSyntaxError(f"names no scope; {hint}")
+        raise _RuleSyntaxError(f"names an unknown scope; {hint}")
     return name
 
 
 def _suggest_fix(rule: str, head: str) -> str:
     if " " in head:
-        return f"is no tool's name; for a command write 'shell({rule})'"
+        return f"is not a tool's name; for a command write 'shell({rule})'"
     if "(" not in rule and "[" in rule:
-        return f"is no tool's name; a pattern goes in parentheses: '{rule.replace('[', '(').replace(']', ')')}'"
+        return f"is not a tool's name; a pattern goes in parentheses: '{rule.replace('[', '(').replace(']', ')')}'"
     return "does not begin with a tool's name; write 'tool', 'tool(pattern)', 'scope:fs-write' or 'scope:fs-write(pattern)'"
 
 
@@ -283,24 +287,28 @@ def _check_command(head: str, pattern: str, effect: Effect) -> None:
     operator = _OPERATOR.search(compiled.unquoted)
     if operator and operator[0] in "<>":
         raise _RuleSyntaxError(
-            "holds a redirection; a rule is about one simple command. Leave the file out and allow the writing by itself: "
+            "contains a redirection; a rule matches one simple command. Remove the file and allow the write separately: "
             "'scope:fs-write(PATH)'"
         )
     if operator:
         raise _RuleSyntaxError(
-            f"holds {operator[0]!r}; a rule is matched against each simple command of a line, so write one rule for each, "
-            "or quote the character if it is meant as such"
+            f"contains {operator[0]!r}; a rule is matched against each simple command of a line, so write one rule for each, "
+            "or quote the character if it is literal"
         )
     first = pattern.split(None, 1)[0]
     if first.endswith(":*"):
         raise _RuleSyntaxError(f"would match only a program called {first[:-1]!r}...; write '{head}({first[:-2]} *)'")
     if effect == "allow" and compiled.fixed == 0 and not compiled.matches_everything:
-        raise _RuleSyntaxError(f"does not name a program; begin the pattern with one, as in '{head}(git {pattern})'")
+        raise _RuleSyntaxError(
+            f"does not name a program; begin the pattern with one, for example, '{head}(git {pattern})'"
+        )
 
 
 def _check_host(head: str, pattern: str) -> None:
     if "://" in pattern or "/" in pattern:
         host = pattern.partition("://")[2] or pattern
-        raise _RuleSyntaxError(f"holds a URL; write the host only: '{head}({host.partition('/')[0] or 'example.com'})'")
+        raise _RuleSyntaxError(
+            f"contains a URL; write the host only: '{head}({host.partition('/')[0] or 'example.com'})'"
+        )
     if " " in pattern:
-        raise _RuleSyntaxError(f"holds a space; write one rule for each host: '{head}({pattern.split()[0]})'")
+        raise _RuleSyntaxError(f"contains a space; write one rule for each host: '{head}({pattern.split()[0]})'")

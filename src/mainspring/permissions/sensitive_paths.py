@@ -105,11 +105,11 @@ class SensitivePaths(Struct, frozen=True):
             maybe: Whether it contains unknown pieces, so that it may be one of several paths.
         """
         if self.anywhere.contains(full) or self.below.contains(relative):
-            return "it may hold keys or passwords"
+            return "it may contain keys or passwords"
         if maybe and (self.anywhere.may_contain(full) or self.below.may_contain(relative)):
-            return "what it stands for may hold keys or passwords"
+            return "it may expand to a path that contains keys or passwords"
         if changes and (self.guarded.contains(relative) or self.placed.contains(full)):
-            return "what stands there decides what runs later or what is allowed"
+            return "it can change permissions or the programs that run later"
         return ""
 
 

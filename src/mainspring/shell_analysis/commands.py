@@ -165,7 +165,7 @@ class _Analysis:
             prefix = tuple([Word(f"{n}={w.text}", f"{n}={w.source}") for n, w in zip(names, words, strict=False)])
             unit = self.command(names, prefix, words[len(names) :], node.source, fed)
             if self.looping and any(inner.moves is not None for inner in unit.walk()):
-                raise NotUnderstoodError("it uses 'cd' in a loop, where it moves the commands before it too")
+                raise NotUnderstoodError("it uses 'cd' in a loop, which also changes the folder of earlier commands")
             self.parts.append(replace(unit, piped=True) if given else unit)
 
     def command(
@@ -184,7 +184,7 @@ class _Analysis:
             if is_special(name):
                 number = name in ("COLUMNS", "LINES") and word.text.partition("=")[2].isdigit()
                 if not number:
-                    raise NotUnderstoodError(f"it uses an assignment to {name}, which has a meaning to a shell")
+                    raise NotUnderstoodError(f"it uses an assignment to {name}, which a shell uses itself")
             elif not word.literal and not is_own_name(name):
                 raise NotUnderstoodError(f"it uses an assignment to {name} with a value that is not known")
         return AnalyzedCommand(
@@ -245,7 +245,7 @@ class _Analysis:
         if found is None:
             if [word.text for word in words[1:]] == ["--version"]:
                 return AnalyzedCommand(
-                    words=words, text=text, fixed=len(words), unknown="its options are not understood", scan=True
+                    words=words, text=text, fixed=len(words), unknown="its options are unknown", scan=True
                 )
             raise NotUnderstoodError(f"it uses {name} with options that may change how code is read")
         kind, index = found
@@ -329,7 +329,7 @@ class _Analysis:
         start, _ = _inner_start(words, spec)
         if start is None or start >= len(words):
             return AnalyzedCommand(
-                words=words, text=text, fixed=len(words), unknown="its options are not understood", scan=True
+                words=words, text=text, fixed=len(words), unknown="its options are unknown", scan=True
             )
         code = words[start:]
         if not all(map(_is_code, code)):

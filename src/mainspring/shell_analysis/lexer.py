@@ -257,10 +257,10 @@ class Lexer(ABC):
 
     def _expect(self, keyword: str) -> None:
         if self._keyword() != keyword:
-            raise uses(f"something other than {keyword!r} where that should be")
+            raise uses(f"something other than the expected {keyword!r}")
         self.at += len(keyword)
         if keyword not in _CLOSING and self._char() not in (" ", "\t", "\n"):
-            raise uses(f"{keyword!r} with no blank after it")
+            raise uses(f"{keyword!r} without a space after it")
 
     def _take(self, char: str) -> None:
         if self._char() != char:

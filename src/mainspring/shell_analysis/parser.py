@@ -43,7 +43,7 @@ def parse(text: str) -> Block:
         raise NotUnderstoodError(f"it is longer than {MAX_LINE_CHARS} characters")
     odd = find_invisible(text)
     if odd:
-        raise NotUnderstoodError(f"it contains the character {code_point(odd)}, which cannot be seen")
+        raise NotUnderstoodError(f"it contains the invisible character {code_point(odd)}")
     return _Parser(text).line()
 
 
@@ -291,7 +291,7 @@ class _Parser(Lexer):
     def _after_both(self, operator: str, target: Spelling) -> None:
         """Check that ``&>`` ends its command, so that dash, which reads ``& >``, runs the same commands."""
         if target.source[0] in "0123456789" or target.source == "p":
-            raise uses(f"{operator!r} with a name that may stand for a file descriptor")
+            raise uses(f"{operator!r} with a name that may be read as a file descriptor")
         self._blanks()
         if self._char() not in ("", "\n", ";", "&", "|", ")") or _REDIRECT.match(self.text, self.at):
             raise uses(f"words after {operator!r}, which dash reads as a command; use '> file 2>&1'")
@@ -300,7 +300,7 @@ class _Parser(Lexer):
         """Read ``<<'EOF'``; its text begins after the end of the line."""
         delimiter = _DELIMITER.match(self.text, self.at)
         if delimiter is None:
-            raise uses("a here-document whose delimiter is not quoted")
+            raise uses("a here-document with an unquoted delimiter")
         if descriptor or self.text[delimiter.end() : delimiter.end() + 1] not in ("\n", " ", ";", "|", "&"):
             raise uses("a here-document with something right before or after it")
         redirections.append(Redirection(f"<<{delimiter[0]}", False))

@@ -362,7 +362,7 @@ class _Cover:
         if wildcards.ANY_TEXT in text and (word.splits or (text.startswith(wildcards.ANY_TEXT) and not ended)):
             self.found[number] = f"the word {word.source!r}, which may be an option"
         elif text.startswith(wildcards.ANY_CHAR) and self.name in harmless_options.DASH_FILE_RISK:
-            self.found[number] = f"the word {word.source!r}, which may stand for a file that is named like an option"
+            self.found[number] = f"the word {word.source!r}, which may match a file that is named like an option"
         elif self.choosing:
             self._subcommand(number, text)
         elif text[:1] == "/" and ":" in text and self.name in harmless_options.SLASH_OPTIONS:
@@ -386,7 +386,7 @@ class _Cover:
             is_named = has_option(self.words, ("-O", "--output-document", "--spider"))
             return "" if is_named else "names the file that is written"
         if self.name == "curl":
-            return "" if _PLAIN_ADDRESS.fullmatch(text) else "is not a plain address of a website"
+            return "" if _PLAIN_ADDRESS.fullmatch(text) else "is not a plain website URL"
         return "may make git start another program" if self.name == "git" and _REMOTE_HELPER.match(text) else ""
 
     def _subcommand(self, number: int, text: str) -> None:

@@ -134,7 +134,7 @@ async def test_a_drive_that_takes_less_than_it_is_given_is_told(
             os.truncate(f"/dev/fd/{descriptor}", 1)
 
     monkeypatch.setattr(os, "fsync", short)
-    with pytest.raises(OSError, match="the drive took 1 of 5 bytes"):
+    with pytest.raises(OSError, match="the drive stored 1 of 5 bytes"):
         await env.write_bytes("x", b"newer")
     assert (tmp_path / "x").read_bytes() == (b"old" if renames else b"n")
 

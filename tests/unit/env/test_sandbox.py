@@ -601,9 +601,9 @@ async def test_a_folder_of_a_repository(make: Make, place: Path, project: Path) 
 
 
 async def test_where_none_works_it_says_so(project: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no sandbox 'bubblewrp'"):
+    with pytest.raises(ConfigError, match="Unknown sandbox: 'bubblewrp'"):
         find_backend("bubblewrp")
-    with pytest.raises(ConfigError, match="nothing was started: Seatbelt is there on macOS only"):
+    with pytest.raises(ConfigError, match="nothing was started: Seatbelt is available on macOS only"):
         find_backend("seatbelt")
     assert "apt install bubblewrap" in (Bubblewrap("").unavailable_reason() or "apt install bubblewrap")
     assert "does not run here" in (Bubblewrap("/bin/false").unavailable_reason() or "")
@@ -621,5 +621,5 @@ def test_what_it_holds_is_told_in_words(provider: SandboxBackend, project: Path)
     text = SandboxEnv(project, provider=provider).state().text
     assert text.startswith("sandbox: ")
     assert "writes outside the project" in text
-    assert ("it does not hold" in text) == isinstance(provider, Landlock)
+    assert ("not protected: " in text) == isinstance(provider, Landlock)
     assert "the network is open" in SandboxEnv(project, provider=provider, network=True).state().text

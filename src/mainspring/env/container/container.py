@@ -49,7 +49,7 @@ def find_engine(wanted: str | None = None) -> str:
             return name
         reasons.append(f"{name}: {problem}")
     raise ConfigError(
-        f"no container can be started: {'; '.join(reasons)}. Start the docker service, or install podman, which needs none"
+        f"No container can be started: {'; '.join(reasons)}. Start the docker service, or install podman, which needs none."
     )
 
 
@@ -61,12 +61,12 @@ def _unavailable_reason(name: str) -> str | None:
     try:
         told = run_engine([name, *_VERSION[kind]], seconds=VERSION_TIMEOUT)
     except subprocess.TimeoutExpired:
-        return f"its engine did not answer within {VERSION_TIMEOUT:g} s"
+        return f"its engine did not respond within {VERSION_TIMEOUT:g}s"
     except OSError as error:
         return str(error)
     if told.returncode == 0:
         return None
-    return last_output_line(told.stderr) or f"it ended with status {told.returncode}"
+    return last_output_line(told.stderr) or f"it exited with status {told.returncode}"
 
 
 def run_engine(
@@ -234,4 +234,4 @@ def _close_stdin(client: subprocess.Popen[bytes]) -> bool:
 
 def _read_output(file: IO[bytes]) -> str:
     file.seek(0)
-    return last_output_line(file.read()) or "it gave no reason"
+    return last_output_line(file.read()) or "it printed no reason"

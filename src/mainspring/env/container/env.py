@@ -159,7 +159,7 @@ class ContainerFiles(LocalFiles):
         if number is not None:
             raise OSError(number, os.strerror(number), arguments[0])
         if ended.returncode:
-            raise OSError(errno.EIO, f"the container refused: {last_output_line(ended.stderr)}", arguments[0])
+            raise OSError(errno.EIO, f"the container failed: {last_output_line(ended.stderr)}", arguments[0])
         return ended.stdout
 
 

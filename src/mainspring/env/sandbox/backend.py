@@ -47,12 +47,12 @@ class SandboxReport(Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """Return the report in one line, for display."""
-        held = [words for name, words in _LABELS.items() if getattr(self, name)]
-        open_ = [words for name, words in _LABELS.items() if not getattr(self, name)]
-        told = f"sandbox: {self.layer} holds {', '.join(held) or 'nothing'}"
-        if open_:
-            told += f"; it does not hold {', '.join(open_)}"
-        return "; ".join([told, *self.notes])
+        blocked = [label for name, label in _LABELS.items() if getattr(self, name)]
+        unprotected = [label for name, label in _LABELS.items() if not getattr(self, name)]
+        text = f"sandbox: {self.layer} blocks {', '.join(blocked) or 'nothing'}"
+        if unprotected:
+            text += f"; not protected: {', '.join(unprotected)}"
+        return "; ".join([text, *self.notes])
 
 
 _LABELS = {
@@ -105,10 +105,10 @@ def run_probe(command: Sequence[str]) -> str | None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"it did not answer within {PROBE_TIMEOUT:g} s"
+        return f"it did not respond within {PROBE_TIMEOUT:g}s"
     except OSError as error:
         return str(error)
     if ended.returncode == 0:
         return None
     said = ended.stderr.decode("utf-8", "replace").strip().splitlines()
-    return said[-1] if said else f"it ended with status {ended.returncode}"
+    return said[-1] if said else f"it exited with status {ended.returncode}"

@@ -42,8 +42,8 @@ class Bubblewrap:
         if tried is None:
             return None
         return (
-            f"bubblewrap does not run here: {tried}. It needs user namespaces: look at the settings "
-            "kernel.apparmor_restrict_unprivileged_userns, kernel.unprivileged_userns_clone and user.max_user_namespaces"
+            f"bubblewrap does not run here: {tried}. It needs user namespaces: check the settings "
+            "kernel.apparmor_restrict_unprivileged_userns, kernel.unprivileged_userns_clone, and user.max_user_namespaces"
         )
 
     @cached_property
@@ -59,7 +59,7 @@ class Bubblewrap:
 
     def state(self, box: SandboxPolicy) -> SandboxReport:
         """See `SandboxBackend.state`."""
-        notes = ("the network is open, as asked for",) if box.network else ()
+        notes = ("the network is enabled, as requested",) if box.network else ()
         return SandboxReport(
             layer=f"bubblewrap {self.version}".strip(),
             writes=True,

@@ -49,17 +49,17 @@ def find_backend(layer: str | None = None) -> SandboxBackend:
         ConfigError: If none works, with a fix for each.
     """
     if layer is not None and layer not in BACKENDS:
-        raise ConfigError(f"there is no sandbox {layer!r}; there are {', '.join(BACKENDS)}")
+        raise ConfigError(f"Unknown sandbox: {layer!r}. Use {', '.join(BACKENDS)}.")
     names = [layer] if layer else _platform_backends()
     if not names:
-        raise ConfigError(f"there is no sandbox for {sys.platform}; leave it out, or use a container")
+        raise ConfigError(f"No sandbox is available for {sys.platform}. Run without one, or use a container.")
     reasons: list[str] = []
     for name in names:
         provider, problem = _probe(name)
         if problem is None:
             return provider
         reasons.append(problem)
-    raise ConfigError(f"no sandbox works here, so nothing was started: {'; '.join(reasons)}")
+    raise ConfigError(f"No sandbox works here, so nothing was started: {'; '.join(reasons)}.")
 
 
 def _platform_backends() -> list[str]:
@@ -289,7 +289,7 @@ class SandboxEnv(LocalEnv):
         if shutil.which(program, path=launch.variables.get("PATH")) is None and "/" not in program:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
         if not box.can_read(launch.cwd):
-            raise PermissionError(errno.EPERM, "it lies outside of what the sandbox can read", launch.cwd)
+            raise PermissionError(errno.EPERM, "it is outside the paths that the sandbox can read", launch.cwd)
         return replace(launch, arguments=self._provider.wrap(launch.arguments, launch.cwd, box))
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:

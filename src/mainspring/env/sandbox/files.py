@@ -86,11 +86,11 @@ class SandboxedFiles(LocalFiles):
         if not os.path.lexists(path):  # a search through all parent folders needs a clear "not found"
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         self._check_hidden(path)
-        _deny("it lies outside of what the sandbox can read", path)
+        _deny("it is outside the paths that the sandbox can read", path)
 
     def _check_hidden(self, path: str) -> None:
         if self._box().is_denied(path):
-            _deny("the sandbox hides it, since it may hold secrets", path)
+            _deny("the sandbox hides it, since it may contain secrets", path)
 
     def _check_change(self, path: str) -> None:
         box = self._box()
@@ -98,8 +98,8 @@ class SandboxedFiles(LocalFiles):
             return
         self._check_hidden(path)
         if box.guards(path):
-            _deny("the sandbox does not let it be changed, since it decides what runs later", path)
-        _deny("it lies outside of what the sandbox can change", path)
+            _deny("the sandbox does not allow changes to it, since it defines programs that run later", path)
+        _deny("it is outside the paths that the sandbox can change", path)
 
 
 def _deny(reason: str, path: str) -> NoReturn:

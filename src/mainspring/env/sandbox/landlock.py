@@ -29,13 +29,13 @@ class Landlock:
         version = lockdown.landlock_version()
         if version < 3:
             return (
-                "Landlock is not there: it needs Linux 6.2 or newer with landlock in the list "
+                "Landlock is not available: it needs Linux 6.2 or newer with landlock in the list "
                 f"/sys/kernel/security/lsm (its version here: {version or 'none'})"
             )
         if not sys.executable or getattr(
             sys, "frozen", False
         ):  # in a frozen executable, this program is not an interpreter
-            return "Landlock needs the Python interpreter as a program, and it is not known where that is"
+            return "Landlock needs the Python interpreter as a program, and its path is unknown"
         tried = run_probe(_python("kernel.apply_landlock([('read', '/')], network=False)"))
         return None if tried is None else f"Landlock does not work here: {tried}"
 
@@ -48,14 +48,12 @@ class Landlock:
             "changes of git hooks and settings are undone when a command ends",
         ]
         if version < 6:
-            notes.append("a command can end the process that ends what it leaves behind")
+            notes.append("a command can kill the process that ends the programs that it leaves behind")
         if box.network:
-            notes.insert(0, "the network is open, as asked for")
+            notes.insert(0, "the network is enabled, as requested")
         if _partly_writable_folders(box):
             folders = ", ".join(_partly_writable_folders(box))
-            notes.append(
-                f"since something lies there that is hidden or guarded, nothing new can be made directly in {folders}"
-            )
+            notes.append(f"nothing new can be created directly in {folders}, which contain a hidden or guarded path")
         return SandboxReport(
             layer=f"Landlock {version}",
             writes=True,

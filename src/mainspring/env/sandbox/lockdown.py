@@ -83,7 +83,7 @@ def apply_landlock(rules: list[tuple[str, str]], *, network: bool, scopes: bool 
     """
     version = landlock_version()
     if version < 3:
-        raise OSError(errno.ENOSYS, f"Landlock's interface is of version {version}; 3 is needed")
+        raise OSError(errno.ENOSYS, f"Landlock's interface has version {version}; version 3 is required")
     files = RIGHTS["write"] | (IOCTL_DEV if version >= 5 else 0)
     tcp = 0 if network or version < 4 else _CONNECT_AND_BIND_TCP
     scoped = _SCOPES if scopes and version >= 6 else 0
@@ -148,7 +148,7 @@ def filter_of_calls(families: tuple[int, ...] | None) -> bytes:
     """
     machine = os.uname().machine
     if machine not in _ARCHITECTURES:
-        raise OSError(errno.ENOSYS, f"there is no filter of system calls for {machine}")
+        raise OSError(errno.ENOSYS, f"no system call filter is available for {machine}")
     mark, socket, keyring = _ARCHITECTURES[machine]
     load, equal, at_least, end = 0x20, 0x15, 0x35, 0x06
     allowed, rejected, missing = 0x7FFF0000, 0x00050000 | errno.EACCES, 0x00050000 | errno.ENOSYS

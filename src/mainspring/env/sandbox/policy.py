@@ -163,9 +163,9 @@ def make_policy(
     changed = (os.path.realpath(cwd), *request, *([common] if common else []))
     for path in changed:
         if _lies_in(path, hiding):
-            raise ConfigError(f"the sandbox cannot work in {path}: that folder is one of those that hold secrets")
+            raise ConfigError(f"The sandbox cannot work in {path}: that folder contains secrets.")
         if not os.path.exists(path):
-            raise ConfigError(f"the sandbox cannot let programs write to {path}: it is not there; make it first")
+            raise ConfigError(f"The sandbox cannot let programs write to {path}: it does not exist. Create it first.")
     requested = [
         *_system(),
         *_programs(os.environ, home),

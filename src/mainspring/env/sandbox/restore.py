@@ -329,7 +329,7 @@ def format_note(undone: Sequence[str], cwd: str, moved_to: str) -> str:
     names = ", ".join(os.path.relpath(path, cwd) for path in undone[:5]) + (", ..." if len(undone) > 5 else "")
     where = f" New content is in {moved_to}." if moved_to else ""
     return (
-        f"\n[The sandbox undid changes of {escape_invisible(names)}: these files decide what runs later outside of the sandbox.{where} "
+        f"\n[The sandbox undid changes of {escape_invisible(names)}: these files define programs that run later outside the sandbox.{where} "
         "The setting sandbox.writable can name a file or folder that commands may change.]\n"
     )
 

@@ -56,7 +56,7 @@ class Seatbelt:
     def unavailable_reason(self) -> str | None:
         """See `SandboxBackend.unavailable_reason`."""
         if sys.platform != "darwin":
-            return "Seatbelt is there on macOS only"
+            return "Seatbelt is available on macOS only"
         tried = run_probe([PROGRAM, "-p", "(version 1)(allow default)", "/usr/bin/true"])
         return None if tried is None else f"Seatbelt does not work here: {tried}"
 
@@ -64,7 +64,7 @@ class Seatbelt:
         """See `SandboxBackend.state`."""
         notes = ["names and times of all files can be seen"]
         if box.network:
-            notes.insert(0, "the network is open, as asked for")
+            notes.insert(0, "the network is enabled, as requested")
         return SandboxReport(
             layer="Seatbelt",
             writes=True,
