@@ -171,9 +171,7 @@ class ConfinedEnv:
         if self._real_roots is None:
             self._real_roots = tuple([await self._env.realpath(root) for root in self._roots])
         if not any(is_inside(real, root) for root in self._real_roots):
-            raise PermissionError(
-                errno.EPERM, f"it is outside the workspace ({', '.join(self._real_roots)})", path
-            )
+            raise PermissionError(errno.EPERM, f"it is outside the workspace ({', '.join(self._real_roots)})", path)
         return real
 
     async def _resolve_entry_inside(self, path: str) -> RealPath:

@@ -142,7 +142,7 @@ async def _end_broken_run(terminal: Terminal) -> None:
 def _result(exit: TerminalExit, cause: str, text: str, is_truncated: bool, seconds: float) -> ProcessResult:
     code, signal = exit
     data = text.encode("utf-8", "replace")
-    lost = b"[the editor has kept only what follows]\n" if is_truncated else b""
+    lost = b"[the editor stored only the following output]\n" if is_truncated else b""
     return ProcessResult(
         exit_code=_exit_code(code, signal),
         signal=signal,
@@ -237,13 +237,13 @@ class EditorEnv:
         """Return the content of a file, from the bytes on disk and the text in the editor."""
         self._unsaved.pop(real_path, None)
         text = _text(disk)
-        told = None if text is None else await self._buffers.read(str(real_path))
-        if text is None or told is None or _is_same_text(text, told):
+        edited = None if text is None else await self._buffers.read(str(real_path))
+        if text is None or edited is None or _is_same_text(text, edited):
             return disk
-        if "\r\n" in text and "\r" not in told:  # editors report lines, not line endings
-            told = told.replace("\n", "\r\n")
-        mark = codecs.BOM_UTF8 if disk.startswith(codecs.BOM_UTF8) and not told.startswith("\ufeff") else b""
-        data = mark + told.encode("utf-8", "surrogatepass")
+        if "\r\n" in text and "\r" not in edited:  # editors report lines, not line endings
+            edited = edited.replace("\n", "\r\n")
+        mark = codecs.BOM_UTF8 if disk.startswith(codecs.BOM_UTF8) and not edited.startswith("\ufeff") else b""
+        data = mark + edited.encode("utf-8", "surrogatepass")
         self._unsaved[real_path] = len(data)
         return data
 

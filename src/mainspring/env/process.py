@@ -1,4 +1,4 @@
-"""Run a program until it exits: time limit, cancellation, output, and processes that it leaves behind.
+"""Run a program until it exits: time limit, cancellation, output, and surviving processes.
 
 The start and the end of the output are stored in memory; all of it is written to a private file on request.
 """
@@ -45,10 +45,10 @@ class OutputHeadAndTail:
     def feed(self, data: bytes) -> bool:
         """Add bytes; return False once some are dropped."""
         self.total += len(data)
-        room = self._head_limit - len(self._head)
-        if room > 0:
-            self._head += data[:room]
-            data = data[room:]
+        remaining = self._head_limit - len(self._head)
+        if remaining > 0:
+            self._head += data[:remaining]
+            data = data[remaining:]
         if data:
             self._pieces.append(data)
             self._tail_size += len(data)
@@ -142,7 +142,7 @@ def _private_opener(path: str, flags: int) -> int:
 
 
 DRAIN_SECONDS = 0.2
-"""Seconds to wait for the rest of the output after the program has exited; a process that it left behind may keep the pipe open."""
+"""Seconds to wait for the rest of the output after the program has exited; a surviving process may keep the pipe open."""
 TERMINATE_GRACE = 2.0
 """Seconds between SIGTERM and SIGKILL after a timeout."""
 CANCEL_GRACE = 0.5
@@ -280,7 +280,7 @@ class RunningProcess:
         return all(p.done() for p in self._pumps)
 
     async def find_survivors(self, drained: bool) -> None:
-        """Find the processes that the program left behind."""
+        """Find the processes that survived the program."""
         if not drained or is_group_alive(self.pid):
             self.survivors = await asyncio.to_thread(find_processes, self.pid, self._mark)
         else:
@@ -304,7 +304,7 @@ class RunningProcess:
             self.survivors = await terminate_tree(self.pid, self._mark, CANCEL_GRACE, find_orphans)
 
     async def end(self, grace: float) -> None:
-        """End the program and everything it started, or the processes that it left behind."""
+        """End the program and everything it started, or the processes that survived it."""
         find = find_orphans if self._pipes.ended.done() and self.survivors else find_processes
         self.survivors = await terminate_tree(self.pid, self._mark, grace, find)
         with contextlib.suppress(TimeoutError):

@@ -129,7 +129,7 @@ async def terminate_tree(leader: int, mark: str, grace: float, find: ProcessFind
 
 
 def _stop_fork_bomb(leader: int, mark: str, find: ProcessFinder) -> set[int]:
-    """Stop a fork bomb that starts processes as fast as they are killed: a stopped process starts none. Blocking."""
+    """Stop a fork bomb that starts processes faster than they are killed: a stopped process starts none. Blocking."""
     found: set[int] = set()
     for _ in range(_MAX_ROUNDS):
         fresh = find(leader, mark) - found

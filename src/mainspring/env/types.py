@@ -124,7 +124,7 @@ class ProcessResult(Struct, frozen=True, kw_only=True):
         overflowed: Whether it was killed because it wrote more than ``limits.cap``.
         swarmed: Whether it was killed because it had more processes than the environment allows.
         spool: File with the whole output, in order of arrival, if one was written. It grows while survivors write.
-        survivors: IDs of processes that it left behind and that still run. They are killed when the environment closes.
+        survivors: IDs of processes that survived it and still run. They are killed when the environment closes.
     """
 
     exit_code: int

@@ -111,7 +111,7 @@ def _parents(path: str) -> list[str]:
 
 
 def compile_rules(lines: list[str]) -> Any:
-    """Compile the rules of an ignore file; an invalid line is skipped, as in git."""
+    """Compile the rules of an ignore file; an invalid line is skipped, like in git."""
     from pathspec import GitIgnoreSpec  # takes 60 ms or more to import: only if a rule may match
 
     try:

@@ -275,9 +275,9 @@ class _CallCheck:
         paths = PathChecker(self.judge, self.engine.mode, self.engine.sensitive, self.grants, by_tool=False)
         folder: str | None = self.place.cwd
         for name in FOLDER_ARGUMENTS:
-            given = self.call.arguments.get(name)
-            if isinstance(given, str) and given:
-                folder = await self._folder(given)
+            value = self.call.arguments.get(name)
+            if isinstance(value, str) and value:
+                folder = await self._folder(value)
         free = self.engine.reads_free
         judge = CommandChecker(self.judge, self.engine.mode, paths, self.env, self.grants, folder, reads_free=free)
         found = await judge.check_line(analyze(source), source)

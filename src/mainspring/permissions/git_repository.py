@@ -28,7 +28,7 @@ def parse_index(data: bytes) -> tuple[str, ...] | None:
 
 
 def submodules_of_index(data: bytes) -> tuple[str, ...] | None:
-    """Return the paths of submodules in a git index; None in the same cases as in `parse_index`."""
+    """Return the paths of submodules in a git index; None in the same cases as for `parse_index`."""
     if GITLINK not in data:
         return ()
     entries = _parse(data)
@@ -285,7 +285,7 @@ class _Search:
                     top = top or place
                     is_found = await self._judge(place, names[".git"]) or is_found
                 if _is_bare(names):
-                    raise _ProblemError(f"{place} looks like the inside of a repository")
+                    raise _ProblemError(f"{place} has the layout of a repository")
                 if any(name != ".git" and name.casefold() == ".git" for name in names):
                     raise _ProblemError(f"{place} contains another spelling of .git")
                 is_in_project = len(split_path(place)) > len(self._root)
@@ -303,9 +303,9 @@ class _Search:
         common_names = checkout.names if checkout.common == checkout.own else await self._listed(checkout.common)
         self._check_links(checkout.own, checkout.names)
         self._check_links(checkout.common, common_names)
-        for folder, held in {checkout.own: checkout.names, checkout.common: common_names}.items():
+        for folder, entries in {checkout.own: checkout.names, checkout.common: common_names}.items():
             for name in _FOLDERS_WITHOUT_LINKS:
-                if name in held:
+                if name in entries:
                     await self._check_links_below(posixpath.join(folder, name))
         await self._judge_settings(checkout)
         await self._judge_objects(posixpath.join(checkout.common, "objects"), 0)

@@ -60,7 +60,7 @@ class PathChecker(Struct, frozen=True):
         sensitive: Paths that always ask.
         grants: Grants of the session.
         by_tool: Whether rules for the tool apply to its paths; rules for commands do not.
-        edits: Whether writing in the project is allowed where no rule says otherwise.
+        edits: Whether writing in the project is allowed where no rule decides.
     """
 
     judge: RuleMatcher

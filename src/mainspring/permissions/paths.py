@@ -85,19 +85,19 @@ class IgnoreFiles:
             if rules is not None:
                 files.append((depth, rules))
             for at, spec in reversed(files):
-                said = match_rules(spec, parts[at : depth + 1], is_folder=depth + 1 < len(parts))
-                if said:
+                is_hidden = match_rules(spec, parts[at : depth + 1], is_folder=depth + 1 < len(parts))
+                if is_hidden:
                     return "/" + "/".join((*parts[:at], IGNORE_FILE_NAME))
-                if said is not None:
+                if is_hidden is not None:
                     break
         return ""
 
     async def _rules(self, folder: PathParts) -> Any:
         now = self._clock()
-        kept = self._kept.get(folder)
+        cached = self._kept.get(folder)
         above = len(folder) < len(self._root) and self._root[: len(folder)] == folder
-        if kept is not None and now - kept[0] < (PARENT_CACHE_SECONDS if above else _CACHE_SECONDS):
-            return kept[1]
+        if cached is not None and now - cached[0] < (PARENT_CACHE_SECONDS if above else _CACHE_SECONDS):
+            return cached[1]
         if len(self._kept) >= _MAX_CACHED:
             self._kept.clear()
         rules = await self._read(folder)
@@ -156,7 +156,7 @@ class ProjectPaths(Struct, frozen=True):
 
     Attributes:
         root: Components of the project's resolved folder.
-        roots: The same, and as it was spelled.
+        roots: The same, and the spelled form.
         cwd: The resolved folder in which tools work.
         home_spellings: Components of the home folder, resolved and as spelled.
         ignore_files: The ignore files, which hide paths from every tool.

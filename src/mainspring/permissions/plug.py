@@ -75,7 +75,7 @@ class Permissions:
         deny: Rules that deny. Over all sources, deny overrides ask, and ask overrides allow.
         rules: Rules of other sources, such as settings files.
         mode: The default where no rule matches.
-        on_permission_request: Callback that asks the user. Without it, a call that would ask is denied, with a reason that says how to
+        on_permission_request: Callback that asks the user. Without it, a call that would ask is denied, with a reason that describes how to
             allow it.
         on_deny: Whether the run stops at a denied call.
         **options: ``unattended``: if no user can be asked, ``deny`` the call or ``pause`` the run, so that it can resume where a user
@@ -125,7 +125,7 @@ class Permissions:
                     f'The permissions option {name} must be a list of patterns, for example, {name}=["**/*.key"].'
                 )
         sensitive = SensitivePaths.default(secret=options.get("sensitive", ()), guarded=options.get("guarded", ()))
-        given = RuleSet.build(allow=allow, ask=ask, deny=deny)
+        own_rules = RuleSet.build(allow=allow, ask=ask, deny=deny)
         free = options.get("reads_free", True)
         self.on_permission_request = on_permission_request
         self.on_deny: OnDeny = on_deny
@@ -134,8 +134,10 @@ class Permissions:
         self.root = options.get("root")
         self.home = options.get("home")
         self.on_decision = options.get("on_decision")
-        engine = PermissionEngine(rules=given + (rules or RuleSet()), mode=mode, sensitive=sensitive, reads_free=free)
-        self._own_rules = given
+        engine = PermissionEngine(
+            rules=own_rules + (rules or RuleSet()), mode=mode, sensitive=sensitive, reads_free=free
+        )
+        self._own_rules = own_rules
         self._tools = {*ALL_TOOL_NAMES}
         self._warned: set[str] = set()
         self._session = _SessionGrants(engine)
@@ -348,12 +350,12 @@ class Permissions:
                 stop=stop,
             )
             return False
-        given = answer if isinstance(answer, Reply) else Reply(allow=answer is True or answer == "session")
-        if given.pause and not context.approved:
+        reply = answer if isinstance(answer, Reply) else Reply(allow=answer is True or answer == "session")
+        if reply.pause and not context.approved:
             context.pause(permission_question(decision))
             return False
-        if given.allow:
-            self._session.remember(decision, everything=given.session or answer == "session")
+        if reply.allow:
+            self._session.remember(decision, everything=reply.session or answer == "session")
             if tried is not None:
                 self._session.approved_previews[self._agent, context.call_id] = (
                     context.tool,
@@ -362,8 +364,8 @@ class Permissions:
                     decision.paths,
                 )
             return True
-        said = f": {given.reason}" if given.reason else "."
-        context.deny(f"{permission_question(decision)}, and the user denied it{said}", stop=stop or given.stop)
+        suffix = f": {reply.reason}" if reply.reason else "."
+        context.deny(f"{permission_question(decision)}, and the user denied it{suffix}", stop=stop or reply.stop)
         return False
 
     async def _is_edit(self, context: PermissionCheck) -> bool:
@@ -538,9 +540,9 @@ def permission_question(decision: PermissionDecision) -> str:
 def allow_hint(decision: PermissionDecision) -> str:
     """Return how the user can allow the call, with flags and in the settings."""
     if not decision.advice:
-        standing = next((v.rule for v in decision.needs_answer if v.rule is not None and not v.allow), None)
-        if standing is not None:
-            return f"No rule can allow it while {standing.text!r} ({standing.origin}) is in effect."
+        blocking_rule = next((v.rule for v in decision.needs_answer if v.rule is not None and not v.allow), None)
+        if blocking_rule is not None:
+            return f"No rule can allow it while {blocking_rule.text!r} ({blocking_rule.origin}) is in effect."
         return "No rule can allow it in this form; write it as plain, separate steps."
     narrow, wide = decision.advice[0], decision.advice[-1]
     text = f"The user can allow it with {_flags(narrow)}"

@@ -122,8 +122,8 @@ async def search_path_outside(env: object, root: tuple[str, ...]) -> dict[str, s
     if not isinstance(env, SearchesPrograms):
         return {}
     search = _ProgramSearch(env, root, await _find_search_path(env))
-    kept = [entry for entry in search.entries if not await search.is_of_project(entry, None)]
-    return {} if len(kept) == len(search.entries) else {"PATH": os.pathsep.join(kept) or os.defpath}
+    outside = [entry for entry in search.entries if not await search.is_of_project(entry, None)]
+    return {} if len(outside) == len(search.entries) else {"PATH": os.pathsep.join(outside) or os.defpath}
 
 
 async def find_named_program(

@@ -188,12 +188,12 @@ class GitHistory:
 
     async def _compared(self, command: GitCommand, operands: Sequence[str]) -> list[str]:
         """Return the files that differ."""
-        kept = [option for option, _ in command.options if _COMPARES.fullmatch(option)]
+        options = [option for option, _ in command.options if _COMPARES.fullmatch(option)]
         if command.name == "stash show":
-            kept = ["--include-untracked"] if any(option == "-u" for option, _ in command.options) else []
-            return await self._names("stash", "show", *_NAMES[:4], *kept, *operands)
+            options = ["--include-untracked"] if any(option == "-u" for option, _ in command.options) else []
+            return await self._names("stash", "show", *_NAMES[:4], *options, *operands)
         more = ["-r", "-m", "--root", "--no-commit-id"] if command.name == "diff-tree" else []
-        return await self._names(command.name, *_NAMES, *more, *kept, *operands, *_ended(command.paths))
+        return await self._names(command.name, *_NAMES, *more, *options, *operands, *_ended(command.paths))
 
     async def _searched(
         self, command: GitCommand, types: Mapping[str, tuple[str, str]], *, is_limited: bool

@@ -325,8 +325,8 @@ def _occurs_in_code(pattern: CommandPattern, unit: AnalyzedCommand) -> bool:
     for text in (form for word in unit.words for form in _iter_spellings(word.text)):
         pieces = _PIECE.findall(text)
         if len(pieces) > 1:
-            told = [Word(piece, piece) for piece in pieces]
-            if any(may_match_command(pattern, told[start:]) == "yes" for start in range(len(told))):
+            words = [Word(piece, piece) for piece in pieces]
+            if any(may_match_command(pattern, words[start:]) == "yes" for start in range(len(words))):
                 return True
     return False
 

@@ -123,12 +123,12 @@ class RuleSet(Struct, frozen=True):
         origin = origin or RuleSource()
         lists: tuple[tuple[Effect, Iterable[str]], ...] = (("allow", allow), ("ask", ask), ("deny", deny))
         for effect, texts in lists:
-            given = cast("object", texts)
-            if isinstance(given, str) or not isinstance(
-                given, Iterable
+            value = cast("object", texts)
+            if isinstance(value, str) or not isinstance(
+                value, Iterable
             ):  # a string would be split into one rule for each letter
                 raise ConfigError(
-                    f'{effect} must be a list of rules, not {given!r:.80}; for example, {effect}=["read_file(docs/**)"]'
+                    f'{effect} must be a list of rules, not {value!r:.80}; for example, {effect}=["read_file(docs/**)"]'
                 )
         return cls(tuple(parse_rule(text, effect, origin) for effect, texts in lists for text in texts))
 

@@ -58,7 +58,7 @@ class PathGroup(Struct, frozen=True):
 
     @classmethod
     def compile(cls, texts: Iterable[str]) -> PathGroup:
-        """Compile patterns as in rules; relative ones match at any depth."""
+        """Compile patterns with the syntax of rules; relative ones match at any depth."""
         patterns = tuple(_components(text) for text in texts)
         single = {p: core[0] for p in patterns if p[0] == ANY_DEPTH and len(core := _literal_core(p)) == 1}
         names = lazy_re("|".join(wildcards.to_regex(name) for name in single.values()) or r"(?!)", re.DOTALL)

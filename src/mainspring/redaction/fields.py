@@ -232,13 +232,13 @@ def _fields(text: str, low: str, noun: str, rest: str) -> Iterator[Span]:
         end = at + len(noun)
         if rest and (match := compile_regex(rest).match(low, end)) is not None:
             end = match.end()
-        behind = low[end : end + 1]
-        if behind in _FOLLOW:
+        following = low[end : end + 1]
+        if following in _FOLLOW:
             name = _name_before(text, end)
             strength = strength_of(name.lstrip("-."))
-            if len(name) < 6 and (behind in _SIGNS or low[end : end + 3] in _SIGNS) and _is_kind_of_key(low, at):
+            if len(name) < 6 and (following in _SIGNS or low[end : end + 3] in _SIGNS) and _is_kind_of_key(low, at):
                 strength = "strong"  # for example, "API key: ..."
-            if strength == "password" or (strength and behind != "("):
+            if strength == "password" or (strength and following != "("):
                 span, end = _value_after(text, end, name, strength)
                 if span is not None:
                     yield span

@@ -348,14 +348,14 @@ def _split_like(spans: Sequence[Span], whole: str, pieces: Sequence[str]) -> lis
     made: list[str] = []
     begin = 0
     for piece in pieces:
-        end, kept = begin + len(piece), ""
+        end, piece_text = begin + len(piece), ""
         at = begin
         for first, last in spans:
             if last <= begin or first >= end:
                 continue
-            kept += whole[at : max(at, first)] + (REDACTED if first >= begin else "")
+            piece_text += whole[at : max(at, first)] + (REDACTED if first >= begin else "")
             at = min(end, last)
-        made.append(kept + whole[at:end])
+        made.append(piece_text + whole[at:end])
         begin = end
     return made
 

@@ -309,7 +309,7 @@ _VALUE = _ANY.replace("([", r"((?=[A-Za-z]{0,256}[^A-Za-z\s\"'\\])[", 1)
 _REST = r"(?:\.exe)?\\{0,7}[\"']?(?=[ \t])(?:[^\r\n|\\]|\\(?!n)){0,200}?\s"
 
 _COMMANDS = (
-    # Words that name a program, and the pattern behind such a word: "…" is the rest of the command before an option, "§" the secret, "¤" also one of letters.
+    # Words that name a program, and the pattern after such a word: "…" is the rest of the command before an option, "§" the secret, "¤" also one of letters.
     ("7z 7za 7zr 7zz rar unrar", "…-h?p§"),
     ("zip unzip", "…-P ?§"),
     ("mysql mysqldump mysqlimport mysqlshow mariadb smbclient sshpass mongo mongosh mongodump mongorestore redis_cli", "…-(?:p|w|a) ?§"),
@@ -400,7 +400,7 @@ def find_logins(text: str, low: str) -> Iterator[Span]:
 
 
 def _arguments(text: str, low: str, program: str, patterns: Sequence[re.Pattern[str]]) -> Iterator[Span]:
-    """Find the secrets behind a word that names a program."""
+    """Find the secrets after a word that names a program."""
     at = low.find(program)
     while at >= 0:
         end = at + len(program)

@@ -101,23 +101,23 @@ class _Analysis:
             self.simple(node, piped, certain)
             return
         self.redirections(node.redirects, piped, certain)
-        given = piped or any(not r.writes for r in node.redirects)
+        has_input = piped or any(not r.writes for r in node.redirects)
         looping = self.looping
         if isinstance(node, Loop):
             for value in node.values:
-                self.inside(value, given, certain)
+                self.inside(value, has_input, certain)
                 for [word] in forms((value,), self.values, certain) if value.splits else ():
                     self.parts.append(
                         Redirect(word, False, value.source)
                     )  # a list of names has the same effect as reading a folder
             self.looping = True
-            self.node(node.body, given, certain | {node.name})
+            self.node(node.body, has_input, certain | {node.name})
         else:
             self.looping = node.kind == "loop" or (looping and node.kind != "subshell")
             feeder: AnalyzedCommand | None = None
             for number, item in enumerate(node.items):
                 start = len(self.parts)
-                self.node(item, given or (node.kind == "pipe" and number > 0), certain)
+                self.node(item, has_input or (node.kind == "pipe" and number > 0), certain)
                 feeder = self._connect(feeder, item, start) if node.kind == "pipe" else None
                 if node.kind == "list" and isinstance(item, Simple) and not item.words:
                     certain = certain.union(name for name, _ in item.assignments)
@@ -153,20 +153,20 @@ class _Analysis:
                 self.parts.append(Redirect(target, redirect.writes, redirect.source))
 
     def simple(self, node: Simple, piped: bool, certain: frozenset[str]) -> None:
-        given = piped or any(not r.writes for r in node.redirects)
+        has_input = piped or any(not r.writes for r in node.redirects)
         assigned = tuple([value for _, value in node.assignments])
         for spelling in (*assigned, *node.words):
-            self.inside(spelling, given, certain)
-        self.redirections(node.redirects, given, certain)
+            self.inside(spelling, has_input, certain)
+        self.redirections(node.redirects, has_input, certain)
         fed = next((r.fed for r in reversed(node.redirects) if not r.writes and r.target is None), None)
         names = [name for name, _ in node.assignments]
         for words in forms((*assigned, *node.words), self.values, certain):
-            self.piped = given
+            self.piped = has_input
             prefix = tuple([Word(f"{n}={w.text}", f"{n}={w.source}") for n, w in zip(names, words, strict=False)])
             unit = self.command(names, prefix, words[len(names) :], node.source, fed)
             if self.looping and any(inner.moves is not None for inner in unit.walk()):
                 raise NotUnderstoodError("it uses 'cd' in a loop, which also changes the folder of earlier commands")
-            self.parts.append(replace(unit, piped=True) if given else unit)
+            self.parts.append(replace(unit, piped=True) if has_input else unit)
 
     def command(
         self, names: list[str], prefix: tuple[Word, ...], words: tuple[Word, ...], text: str, stdin_text: str | None
@@ -373,8 +373,8 @@ class _Analysis:
             i += 1
         if i + 1 < len(words) and words[i].text == "-m" and family in ("python", "pypy"):
             return AnalyzedCommand(words=words, text=text, fixed=i + 2, code=True)
-        given = self.piped and family in programs.INTERACTIVE_PROGRAMS
-        if given or i >= len(words) or words[i].text == "-" or _is_process_substitution(words[i]):
+        has_input = self.piped and family in programs.INTERACTIVE_PROGRAMS
+        if has_input or i >= len(words) or words[i].text == "-" or _is_process_substitution(words[i]):
             return AnalyzedCommand(words=words, text=text, fixed=len(words), unknown="the code it runs is not known")
         script = words[i].literal and not words[i].text.startswith("-") and not words[i].splits
         return AnalyzedCommand(words=words, text=text, fixed=i + 1 if script else len(words), code=True)

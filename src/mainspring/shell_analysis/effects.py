@@ -141,8 +141,8 @@ def _git(words: Sequence[Word]) -> tuple[FileEffect, ...]:
         "checkout": operands,
         "restore": operands,
     }.get(subcommand, [])
-    given = programs.option_values(words[1:], _GIT_OUTPUT.get(subcommand, ()))
-    return tuple(FileEffect("fs-write", w) for w in [*made, *given])
+    outputs = programs.option_values(words[1:], _GIT_OUTPUT.get(subcommand, ()))
+    return tuple(FileEffect("fs-write", w) for w in [*made, *outputs])
 
 
 def _cloned_folder(address: Word) -> Word:
@@ -223,7 +223,7 @@ def construct(words: Sequence[Word]) -> str:
     if name in _UNKNOWN_BUILTINS:
         return f"the builtin {name!r}"
     if not _PLAIN_NAME.fullmatch(name):
-        return "a command name with characters that a shell may take for something else"
+        return "a command name with characters that a shell may read as something else"
     check = _CHECKS.get(name)
     return (
         ""

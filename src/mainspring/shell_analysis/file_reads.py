@@ -166,7 +166,7 @@ class _ParsedArguments:
         self.operands: list[Word] = []
         self._always_deep = reader.deep == ""
         self._shows_names = self._shows_content = False
-        self.given = False
+        self.has_pattern = False
         self.only: list[str] = []
 
     @property
@@ -208,7 +208,7 @@ class _ParsedArguments:
             named = value.text
         elif re.fullmatch(reader.options, text, re.DOTALL) is None:
             return False
-        self.given = self.given or name in reader.given
+        self.has_pattern = self.has_pattern or name in reader.pattern_options
         if reader.shows and re.fullmatch(reader.shows, name):
             self.only.append(named or text[2:])
         content = reader.deep or reader.content
@@ -233,7 +233,7 @@ def _read(reader: ReadonlyProgram, name: str, words: Sequence[Word]) -> FileRead
         return FileReads(tuple(w for w in operands if wildcards.ANY_CHAR in w.text))
     if reader.operands in ("text", "program"):
         return FileReads() if all(w.literal for w in operands) else None
-    if reader.operands == "pattern" and not sorted_words.given:
+    if reader.operands == "pattern" and not sorted_words.has_pattern:
         if not operands or not operands[0].literal or not _opens_nothing(name, operands[0].text):
             return None
         operands = operands[1:]
@@ -244,7 +244,7 @@ def _read(reader: ReadonlyProgram, name: str, words: Sequence[Word]) -> FileRead
     wild = tuple(w for w in paths if w.text.startswith(wildcards.ANY_CHAR))
     only = tuple(pattern for pattern in sorted_words.only if not pattern.startswith("!"))
     return FileReads(
-        paths or ((_HERE,) if reader.looks else ()), sorted_words.deep, reader.tracked, reader.follows, only, wild
+        paths or ((_HERE,) if reader.reads_cwd else ()), sorted_words.deep, reader.tracked, reader.follows, only, wild
     )
 
 
@@ -278,7 +278,7 @@ class _ParsedFind:
 
     @property
     def lists_names(self) -> bool:
-        """Return True if it only lists, and no name looks like an option."""
+        """Return True if it only lists, and no name resembles an option."""
         return self._is_conjunction and not self.runs and all(map(_is_plain_start, self.starts))
 
     def take(self, words: Sequence[Word]) -> bool:
@@ -346,12 +346,12 @@ def _reads_found_files(unit: AnalyzedCommand, words: Sequence[Word], *, many: bo
         return False  # find cannot run shell builtins
     if any(w.splits or not w.literal or ("{}" in w.text and w.text != "{}") for w in words):
         return False
-    given: list[Word] = []
+    operands: list[Word] = []
     for word in words[1:]:
-        given += ([_FOUND, _FOUND] if many else [_FOUND]) if word.text == "{}" else [word]
-    if required_literal_words(name, (words[0], *given)) > 1:
+        operands += ([_FOUND, _FOUND] if many else [_FOUND]) if word.text == "{}" else [word]
+    if required_literal_words(name, (words[0], *operands)) > 1:
         return False
-    found = _read(reader, name, given)
+    found = _read(reader, name, operands)
     return found is not None and set(found.paths) == {_FOUND}
 
 

@@ -59,7 +59,7 @@ def sort_git_words(name: str, reader: ReadonlyProgram, words: Sequence[Word]) ->
         elif word.text.startswith("-") and word.text != "-":
             following = next(rest, None) if word.text in reader.valued else None
             value = following.text if following is not None else ""
-            has_pattern = has_pattern or word.text.partition("=")[0] in reader.given
+            has_pattern = has_pattern or word.text.partition("=")[0] in reader.pattern_options
             options.append((word.text, value))
         else:
             operands.append(word)

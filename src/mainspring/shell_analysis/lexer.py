@@ -100,7 +100,7 @@ class Lexer(ABC):
         if self._char() in ("<", ">") and (source.isdigit() or source[-1] not in _WORD_END):
             raise uses("a redirection right after a number, a brace, or a quote")
         if self._char() == "&" and self._char(1) == ">":
-            raise uses("'&>' right after a word, a part of which some shells take for a file descriptor")
+            raise uses("'&>' right after a word, a part of which some shells read as a file descriptor")
         if source in ("{", "}"):
             raise uses("a brace as a word")
 
@@ -212,7 +212,7 @@ class Lexer(ABC):
         if match is not None:
             self.at = match.end()
             if not self._ends_variable(braced=match[2] is not None):
-                raise uses(f"{match[0]!r} with something right after it that some shells take for a part of it")
+                raise uses(f"{match[0]!r} with text right after it that some shells read as a part of it")
             return Variable(match[1] or match[2] or match[3], quoted)
         following = self._char(1)
         if following == "(":

@@ -107,7 +107,7 @@ def _in_word(text: str) -> Iterator[str]:
 
 
 def looks_like_path(text: str) -> bool:
-    """Return True if a string looks like a path: it contains a slash or a dot, or begins with a tilde."""
+    """Return True if a string resembles a path: it contains a slash or a dot, or begins with a tilde."""
     if not text or len(text) > MAX_PATH:
         return False
     if text.startswith(("/", "./", "../", "~/", wildcards.HOME, wildcards.CWD)):

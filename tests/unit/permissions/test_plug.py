@@ -349,7 +349,11 @@ def test_runs_one_after_the_other_may_have_their_own_loop() -> None:
         ({"deny": "shell"}, ConfigError, "deny must be a list of rules, not 'shell'"),
         ({"allow": 5}, ConfigError, "allow is 5; it is a list"),
         ({"guarded": "**/*.key"}, ConfigError, "guarded is a list"),
-        ({"unattended": "wait"}, ConfigError, "Invalid value of the permissions option unattended: 'wait'. Use 'deny' or 'pause'"),
+        (
+            {"unattended": "wait"},
+            ConfigError,
+            "Invalid value of the permissions option unattended: 'wait'. Use 'deny' or 'pause'",
+        ),
         ({"on_permission_request": True}, ConfigError, "on_permission_request is a function"),
         ({"on_decision": []}, ConfigError, "on_decision is a function"),
     ],

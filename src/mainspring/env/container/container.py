@@ -59,14 +59,14 @@ def _unavailable_reason(name: str) -> str | None:
         return "it is not installed"
     kind = "podman" if "podman" in name else "docker"
     try:
-        told = run_engine([name, *_VERSION[kind]], seconds=VERSION_TIMEOUT)
+        result = run_engine([name, *_VERSION[kind]], seconds=VERSION_TIMEOUT)
     except subprocess.TimeoutExpired:
         return f"its engine did not respond within {VERSION_TIMEOUT:g}s"
     except OSError as error:
         return str(error)
-    if told.returncode == 0:
+    if result.returncode == 0:
         return None
-    return last_output_line(told.stderr) or f"it exited with status {told.returncode}"
+    return last_output_line(result.stderr) or f"it exited with status {result.returncode}"
 
 
 def run_engine(
@@ -154,8 +154,8 @@ class Container:
     def _launch(self) -> subprocess.Popen[bytes]:
         command = [self.engine, "run", "--rm", "-i", "--name", self.name, *self._arguments]
         command += ["--entrypoint", _SHELL, self.image, "-c", _ENTRYPOINT_SCRIPT]
-        with tempfile.TemporaryFile() as said:
-            client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
+        with tempfile.TemporaryFile() as output:
+            client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output)
             limit = threading.Timer(START_TIMEOUT, client.kill)
             limit.daemon = True
             limit.start()
@@ -166,7 +166,7 @@ class Container:
             if not ready:
                 _close_stdin(client)
                 raise OSError(
-                    errno.EIO, f"the container of {self.image} did not start: {_read_output(said)}", self.engine
+                    errno.EIO, f"the container of {self.image} did not start: {_read_output(output)}", self.engine
                 )
         weakref.finalize(self, _close_stdin, client)
         return client

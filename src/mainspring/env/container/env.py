@@ -282,7 +282,7 @@ class ContainerEnv(LocalEnv):
     ) -> ProcessResult:
         """Run a program or a script. See `ExecutionEnv.run`.
 
-        Processes that it leaves behind run until the environment closes; they are not reported as ``survivors``. When the command ends,
+        Processes that survive it run until the environment closes; they are not reported as ``survivors``. When the command ends,
         changes of files that define which programs run later outside the container are undone, and the error output contains a note.
         """
         mark = secrets.token_hex(8)

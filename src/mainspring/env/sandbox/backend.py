@@ -27,7 +27,7 @@ class SandboxReport(Struct, frozen=True, kw_only=True):
         udp: Programs cannot send UDP packets.
         sockets: Programs cannot reach services of this machine through their socket files.
         signals: Programs can neither signal nor inspect processes outside.
-        processes: Processes that a command leaves behind are ended, even if this process is killed.
+        processes: Processes that survive a command are ended, even if this process is killed.
         keyring: Programs cannot reach the caller's kernel keyrings.
         notes: More notes.
     """
@@ -63,7 +63,7 @@ _LABELS = {
     "udp": "UDP",
     "sockets": "local sockets",
     "signals": "signals to other programs",
-    "processes": "processes left behind",
+    "processes": "surviving processes",
     "keyring": "the keyring of the kernel",
 }
 
@@ -110,5 +110,5 @@ def run_probe(command: Sequence[str]) -> str | None:
         return str(error)
     if ended.returncode == 0:
         return None
-    said = ended.stderr.decode("utf-8", "replace").strip().splitlines()
-    return said[-1] if said else f"it exited with status {ended.returncode}"
+    lines = ended.stderr.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else f"it exited with status {ended.returncode}"

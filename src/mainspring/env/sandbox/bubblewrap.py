@@ -50,12 +50,12 @@ class Bubblewrap:
     def version(self) -> str:
         """Return the program's version. Blocking."""
         try:
-            told = subprocess.run(
+            result = subprocess.run(
                 [self._program, "--version"], capture_output=True, text=True, timeout=PROBE_TIMEOUT, check=False
             )
         except (OSError, subprocess.TimeoutExpired):
             return ""
-        return told.stdout.strip().rpartition(" ")[2]
+        return result.stdout.strip().rpartition(" ")[2]
 
     def state(self, box: SandboxPolicy) -> SandboxReport:
         """See `SandboxBackend.state`."""
@@ -90,7 +90,7 @@ class Bubblewrap:
 
     @cached_property
     def _supports_die_options(self) -> bool:
-        """Return True if bubblewrap, and so all processes in the sandbox, can be kept running when a command receives SIGTERM."""
+        """Return True if bubblewrap, and so all processes in the sandbox, can continue when a command receives SIGTERM."""
         return run_probe([_system_program("env"), "--ignore-signal=TERM", "true"]) is None
 
 

@@ -97,10 +97,10 @@ def sandboxed_executor(box: SandboxPolicy) -> ThreadPoolExecutor | None:
     rules = landlock_rules(replace(box, hidden=outside))
     rules += [("read", os.path.abspath(path)) for path in sys.path]  # a module may be imported during the work
 
-    def hold() -> None:
+    def restrict() -> None:
         lockdown.apply_landlock(rules, network=True, scopes=False)
 
-    return ThreadPoolExecutor(_MAX_THREADS, "mainspring-files", initializer=hold)
+    return ThreadPoolExecutor(_MAX_THREADS, "mainspring-files", initializer=restrict)
 
 
 _T = TypeVar("_T")

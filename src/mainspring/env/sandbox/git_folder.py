@@ -87,7 +87,7 @@ class GitFiles(Struct, frozen=True):
 
 
 class GitFolder(Struct, frozen=True):
-    """A folder of a repository as it was read."""
+    """The state of a repository folder when it was read."""
 
     changed: int
     layout: str
@@ -134,7 +134,7 @@ def find_in_repository(
 
 
 def find_in_bare_repository(git: str, new: str = "") -> tuple[str, ...]:
-    """Find settings and hooks in a folder that looks like a repository. Other files in it can belong to a project.
+    """Find settings and hooks in a folder with the layout of a repository. Other files in it can belong to a project.
 
     Args:
         git: The folder.

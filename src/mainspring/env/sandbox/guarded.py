@@ -172,7 +172,7 @@ class GuardedTree:
 
 
 class _Folder(Struct, frozen=True):
-    """A folder as it was read."""
+    """The state of a folder when it was read."""
 
     changed: int
     names: tuple[str, ...]

@@ -48,7 +48,7 @@ class Landlock:
             "changes of git hooks and settings are undone when a command ends",
         ]
         if version < 6:
-            notes.append("a command can kill the process that ends the programs that it leaves behind")
+            notes.append("a command can kill the process that ends its surviving processes")
         if box.network:
             notes.insert(0, "the network is enabled, as requested")
         if _partly_writable_folders(box):
@@ -93,11 +93,11 @@ def landlock_rules(box: SandboxPolicy) -> list[LandlockRule]:
     for root in (*box.readable, *box.sealed):
         rules += _expand_around_denied(root, "read", box.hidden)
     for root in (*box.writable, box.tmp):
-        held = (*box.hidden, *box.sealed)
+        excluded = (*box.hidden, *box.sealed)
         if root == box.repository:  # git creates few files directly in it, so that all others can be named
             rules.append(("read", root))
-            held += tuple(p for p in box.guarded if os.path.dirname(p) == root)
-        rules += _expand_around_denied(root, "write", held)
+            excluded += tuple(p for p in box.guarded if os.path.dirname(p) == root)
+        rules += _expand_around_denied(root, "write", excluded)
     rules += [("write", path) for path in box.exempt if not box.is_denied(path)]
     return list(dict.fromkeys(rules))
 

@@ -111,8 +111,8 @@ def filter_calls(*, network: bool) -> None:
     import ctypes
 
     code = filter_of_calls(None if network else LOCAL_ADDRESS_FAMILIES)
-    held = ctypes.create_string_buffer(code, len(code))
-    program = struct.pack("=H6xQ", len(code) // 8, ctypes.addressof(held))
+    code_buffer = ctypes.create_string_buffer(code, len(code))
+    program = struct.pack("=H6xQ", len(code) // 8, ctypes.addressof(code_buffer))
     _no_new_rights()
     if _library().prctl(_PR_SET_SECCOMP, _FILTER_MODE, program, 0, 0):
         _fail()
