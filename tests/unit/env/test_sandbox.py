@@ -197,7 +197,7 @@ async def test_what_is_hidden_in_the_project_is_hidden_from_everything(make: Mak
         with pytest.raises(PermissionError, match="hides it"):
             await env.stat(path)
     assert [e.path for e in (await env.walk(".")).entries] == ["src", "src/new"]
-    told = "nothing new can be made directly in" in env.state().text
+    told = "nothing new can be created directly in" in env.state().text
     assert await worked(env, "echo 1 > new") != told
 
 
@@ -622,4 +622,4 @@ def test_what_it_holds_is_told_in_words(provider: SandboxBackend, project: Path)
     assert text.startswith("sandbox: ")
     assert "writes outside the project" in text
     assert ("not protected: " in text) == isinstance(provider, Landlock)
-    assert "the network is open" in SandboxEnv(project, provider=provider, network=True).state().text
+    assert "the network is enabled" in SandboxEnv(project, provider=provider, network=True).state().text

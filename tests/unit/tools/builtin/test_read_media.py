@@ -238,7 +238,7 @@ async def test_what_never_ends_or_blocks_is_refused(
         for name, kind in (("pipe", "fifo"), ("socket", "socket"), ("zero", "device"), ("/dev/urandom", "device")):
             result = await read_file(ctx, path=name)
             assert result.is_error
-            assert f"no regular file but a {kind}" in result.text
+            assert f"not a regular file but a {kind}" in result.text
     finally:
         listener.close()
 
