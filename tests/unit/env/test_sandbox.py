@@ -222,7 +222,7 @@ async def test_what_runs_later_outside_is_guarded_where_the_layer_can(make: Make
         ".agent/settings.json",
         ".claude/skills/x/SKILL.md",
     ):
-        with pytest.raises(PermissionError, match="runs later"):
+        with pytest.raises(PermissionError, match="run later"):
             await env.write_bytes(path, b"x")
 
 
@@ -274,7 +274,7 @@ async def test_what_this_program_runs_from_is_sealed(
     for script in ("echo x > .venv/bin/tool", "echo x > .venv/bin/new", "mv .venv other", "rm .venv/bin/tool"):
         assert not await worked(env, script), script
     assert await worked(env, "echo x > src/new")
-    with pytest.raises(PermissionError, match="runs later"):
+    with pytest.raises(PermissionError, match="run later"):
         await env.write_bytes(".venv/bin/tool", b"x")
 
 
@@ -611,7 +611,7 @@ async def test_where_none_works_it_says_so(project: Path) -> None:
 
 def test_the_project_cannot_be_a_folder_of_keys(home: Path, provider: SandboxBackend) -> None:
     (home / ".ssh" / "x").mkdir(parents=True)
-    with pytest.raises(ConfigError, match="hold secrets"):
+    with pytest.raises(ConfigError, match="contains secrets"):
         SandboxEnv(home / ".ssh" / "x", provider=provider, home=str(home))
     with pytest.raises(ConfigError, match="make it first"):
         SandboxEnv(home, provider=provider, home=str(home), writable=["none"])
