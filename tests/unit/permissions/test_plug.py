@@ -347,15 +347,15 @@ def test_runs_one_after_the_other_may_have_their_own_loop() -> None:
         ({"denny": ["shell(rm *)"], "mode": "allow"}, TypeError, "no option 'denny'; did you mean 'deny'"),
         ({"ask_timout": 5}, TypeError, "did you mean 'ask_timeout'"),
         ({"deny": "shell"}, ConfigError, "deny must be a list of rules, not 'shell'"),
-        ({"allow": 5}, ConfigError, "allow is 5; it is a list"),
-        ({"guarded": "**/*.key"}, ConfigError, "guarded is a list"),
+        ({"allow": 5}, ConfigError, "allow must be a list of rules, not 5"),
+        ({"guarded": "**/*.key"}, ConfigError, "guarded must be a list"),
         (
             {"unattended": "wait"},
             ConfigError,
             "Invalid value of the permissions option unattended: 'wait'. Use 'deny' or 'pause'",
         ),
-        ({"on_permission_request": True}, ConfigError, "on_permission_request is a function"),
-        ({"on_decision": []}, ConfigError, "on_decision is a function"),
+        ({"on_permission_request": True}, ConfigError, "on_permission_request must be a function"),
+        ({"on_decision": []}, ConfigError, "on_decision must be a function"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused(options: dict[str, Any], kind: type[Exception], text: str) -> None:
