@@ -218,7 +218,7 @@ def test_the_wizard_asks_on_a_terminal(command: Command) -> None:
         ("Number or name [openai]:", "compatbile"),
         ("Unknown provider: 'compatbile'", "compatible"),
         ("Name of the provider [mine]:", "lab"),
-        ("Address, up to /v1:", command.server.base_url),
+        ("Base URL, up to /v1:", command.server.base_url),
         ("Model:", ""),
         ("Model is required", "m-1"),
         ("API key (hidden", KEY),

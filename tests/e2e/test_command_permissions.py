@@ -59,7 +59,7 @@ def test_rules_decide_before_anybody_would_be_asked(command: Command) -> None:
     assert done.code == 0
     results = [m["content"] for m in command.server.requests[1]["messages"] if m["role"] == "tool"]
     assert "forty-two" in str(results[0])
-    assert "there is nobody to ask" in str(results[1])
+    assert "no user can be asked" in str(results[1])
     assert not (command.folder / "b.txt").exists()
 
 

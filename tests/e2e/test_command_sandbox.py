@@ -65,7 +65,7 @@ def test_without_a_sandbox_nothing_starts(command: Command) -> None:
     done = command.run("-p", "x", "--sandbox", "seatbelt")
 
     assert done.code == 2
-    assert "no sandbox works here, so nothing was started: Seatbelt is there on macOS only" in done.err
+    assert "No sandbox works here, so nothing was started: Seatbelt is available on macOS only" in done.err
     assert command.server.requests == []
 
 

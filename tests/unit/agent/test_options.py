@@ -91,7 +91,7 @@ async def test_nor_can_one_of_a_run(option: str, value: Any) -> None:
 def test_a_folder_that_is_not_there_is_told_and_not_made(tmp_path: Path) -> None:
     wrong = tmp_path / "typo"
     for make in (lambda: agent(execution=str(wrong)), lambda: agent(execution=wrong), lambda: LocalEnv(wrong)):
-        with pytest.raises(ConfigError, match=f"there is no folder {re.escape(str(wrong))}"):
+        with pytest.raises(ConfigError, match=f"Folder not found: {re.escape(str(wrong))}"):
             make()
     assert not wrong.exists()
     assert agent(execution=tmp_path).env.cwd == str(tmp_path)

@@ -19,7 +19,7 @@ NAMED = [
     ("function f { ls; }", "'function'"),
     ("cat <(ls)", "process substitution"),
     ("ls > >(cat)", "process substitution"),
-    ("cat <<EOF\na\nEOF", "a here-document whose delimiter is not quoted"),
+    ("cat <<EOF\na\nEOF", "a here-document with an unquoted delimiter"),
     ("cat <<'EOF'\na", "a here-document without an end"),
     ("cat <<< a", "a here-string"),
     ("[[ a == b ]]", "'[['"),

@@ -91,7 +91,9 @@ async def _check_regular_file(ctx: ToolContext, real_path: RealPath, subject: st
         return failure(
             ToolErrorCode.VALIDATION_ERROR, f"Cannot {subject} {name}: it is a folder. list_files shows what is in it."
         )
-    return failure(ToolErrorCode.VALIDATION_ERROR, f"Cannot {subject} {name}: it is no regular file but a {stat.kind}.")
+    return failure(
+        ToolErrorCode.VALIDATION_ERROR, f"Cannot {subject} {name}: it is not a regular file but a {stat.kind}."
+    )
 
 
 async def _list_names(ctx: ToolContext, folder: RealPath) -> list[str]:

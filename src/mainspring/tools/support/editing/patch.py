@@ -443,7 +443,7 @@ async def _content(ctx: ToolContext, plan: _PatchPlan, real_path: RealPath) -> b
     if stat.kind == "directory":
         raise _PatchRejectedError("it is a folder, not a file")
     if stat.kind != "file":
-        raise _PatchRejectedError(f"it is no regular file but a {stat.kind}")
+        raise _PatchRejectedError(f"it is not a regular file but a {stat.kind}")
     if stat.size > MAX_FILE_BYTES:
         raise _PatchRejectedError(
             f"it has {stat.size} bytes, and the limit is {MAX_FILE_BYTES}; use a program in the shell"
