@@ -194,7 +194,7 @@ async def test_ask_asks_a_person_and_without_one_refuses(env: LocalEnv) -> None:
     asking = hook("PreToolUse", says(decision="ask", reason="is it wise?"))
     agent = made(env, [asking], look_up("a"), "done")
     await agent.run("go")
-    assert results(agent) == ["Permission denied: it needs confirmation, and nobody can be asked (is it wise?)"]
+    assert results(agent) == ["Permission denied: it needs confirmation, and no user is available (is it wise?)"]
 
     request: list[str] = []
 
@@ -267,7 +267,7 @@ async def test_a_result_is_replaced_and_a_run_ended_behind_it(env: LocalEnv) -> 
 
     assert results(agent) == ["[hidden]"]
     assert result.status == "denied"
-    assert told == ["a hook ended the run: seen enough"]
+    assert told == ["stopped by a hook: seen enough"]
 
 
 # --- prompts and sessions -------------------------------------------------------------------------------------------
@@ -437,4 +437,4 @@ async def test_a_sub_agents_calls_are_shown_too(env: LocalEnv) -> None:
 
     agent.on("spawn:before", spawned)
     await agent.run("go")
-    assert seen == ["Permission denied: a hook does not allow it"]
+    assert seen == ["Permission denied: denied by a hook"]

@@ -42,7 +42,7 @@ def test_exit_code_2_refuses_whatever_was_written(out: str) -> None:
     verdict = said("PreToolUse", out, 2, "never that")
     assert (verdict.deny, verdict.failure) == ("never that", "")
     assert said("PreToolUse", "on stdout", 2).deny == "on stdout"
-    assert said("PreToolUse", "", 2).deny == "a hook does not allow it"
+    assert said("PreToolUse", "", 2).deny == "denied by a hook"
 
 
 @pytest.mark.covers("BYD-01")

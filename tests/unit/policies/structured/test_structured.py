@@ -229,7 +229,7 @@ async def test_answers_that_a_gate_always_refuses_do_not_go_on_for_ever() -> Non
     result = await one.run("go")
     assert len(requests(one)) == 3
     assert (result.status, result.stats.output) == ("completed", None)
-    assert "the call was refused" in result.output_error
+    assert "the call was denied" in result.output_error
 
 
 async def test_text_with_a_value_that_does_not_fit_is_told_what_is_wrong_with_it() -> None:
