@@ -37,7 +37,7 @@ class RateLimit:
         wrong = [name for name, limit in limits.items() if limit < 1]
         if wrong or per <= 0:
             raise ConfigError(f"The rate limit {wrong[0] if wrong else 'per'} must be above zero.")
-        self._request_timeouts = dict(limits)
+        self._limits = dict(limits)
         self._per = per
         self._clock = clock
         self._calls: dict[str, deque[float]] = {name: deque() for name in limits}
@@ -53,17 +53,17 @@ class RateLimit:
     def on_tool_gate(self, hook: ToolGate) -> None:
         """Handle `tool:gate`."""
         now = self._clock()
-        names = [name for name in self._request_timeouts if fnmatchcase(hook.name, name)]
+        names = [name for name in self._limits if fnmatchcase(hook.name, name)]
         for name in names:
             calls = self._calls[name]
             while calls and calls[0] <= now - self._per:
                 calls.popleft()
-            if len(calls) >= self._request_timeouts[name]:
+            if len(calls) >= self._limits[name]:
                 hook.result = self._refusal(hook.name, name, calls[0] + self._per - now)
                 return
         for name in names:
             self._calls[name].append(now)
 
     def _refusal(self, tool: str, name: str, wait: float) -> ToolResult:
-        text = f"Not run: {tool} may be called {self._request_timeouts[name]} times in {self._per:g}s; room in {max(wait, 0.1):.1f}s."
+        text = f"Not run: {tool} may be called {self._limits[name]} times in {self._per:g}s; room in {max(wait, 0.1):.1f}s."
         return ToolResult(output=text, title="rate limit", is_error=True, code=ToolErrorCode.RATE_LIMITED)

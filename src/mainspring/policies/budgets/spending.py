@@ -110,7 +110,7 @@ class SpendingLimits:
         """Handle `turn:before`; runs after all other handlers, since they may spend something."""
         if hook.stop is not None:  # The run is stopping already: leave its status unchanged.
             return
-        for scope, status, spent, limit in self._request_timeouts():
+        for scope, status, spent, limit in self._limits_in_order():
             if spent >= limit:
                 hook.stop = status
                 return
@@ -134,9 +134,9 @@ class SpendingLimits:
 
     def reached_limit(self) -> RunStatus | None:
         """Return the limit that forbids another request, limits of subagents included; ``None`` if there is none."""
-        return next((status for _, status, spent, limit in self._request_timeouts() if spent >= limit), None)
+        return next((status for _, status, spent, limit in self._limits_in_order() if spent >= limit), None)
 
-    def _request_timeouts(self) -> Iterator[tuple[str, RunStatus, float, float]]:
+    def _limits_in_order(self) -> Iterator[tuple[str, RunStatus, float, float]]:
         """Yield the scope, the status of a run that stops there, the amount spent, and the limit."""
         seconds = self._elapsed() - self._started
         for scope, ledger, budget in (
