@@ -187,7 +187,7 @@ async def test_a_limit_before_the_answer_is_told() -> None:
     one = agent(ScriptedCall("look", {"key": "a"}), behavior=RunOptions(schema=Person, max_turns=1))
     result = await one.run("go")
     assert (result.status, result.stats.output) == ("max_turns", None)
-    assert result.output_error == "the run ended (max_turns) before there was an output"
+    assert result.output_error == "The run ended (max_turns) without an output"
 
 
 async def test_a_run_that_fails_says_so_too() -> None:
