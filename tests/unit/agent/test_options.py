@@ -51,7 +51,7 @@ async def test_so_does_one_of_a_run() -> None:
         ("system", 5, "a text"),
         ("tools", "read_file", "a list of tools and functions"),
         ("tools", greet, "a list of tools and functions"),
-        ("tools", ["read_file"], "'read_file', which is no tool"),
+        ("tools", ["read_file"], "'read_file', which is not a tool"),
         ("execution", 5, "a folder, or an ExecutionEnv"),
         ("execution", LocalEnv, "a folder, or an ExecutionEnv"),
         ("subagents", 5, "AgentDefinition"),

@@ -95,11 +95,11 @@ async def test_a_command_sees_the_call_and_refuses_it(env: LocalEnv, tmp_path: P
     [
         ("exit 1", "exited with code 1"),
         ("no-such-program-here", "exited with code 127"),
-        ("echo '{'", "cannot be understood"),
-        ("echo fine", "no JSON object"),
+        ("echo '{'", "its output is invalid"),
+        ("echo fine", "not a JSON object"),
         ("kill -9 $$", "SIGKILL"),
-        ("sleep 60", "took longer than 0.2 seconds"),
-        ("head -c 3000000 /dev/zero", "wrote more than 1 MiB"),
+        ("sleep 60", "timed out after 0.2 seconds"),
+        ("head -c 3000000 /dev/zero", "wrote more than 1MiB"),
         ("head -c 900000 /dev/zero | tr '\\0' x", "too long"),
     ],
 )

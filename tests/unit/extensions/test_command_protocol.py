@@ -162,7 +162,7 @@ def test_plain_text_is_context_where_text_is_wanted() -> None:
     assert said("UserPromptSubmit", "Use {braces} in f-strings.").context == "Use {braces} in f-strings."
     assert said("SessionStart", "The date is known.").context == "The date is known."
     assert "mixes text and JSON" in said("UserPromptSubmit", 'log line\n{"decision": "block"}').failure
-    assert "no JSON object" in said("Stop", "hello").failure
+    assert "not a JSON object" in said("Stop", "hello").failure
 
 
 @pytest.mark.parametrize(

@@ -323,7 +323,7 @@ def test_one_plug_serves_one_agent_and_what_is_no_function_is_refused() -> None:
     agent_of(extensions=extensions)
     with pytest.raises(ConfigError, match="another agent"):
         agent_of(extensions=extensions)
-    with pytest.raises(ConfigError, match="is no extension"):
+    with pytest.raises(ConfigError, match="is not an extension"):
         Extensions(cast("Any", [3]))
 
 
