@@ -214,7 +214,7 @@ def test_do_not_track_and_a_broken_endpoint_are_told_and_the_run_goes_on(command
     traced(command, "localhost:4318")
     done = command.run("-p", "go")
     assert (done.code, done.out) == (0, "fine\n")
-    assert "no http:// or https:// address" in done.err
+    assert "not an http:// or https:// address" in done.err
 
 
 @pytest.mark.covers("TEL-12")

@@ -1,4 +1,4 @@
-"""Messages, their blocks, and token usage: the vocabulary that every other layer speaks."""
+"""Messages, their blocks, and token usage: the types that all other layers share."""
 
 from mainspring.messages.codec import decode_message, encode_message, strip_surrogates
 from mainspring.messages.content import (

@@ -154,7 +154,7 @@ def test_a_handler_is_a_function() -> None:
 @pytest.mark.covers("MSG-25")
 async def test_a_prompt_that_is_none_is_told_what_one_is() -> None:
     for junk in (3, None, object(), {"a": 1}, ["a"], [[]]):
-        with pytest.raises(TypeError, match="a prompt is text"):
+        with pytest.raises(TypeError, match="A prompt must be text"):
             await agent(Script()).run(cast("Any", junk))
     one = agent(Script(text_reply("ok")))
     await one.run(cast("Any", (TextBlock(text) for text in ("a", "b"))))

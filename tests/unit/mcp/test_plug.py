@@ -643,7 +643,7 @@ def test_servers_of_presets_add_up_and_of_one_name_the_last_counts() -> None:
 def test_a_broken_option_is_told_of() -> None:
     with pytest.raises(ConfigError, match="needs a command"):
         McpPlug({"a": {}})
-    with pytest.raises(ConfigError, match="mcp_connector is of no use without"):
+    with pytest.raises(ConfigError, match="mcp_connector needs"):
         Agent(ScriptedModel("x"), mcp_connector=InMemoryConnector({}))
     plug = McpPlug({"a": {"command": "x"}})
     Agent(ScriptedModel("x"), mcp_servers=plug)

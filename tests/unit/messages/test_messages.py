@@ -192,7 +192,7 @@ def test_prompts_of_every_form_become_messages() -> None:
     (blocks,) = to_messages([TextBlock("see"), ImageBlock("image/png", "AA")])
     assert isinstance(blocks, Message)
     assert len(blocks.content) == 2
-    with pytest.raises(TypeError, match="a prompt is text"):
+    with pytest.raises(TypeError, match="A prompt must be text"):
         to_messages([message, TextBlock("x")])
 
 

@@ -52,7 +52,7 @@ def test_hooks_of_all_files_add_up_the_users_first(home: Path, tmp_path: Path) -
     [
         ({"PreToolUse": [{"matcher": "x"}]}, "requires either a command"),
         ({"PreToolUse": [{"command": "x", "hooks": [{"command": "y"}]}]}, "not both"),
-        ({"PreToolUse": [{"command": "true", "matcher": "("}]}, "is no pattern"),
+        ({"PreToolUse": [{"command": "true", "matcher": "("}]}, "is not a valid regular expression"),
         ({"PreToolUse": [{"command": "true", "timout": 3}]}, "timout"),
         ({"PreToolUse": [{"command": "true", "timeout": 0}]}, "timeout"),
         ({"PreToolUse": [{"command": "true", "onFailure": "maybe"}]}, "onFailure"),
