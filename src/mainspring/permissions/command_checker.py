@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Set
 
 from mainspring.lazy import lazy_re
 from mainspring.permissions import suggestions
@@ -255,7 +255,7 @@ class CommandChecker:
         """Decide about a command that no rule matches: it is allowed if it only reads in the project."""
         if not self.allow_readonly:
             return verdict
-        found = self._file_reads(unit)
+        found = _file_reads(unit, self.unrestricted_ids)
         if found is None:
             return verdict
         own = self.folders
@@ -307,7 +307,7 @@ class CommandChecker:
             if word.text in self._too_broad_words or any(t.lexical[-1:][0].startswith("-") for t in found if t.lexical):
                 reason = f"the word {word.source!r} may match a file that is named like an option"
                 self._add(Verdict(allowed.scope, allowed.resource, "ask", reason))
-        readings = self._file_reads(unit)
+        readings = _file_reads(unit, self.unrestricted_ids)
         if readings is None:
             readings = [found for inner in unit.walk() if (found := find_recursive_read(inner))]
             for text in dict.fromkeys(text for inner in unit.walk() for text in plain_words_in_command(inner)):
@@ -325,24 +325,6 @@ class CommandChecker:
             self.folders = own
             if problem:
                 self._add(Verdict(allowed.scope, allowed.resource, "ask", problem))
-
-    def _file_reads(self, unit: AnalyzedCommand) -> list[FileReads] | None:
-        """Return the files that a command and its subcommands open; None if one of them is not known to be read-only."""
-        if id(unit) in self.unrestricted_ids:
-            return []
-        listed = find_xargs_reads(unit)
-        if listed is not None:
-            return listed
-        if not unit.inner or unit.needs != "inner" or unit.unknown:
-            own = find_readonly_reads(unit)
-            return None if own is None else [own]
-        found: list[FileReads] = []
-        for inner in unit.inner:
-            its = self._file_reads(inner)
-            if its is None:
-                return None
-            found += its
-        return found
 
     def _ask_reason(self, unit: AnalyzedCommand) -> str:
         reason = next((u.unknown for u in unit.walk() if u.unknown), "")
@@ -450,6 +432,25 @@ class CommandChecker:
     def _add(self, verdict: Verdict | None) -> None:
         if verdict is not None and verdict not in self.verdicts:
             self.verdicts.append(verdict)
+
+
+def _file_reads(unit: AnalyzedCommand, unrestricted_ids: Set[int]) -> list[FileReads] | None:
+    """Return the files that a command and its subcommands open; None if one of them is not known to be read-only."""
+    if id(unit) in unrestricted_ids:
+        return []
+    listed = find_xargs_reads(unit)
+    if listed is not None:
+        return listed
+    if not unit.inner or unit.needs != "inner" or unit.unknown:
+        own = find_readonly_reads(unit)
+        return None if own is None else [own]
+    found: list[FileReads] = []
+    for inner in unit.inner:
+        its = _file_reads(inner, unrestricted_ids)
+        if its is None:
+            return None
+        found += its
+    return found
 
 
 def _file_grant(rule: SpecRule) -> FileGrant:

@@ -6,7 +6,15 @@ from abc import ABC, abstractmethod
 
 from mainspring.lazy import lazy_re
 from mainspring.shell_analysis import wildcards
-from mainspring.shell_analysis.syntax import Block, NotUnderstoodError, Redirection, Spelling, Substitution, Variable
+from mainspring.shell_analysis.syntax import (
+    Block,
+    NotUnderstoodError,
+    Redirection,
+    Simple,
+    Spelling,
+    Substitution,
+    Variable,
+)
 
 ENDS = frozenset(" \t\n;&|()<>")
 _PLAIN = lazy_re(r"[A-Za-z0-9_./,:@%+-]+")
@@ -42,6 +50,16 @@ def _is_balanced(body: str) -> bool:
     return depth == 0 and _UNSAFE.search(body) is None
 
 
+def _is_simple(block: Block) -> bool:
+    """Return True if a block is one simple command."""
+    while block.kind == "list" and not block.redirects and len(block.items) == 1:
+        item = block.items[0]
+        if not isinstance(item, Block):
+            return isinstance(item, Simple)
+        block = item
+    return False
+
+
 class Lexer(ABC):
     """Lexer that reads a line from left to right, without backtracking."""
 
@@ -49,6 +67,7 @@ class Lexer(ABC):
         self.text = text
         self.at = 0
         self.inside = 0  # nesting depth of $(...)
+        self.has_inner_document = False  # whether a here-document was read inside $(...)
         self.documents: list[tuple[str, Redirection]] = []  # here-documents that begin at the next line end
 
     @abstractmethod
@@ -238,9 +257,13 @@ class Lexer(ABC):
             raise uses("'$(...)' in the line that begins a here-document")
         self.at += 2
         self.inside += 1
+        self.has_inner_document = False
         body = self.read_list(frozenset())
         if self.documents:
             raise uses("a here-document without an end")
+        if self.has_inner_document and not _is_simple(body):
+            # bash 5.2 parses and prints the commands in $(...) again, and loses a ';' after a here-document.
+            raise uses("a here-document next to other commands inside '$(...)', which bash misreads")
         self.inside -= 1
         self._take(")")
         return Substitution(body, quoted)
@@ -316,6 +339,9 @@ class Lexer(ABC):
             if end < 0:
                 raise uses("a here-document without an end")
             body = self.text[self.at : end + 1]
+            self.has_inner_document = True
+            if self.inside > 1:
+                raise uses("a here-document inside nested '$(...)'")
             if self.inside and not _is_balanced(body):
                 raise uses(
                     "open quotes, parentheses, or '\\' in a here-document inside '$(...)', which old shells misread"
