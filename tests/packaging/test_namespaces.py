@@ -42,7 +42,7 @@ USES = {
     "app.tui": (
         "from mainspring.app.tui.transcript_view import TranscriptView as Transcript; from mainspring.app.tui.theme import Theme as Look; "
         "from mainspring.app.chat.events import AnswerEnd; "
-        "assert 'hi' in str(Transcript(Look(), 40, 9).show(AnswerEnd('hi'), 0.0))"
+        "assert 'hi' in str(Transcript(Look(), 40, 9).add_event(AnswerEnd('hi'), 0.0))"
     ),
 }
 """By namespace (providers is `models`, contexts is `env`, session is `sessions`), what uses a little of it."""
