@@ -113,7 +113,7 @@ def _server_name(server: Any) -> str:
 _MERGE_FUNCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "tools": lambda a, b: _merge_by_name(a, b, _tool_name),
     "tool_aliases": lambda a, b: {**a, **b},
-    "behavior": lambda a, b: b.over(a),
+    "behavior": lambda a, b: b.merged_with(a),
     "mcp_servers": lambda a, b: _merge_by_name(a, b, _server_name),
     "hooks": lambda a, b: _merge_hooks([a, b]),
 }

@@ -36,7 +36,7 @@ class Log:
         self.events = list(told)
         self.writes = 0
 
-    async def told(self, after: int) -> Sequence[FeedItem]:
+    async def read_feed(self, after: int) -> Sequence[FeedItem]:
         return [FeedItem(n, e) for n, e in enumerate(self.events, 1) if n > after][:2]
 
     async def emit(self, events: Sequence[FeedEvent]) -> None:

@@ -245,7 +245,7 @@ async def test_the_context_knows_the_agent() -> None:
     assert ctx.is_idle()
     usage = ctx.get_context_usage()
     window = agent.model.info.context_window
-    assert usage.share == (None if window is None else usage.tokens / window)
+    assert usage.used_fraction == (None if window is None else usage.tokens / window)
 
 
 @pytest.mark.covers("EXT-12")

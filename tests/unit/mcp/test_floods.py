@@ -106,7 +106,7 @@ async def test_what_has_to_be_loaded_first_takes_no_time_of_the_server() -> None
 async def test_the_sdk_is_what_is_loaded_first() -> None:
     program = (
         "import asyncio, sys; from mainspring.mcp.sdk import SdkConnector; c = SdkConnector(); "
-        "print('mcp' in sys.modules); asyncio.run(c.ready()); print('mcp.client.streamable_http' in sys.modules)"
+        "print('mcp' in sys.modules); asyncio.run(c.preload()); print('mcp.client.streamable_http' in sys.modules)"
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
     assert (await process.communicate())[0].split() == [b"False", b"True"]

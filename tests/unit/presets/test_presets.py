@@ -142,10 +142,10 @@ async def test_handlers_are_joined_per_hook_in_the_order_of_the_presets() -> Non
 @pytest.mark.covers("PRE-09")
 def test_chat_profiles_override_the_defaults_of_behavior() -> None:
     default = RunOptions().resolve()
-    build, plan = BUILD_AGENT["behavior"].resolved(), PLAN_AGENT["behavior"].resolved()
+    build, plan = BUILD_AGENT["behavior"].resolve(), PLAN_AGENT["behavior"].resolve()
     assert default.max_turns is None
     assert (build.max_turns, plan.max_turns, plan.thinking) == (200, 50, "medium")
-    assert merge_presets(BUILD_AGENT, Preset(behavior=RunOptions(max_turns=5)))["behavior"].resolved().max_turns == 5
+    assert merge_presets(BUILD_AGENT, Preset(behavior=RunOptions(max_turns=5)))["behavior"].resolve().max_turns == 5
     assert {t.name for t in PLAN_AGENT["tools"]} == {"read_file", "glob", "grep", "list_files"}
 
 

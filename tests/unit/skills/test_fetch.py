@@ -153,7 +153,7 @@ async def test_no_network_and_no_such_host_are_told(monkeypatch: pytest.MonkeyPa
     assert "unknown host or no network" in await refusal_of("https://no-such-host.invalid/a.git")
 
 
-@pytest.mark.parametrize(("name", "value"), [("_SILENT_SECONDS", 1), ("_SECONDS", 0.5)])
+@pytest.mark.parametrize(("name", "value"), [("_STALL_SECONDS", 1), ("_SECONDS", 0.5)])
 async def test_a_host_that_never_answers_is_left(
     host: GitHost, monkeypatch: pytest.MonkeyPatch, name: str, value: float
 ) -> None:

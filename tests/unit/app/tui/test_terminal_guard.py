@@ -20,7 +20,7 @@ _PROGRAM = """
 import os, sys, termios
 from mainspring.app.tui.terminal_guard import TerminalGuard
 with TerminalGuard(0) as guard:
-    guard.quiet()
+    guard.disable_echo()
     os.write(1, b"\\x1b[?25lready")
     {end}
 """
