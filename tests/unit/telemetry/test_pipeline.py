@@ -131,7 +131,7 @@ class No:
 sys.meta_path.insert(0, No())
 telemetry = Telemetry()
 print(asyncio.run(Agent(ScriptedModel("fine"), execution=MemoryEnv(), plugs=[Tracing(telemetry)]).run("go")).text)
-print(telemetry.unavailable_reason)
+print(telemetry.disabled_reason)
 """
 
     said = _python(code, tmp_path)

@@ -323,7 +323,7 @@ class ModelErrorHook(Hook):
     """A model call failed finally, after its retries. A handler may call `retry`."""
 
     event = "model:error"
-    mutable = ("messages", "retrying")
+    mutable = ("messages", "should_retry")
     when = "After a failed model call, before the run fails."
     __slots__ = ("_messages", "attempt", "error", "should_retry", "turn", "turn_id")
     messages: tuple[AgentMessage, ...] = validated_property("_messages", require_message_tuple)
