@@ -14,7 +14,7 @@ PYTEST ?=
 ASK ?= Read README.md, then say in two sentences what this project is.
 PYTHONS ?= 3.11 3.12 3.13
 
-.PHONY: help setup test check requirements agent bench soak matrix lowest typecheck-314 docs format clean
+.PHONY: help setup test check requirements mutants agent bench soak matrix lowest typecheck-314 docs format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | while IFS=$$'\t' read -r name text; do printf '  %-14s %s\n' "$$name" "$$text"; done
@@ -37,6 +37,9 @@ check: $(DEV) ## what CI runs: lint, format, types, layers, sizes, tests
 
 requirements: $(DEV) ## run the tests, then list the requirements without proof (ISSUE=2: those of one issue)
 	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not soak" --requirements $(if $(ISSUE),--requirements-issue $(ISSUE)) $(PYTEST)
+
+mutants: $(DEV) ## change the code of the loop line by line and list the changes that no test notices: MUTANTS="mainspring.loop.loop.*"
+	@scripts/test_mutants $(VENV) $(MUTANTS)
 
 agent: $(RUN) ## ask an embedded model about this folder: make agent ASK="..."
 	@$(BIN)/mainspring -p "$(ASK)"
@@ -63,4 +66,4 @@ format: $(DEV) ## format the code and apply safe fixes
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 clean: ## remove environments and caches
-	@rm -rf .venv* site docs/reference .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist build
+	@rm -rf .venv* mutants site docs/reference .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist build

@@ -195,10 +195,9 @@ def find_path() -> tuple[str, ...]:
     frame = inspect.currentframe()
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
-        if module.startswith("mainspring.loop.") and not module.startswith(
-            ("mainspring.loop.hooks", "mainspring.loop.state")
-        ):
-            name = frame.f_code.co_qualname.split(".<locals>")[0]
+        name = frame.f_code.co_qualname.split(".<locals>")[0]
+        is_bus = module.startswith("mainspring.loop.hooks") or name == "RunState.emit"
+        if module.startswith("mainspring.loop.") and not is_bus:
             entry = f"{module.removeprefix('mainspring.loop.')}.{name}"
             if entry not in path[-1:]:
                 path.append(entry)
@@ -283,7 +282,7 @@ def draw_lanes(moments: Sequence[Moment], modules: Sequence[str]) -> str:
     previous = ""
     for path, kind, names in group_moments(moments):
         function = path[-1]
-        module, name = function.split(".", 1)
+        module, name = function.split(".")[0], function.split(".")[-1]
         x = x_of[module] + 8
         if function != previous:
             if previous and previous.split(".")[0] != module:

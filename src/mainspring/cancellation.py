@@ -1,7 +1,4 @@
-"""One flag that stops things: a run, a wait, a tool, a download.
-
-An abort reaches what is being waited for.
-"""
+"""Cancellation: one token that stops a run, a wait, a tool, or a download, and interrupts pending waits."""
 
 from __future__ import annotations
 
@@ -15,10 +12,10 @@ _T = TypeVar("_T")
 
 
 class CancelToken:
-    """Set once, seen everywhere it was handed to. Safe to set from another thread.
+    """A flag that is set once and shared by everything that must stop. Thread-safe.
 
     Attributes:
-        reason: Why it was set, for messages; empty until then.
+        reason: Reason for the cancellation, for messages; empty until then.
     """
 
     __slots__ = ("_callbacks", "_set", "reason")
@@ -30,11 +27,11 @@ class CancelToken:
 
     @property
     def cancelled(self) -> bool:
-        """Whether it has been set."""
+        """Return True if it has been set."""
         return self._set
 
     def cancel(self, reason: str = "aborted") -> None:
-        """Set it; a second call changes nothing."""
+        """Set it; a second call has no effect."""
         if self._set:
             return
         self.reason = reason
@@ -43,10 +40,10 @@ class CancelToken:
             callback()
 
     def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call ``callback`` when it is set (at once if it already is), in the thread that sets it.
+        """Call ``callback`` when it is set (immediately if it already is), in the thread that sets it.
 
         Returns:
-            A function that takes the callback back.
+            A function that removes the callback.
         """
         self._callbacks.append(callback)
         if self._set:
@@ -59,7 +56,7 @@ class CancelToken:
         return remove
 
     async def wait(self) -> None:
-        """Return as soon as it is set."""
+        """Wait until it is set."""
         loop = asyncio.get_running_loop()
         done = asyncio.Event()
         remove = self.on_cancel(lambda: loop.call_soon_threadsafe(done.set))
@@ -89,7 +86,7 @@ async def run_cancellable(work: Callable[[], Awaitable[_T]], signal: CancelToken
     """Run ``work``; when ``signal`` is set cancel it, and abandon it if it has not ended ``grace`` seconds later.
 
     Raises:
-        asyncio.CancelledError: If the signal ended it (also where ``work`` swallowed the cancellation).
+        asyncio.CancelledError: If the signal ended it (also if ``work`` swallowed the cancellation).
     """
     if signal.cancelled:
         raise asyncio.CancelledError(signal.reason)
@@ -110,36 +107,36 @@ async def run_cancellable(work: Callable[[], Awaitable[_T]], signal: CancelToken
         task.cancel(signal.reason)
         await asyncio.wait((task,), timeout=grace)
         if task.done() and not task.cancelled() and task.exception() is None:
-            return task.result()  # It finished after all: what it did is better told than hidden.
+            return task.result()  # It finished after all: return its result instead of hiding it.
         raise asyncio.CancelledError(signal.reason)
     except asyncio.CancelledError:
-        if not task.done():  # cancelled from outside: the work gets its grace too
+        if not task.done():  # cancelled from outside: the work gets its grace period, too
             task.cancel()
             await asyncio.wait((task,), timeout=grace)
         raise
     finally:
         remove()
         if not task.done():
-            task.add_done_callback(_retrieve_exception)  # An abandoned task's error is no surprise.
+            task.add_done_callback(_retrieve_exception)  # An error of an abandoned task is expected.
         else:
             _retrieve_exception(task)
 
 
 def _retrieve_exception(task: asyncio.Future[Any]) -> None:
-    """Take note of how it ended, so that asyncio does not complain of an error that nobody saw."""
+    """Retrieve the exception, so that asyncio does not log it as never retrieved."""
     if not task.cancelled():
         task.exception()
 
 
 class cancel_scope:
-    """``async with Interrupt(signal)``: when the signal is set, what runs inside is cancelled and AgentAbortedError raised.
+    """Cancel the body when the signal is set and raise AgentAbortedError: ``async with cancel_scope(signal)``.
 
-    Costs one callback, no task. A cancellation that comes from elsewhere passes through untouched.
+    Costs one callback, no task. A cancellation from elsewhere is not affected.
 
     Args:
-        signal: What to watch.
-        grace: Seconds that what runs inside gets to end by itself; what goes on in spite of a cancellation is cancelled
-            again after as long. With 0 nothing is begun any more once the signal is set.
+        signal: The token to watch.
+        grace: Seconds that the body gets to finish by itself; a body that ignores a cancellation is cancelled again after the
+            same time. With 0 nothing new starts once the signal is set.
     """
 
     __slots__ = ("_cancelling", "_grace", "_cancel_count", "_loop", "_remove", "_signal", "_task", "_timer")
@@ -184,7 +181,7 @@ class cancel_scope:
         if not self._cancel_count:
             return
         if kind is None:
-            try:  # The cancellation is on its way: take it here, not in whatever is awaited next.
+            try:  # The cancellation is already scheduled: consume it here, not in the next await.
                 await asyncio.sleep(0)
             except asyncio.CancelledError:
                 kind = asyncio.CancelledError

@@ -1,33 +1,31 @@
-"""Every exception that Mainspring raises, in one tree.
+"""All exceptions of Mainspring, in one tree.
 
 ```
 MainspringError
 ├── ModelError                    a model call failed (raised by the model port)
-│   ├── AuthenticationError       key missing, wrong or without rights
-│   ├── RateLimitedError          too many requests; ``retry_after`` may say how long to wait
+│   ├── AuthenticationError       key missing, wrong, or without rights
+│   ├── RateLimitedError          too many requests; ``retry_after`` may contain the time to wait
 │   ├── ModelNotFoundError        no such model or deployment
 │   ├── ContextExceededError      the conversation does not fit the model's window
 │   ├── NetworkError              host unreachable, connection lost, 5xx
-│   ├── ModelTimeoutError         no answer in time
-│   ├── InvalidResponseError      the provider's answer cannot be understood
+│   ├── ModelTimeoutError         no response in time
+│   ├── InvalidResponseError      the provider's response is invalid
 │   └── ProviderConfigError       provider unknown or not configured
 ├── AgentError                    a run failed (raised by ``run()`` and ``result()``)
 │   ├── AgentProviderError        wraps the ModelError that ended the run (``cause``)
 │   ├── AgentContextExceededError nothing could make the conversation fit
 │   ├── AgentAbortedError         ``abort()`` or the caller's signal ended the run
 │   └── AgentBusyError            the agent is already running
-├── ConfigError                   a setting, file or option is wrong
+├── ConfigError                   a setting, file, or option is wrong
 ├── ToolError                     a tool failed in a way the model should read
-├── PermissionDeniedError         a rule or a person refused
-├── SessionError                  a session cannot be opened, read or written
+├── PermissionDeniedError         a rule or the user denied
+├── SessionError                  a session cannot be opened, read, or written
 └── DurableError                  a durable run cannot be stored, found, or continued
 
-ConfigWarning                     an option does nothing: told with Python's ``warnings``
+ConfigWarning                     an option has no effect: reported with Python's ``warnings``
 ```
 
-Messages say what happened, why and what to do, and never hold a secret.
-
-What can go wrong with runs that an engine keeps.
+Messages contain the problem, its reason, and the fix, and never contain a secret.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ ModelErrorCategory = Literal["auth", "rate_limit", "timeout", "api_error"]
 
 
 class ErrorCode(StrEnum):
-    """What kind of failure a model call met; the closed list of ten."""
+    """The kind of failure of a model call; the closed list of ten."""
 
     PROVIDER_NOT_CONFIGURED = "PROVIDER_NOT_CONFIGURED"
     PROVIDER_NOT_SUPPORTED = "PROVIDER_NOT_SUPPORTED"
@@ -60,11 +58,11 @@ class ErrorCode(StrEnum):
 
 
 RETRYABLE_CODES = frozenset({ErrorCode.RATE_LIMITED, ErrorCode.NETWORK_ERROR, ErrorCode.TIMEOUT})
-"""Codes that are worth another try when nothing finer is known."""
+"""Codes that are retried if nothing more specific is known."""
 
 
 class MainspringError(Exception):
-    """Base of everything raised on purpose by this package."""
+    """Base of all intentional exceptions of this package."""
 
 
 class ModelError(MainspringError):
@@ -72,15 +70,15 @@ class ModelError(MainspringError):
 
     Attributes:
         code: One of the ten codes.
-        reason: A finer word where one is known: ``quota``, ``content_filter``, ``bad_request``, ``overloaded``,
-            ``not_found``, ``stream_cut``, ... Empty if there is none.
+        reason: A more specific code if known: ``quota``, ``content_filter``, ``bad_request``, ``overloaded``,
+            ``not_found``, ``stream_cut``, ... Empty if none is known.
         retryable: Whether the same request may succeed later.
-        retry_after: Seconds the server asked to wait, if it did.
-        status: HTTP status, if there was one.
+        retry_after: Seconds to wait as requested by the server, if any.
+        status: HTTP status, if any.
         provider: Name of the provider, if known.
-        model: Id of the model, if known.
-        request_id: The provider's id of the request, for its support.
-        partial: What had arrived of the answer before it failed.
+        model: ID of the model, if known.
+        request_id: The provider's ID of the request, for its support.
+        partial: The part of the response that arrived before the failure.
     """
 
     code: ErrorCode = ErrorCode.UNKNOWN
@@ -114,7 +112,7 @@ class ModelError(MainspringError):
 
     @property
     def category(self) -> ModelErrorCategory:
-        """The code folded to four kinds: ``auth``, ``rate_limit``, ``timeout``, ``api_error``."""
+        """Return the code reduced to four kinds: ``auth``, ``rate_limit``, ``timeout``, ``api_error``."""
         match self.code:
             case ErrorCode.AUTHENTICATION_ERROR:
                 return "auth"
@@ -157,19 +155,19 @@ class NetworkError(ModelError):
 
 
 class ModelTimeoutError(ModelError):
-    """No answer, or no further byte of one, in time."""
+    """No response, or no further byte of it, in time."""
 
     code = ErrorCode.TIMEOUT
 
 
 class InvalidResponseError(ModelError):
-    """The provider's answer cannot be understood."""
+    """The provider's response is invalid."""
 
     code = ErrorCode.INVALID_RESPONSE
 
 
 class ProviderConfigError(ModelError):
-    """The provider is unknown or lacks a setting; the text says which one and how to give it."""
+    """The provider is unknown or lacks a setting; the message names it and the fix."""
 
     code = ErrorCode.PROVIDER_NOT_CONFIGURED
 
@@ -186,24 +184,24 @@ MODEL_ERRORS: dict[ErrorCode, type[ModelError]] = {
     ErrorCode.INVALID_RESPONSE: InvalidResponseError,
     ErrorCode.UNKNOWN: ModelError,
 }
-"""The class that stands for each code."""
+"""The exception class of each code."""
 
 
 def model_error(message: str, *, code: ErrorCode, **fields: Any) -> ModelError:
-    """The error of the class that stands for ``code``; fields as in `ModelError`."""
+    """Create the error of the class for ``code``; fields as in `ModelError`."""
     return MODEL_ERRORS[code](message, code=code, **fields)
 
 
 def check_option_names(callee: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse keywords that do not exist and name the one that was meant. For whoever takes ``**options``: Python looks at none there.
+    """Reject unknown keywords and suggest the intended one. For functions with ``**options``, which Python does not check.
 
     Args:
-        callee: Who takes them, as in ``a run``.
-        given: The names that were given.
-        known: The names that there are.
+        callee: The function that takes them, for example ``a run``.
+        given: The passed names.
+        known: The known names.
 
     Raises:
-        TypeError: For the first that there is not.
+        TypeError: For the first unknown name.
     """
     names = sorted(known)
     for name in given:
@@ -211,8 +209,8 @@ def check_option_names(callee: str, given: Iterable[str], known: Iterable[str]) 
             import difflib
 
             near = difflib.get_close_matches(name, names, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
-            raise TypeError(f"{callee} has no option {name!r}; {hint}")
+            hint = f"Did you mean {near[0]!r}?" if near else f"Options: {', '.join(names)}."
+            raise TypeError(f"Unknown option of {callee}: {name!r}. {hint}")
 
 
 class PartialRunResult(Protocol):
@@ -266,7 +264,7 @@ class AgentError(MainspringError):
 
 
 class AgentProviderError(AgentError):
-    """The model could not be used; ``cause`` is the ModelError, where there is one."""
+    """The model could not be used; ``cause`` is the ModelError, if any."""
 
     def __init__(self, message: str, *, cause: ModelError | None = None) -> None:
         super().__init__(message)
@@ -283,15 +281,15 @@ class AgentAbortedError(AgentError):
 
 
 class AgentBusyError(AgentError):
-    """A second run was started while one is going on; use ``steer()`` or ``follow_up()``."""
+    """A second run was started during a run; use ``steer()`` or ``follow_up()``."""
 
 
 class ConfigError(MainspringError):
-    """A setting, a file or an option is wrong; the text names it and its place."""
+    """A setting, a file, or an option is wrong; the message names it and its location."""
 
 
 class ConfigWarning(UserWarning):
-    """An option that can be what it is and does nothing, as far as can be seen: a rule about a tool that is not there, say."""
+    """A valid option probably has no effect: for example a rule about an unknown tool."""
 
 
 class ToolError(MainspringError):
@@ -299,12 +297,12 @@ class ToolError(MainspringError):
 
 
 class PermissionDeniedError(MainspringError):
-    """A rule or a person refused; the text says which and how to allow it."""
+    """A rule or the user denied a call; the message contains the rule and a way to allow the call."""
 
 
 class SessionError(MainspringError):
-    """A session cannot be opened, read or written."""
+    """A session cannot be opened, read, or written."""
 
 
 class DurableError(MainspringError):
-    """A run that does not exist, has failed, or cannot be taken up by the code that is there."""
+    """A run does not exist, has failed, or cannot be resumed by the current code."""

@@ -1,4 +1,4 @@
-"""How the extras of this distribution are added to the installation that runs: one place for what hints say."""
+"""Commands that install extras of this distribution into the current installation, for hints in messages."""
 
 import shlex
 import sys
@@ -12,7 +12,7 @@ _NAME = "mainspring"
 
 
 def install_command(extra: str) -> str:
-    """The command that adds an extra, for a shell. Blocking: it looks where this installation came from.
+    """Return the shell command that installs an extra. Blocking: it reads the origin of this installation.
 
     Args:
         extra: Its name.
@@ -21,7 +21,7 @@ def install_command(extra: str) -> str:
 
 
 def _pip_requirement(extra: str, origin: dict[str, Any]) -> str:
-    """What pip is told: a clone installs from itself again, since an index may not have it."""
+    """Return the requirement for pip: a clone is installed from itself again, since an index may not have it."""
     url = urlsplit(str(origin.get("url", "")))
     if url.scheme != "file":
         return f"'{_NAME}[{extra}]'"
@@ -30,8 +30,8 @@ def _pip_requirement(extra: str, origin: dict[str, Any]) -> str:
 
 
 def _install_source() -> dict[str, Any]:
-    """What the installer noted of it; empty where it came from an index, or is not installed."""
-    metadata = import_module("importlib.metadata")  # takes a while, and is seldom wanted
+    """Return the origin that the installer recorded; empty if it is an index, or the package is not installed."""
+    metadata = import_module("importlib.metadata")  # slow to import, and rarely needed
     try:
         noted = metadata.distribution(_NAME).read_text("direct_url.json")
         return msgspec.json.decode(noted or "{}", type=dict[str, Any])

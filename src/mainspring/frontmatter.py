@@ -1,4 +1,4 @@
-"""The head of a Markdown file: ``---``, fields in YAML, ``---``, and then the text."""
+"""Front matter of a Markdown file: ``---``, fields in YAML, ``---``, and then the text."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _TEXT = re.compile(r"""(?!.*(?:: | #|:$))[A-Za-z0-9(/.$_~].*|"[^"\\]*"|'[^']*'""
 
 
 class FrontMatter(Struct, frozen=True):
-    """The head of a file, and what stands behind it.
+    """The front matter of a file, and the text after it.
 
     Attributes:
-        fields: Its fields; scalars are text whatever YAML takes them for (``no``, ``1.10``).
-        body: The text behind it.
-        lines: The line of the file in which each field begins, from 1 on.
-        mended: Names of fields that are no valid YAML and were read as plain text.
-        flaw: Why the head as a whole is no valid YAML; empty if it is.
-        flaw_line: The line of the file where that shows.
-        twice: Names of fields that are there more than once; the last counts.
+        fields: Its fields; scalars are text regardless of their YAML type (``no``, ``1.10``).
+        body: The text after it.
+        lines: The line of the file in which each field begins, from 1.
+        mended: Names of fields that are invalid YAML and were read as plain text.
+        flaw: Reason why the front matter as a whole is invalid YAML; empty if it is valid.
+        flaw_line: The line of that error in the file.
+        twice: Names of duplicate fields; the last value applies.
     """
 
     fields: dict[str, Any]
@@ -46,16 +46,16 @@ class _YamlError(Struct, frozen=True):
 
 
 def parse_fields_and_body(text: str) -> tuple[dict[str, Any], str]:
-    """The fields of a Markdown file's head and the text behind it; no fields where there is no head.
+    """Return the fields of a Markdown file's front matter and the text after it; no fields without front matter.
 
-    A head that is no valid YAML is read field by field, as ``description: Use when: ...`` is common and invalid.
+    Invalid YAML is read field by field, since ``description: Use when: ...`` is common and invalid.
     """
     head = parse_front_matter(text)
     return ({}, text.removeprefix("\ufeff")) if head is None else (head.fields, head.body)
 
 
 def parse_front_matter(text: str) -> FrontMatter | None:
-    """The head of a Markdown file; ``None`` where there is none, or it does not end."""
+    """Return the front matter of a Markdown file; ``None`` if it is missing, or does not end."""
     found = _FENCE.match(text)
     if found is None:
         return None
@@ -75,12 +75,12 @@ def parse_front_matter(text: str) -> FrontMatter | None:
 
 
 def _yaml(text: str) -> dict[str, Any] | _YamlError:
-    """The fields of valid YAML, or why it gives none."""
+    """Return the fields of valid YAML, or the reason why it is invalid."""
     if (plain := _parse_simple(text)) is not None:
         return plain
     import yaml
 
-    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # the base loader makes text of all scalars
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # the base loader converts all scalars to text
     try:
         fields = yaml.load(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
@@ -89,17 +89,17 @@ def _yaml(text: str) -> dict[str, Any] | _YamlError:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         return _YamlError(" ".join(str(error).split())[:200])
     if not isinstance(fields, dict):
-        return {} if fields in (None, "") else _YamlError("it is no map of fields")
+        return {} if fields in (None, "") else _YamlError("it is not a map of fields")
     return {str(k): v for k, v in cast("dict[Any, Any]", fields).items()}
 
 
 _Lines = list[tuple[int, str]]
-"""Lines that are still to be read, the next one last: how far each is set in, and its text."""
+"""Remaining lines as indentation and text, the next one last."""
 
 
 def _parse_simple(text: str) -> dict[str, Any] | None:
-    """The fields of a head that is as simple as most: texts in one line, maps, lists. It spares them YAML, which is slow to
-    load. ``None`` where it is not sure what YAML would say.
+    """Parse simple front matter: single-line texts, maps, lists. It avoids the import of YAML, which is slow.
+    ``None`` if YAML may interpret it differently.
     """
     lines: _Lines = []
     for line in reversed(text.split("\n")):
@@ -125,7 +125,7 @@ def _map(lines: _Lines, indent: int) -> dict[str, Any]:
 
 
 def _parse_nested(lines: _Lines, indent: int) -> Any:
-    """What is set in below a key."""
+    """Parse the indented lines below a key."""
     deeper, text = lines[-1] if lines else (-1, "")
     if deeper >= indent and text.startswith("- "):
         return _list(lines, deeper)
@@ -146,10 +146,10 @@ def _list(lines: _Lines, indent: int) -> list[Any]:
 
 
 def _value(text: str) -> str | list[str]:
-    """A text or a list of words.
+    """Return a text or a list of words.
 
     Raises:
-        ValueError: If it is anything else.
+        ValueError: If the value is anything else.
     """
     if _LIST.fullmatch(text):
         return [_unquoted(item) for item in _ITEM.findall(text)]
@@ -163,7 +163,7 @@ def _unquoted(text: str) -> str:
 
 
 def _parse_leniently(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The fields, each read by itself, and which of them are no valid YAML: those are text as it stands there."""
+    """Parse each field separately, and return the names of invalid fields, whose values are their plain text."""
     fields: dict[str, Any] = {}
     repaired: list[str] = []
     for key, rest, more in _split_top_level(text):
@@ -182,7 +182,7 @@ def _parse_leniently(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 
 def _split_top_level(text: str) -> Iterator[tuple[str, str, list[str]]]:
-    """The top-level ``key: value`` lines, with what belongs to each: lines further in, and items of a list."""
+    """Split the text into top-level ``key: value`` lines with their indented lines and list items."""
     key, rest, more = "", "", list[str]()
     for line in text.splitlines():
         found = _LINE.fullmatch(line)

@@ -1,4 +1,4 @@
-"""Glob patterns: ``*`` and ``?`` stay within a name, ``**`` goes through folders, ``[ab]`` and ``{a,b}`` choose."""
+"""Glob patterns: ``*`` and ``?`` match within a name, ``**`` matches across folders, ``[ab]`` and ``{a,b}`` match alternatives."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _MOST_ALTERNATIVES = 200
 
 
 class GlobError(ValueError):
-    """The pattern is no glob."""
+    """The pattern is not a valid glob."""
 
 
 def has_wildcard(path: str) -> bool:
-    """Whether a path has a character that means something in a glob."""
+    """Return True if a path contains a wildcard."""
     return _MAGIC.search(path) is not None
 
 
 def split_at_wildcard(path: str) -> tuple[str, str]:
-    """The part of a path before the first name with magic, and the rest; without magic the last name is the rest."""
+    """Split a path before the first name with a wildcard; without a wildcard the last name is the rest."""
     names = path.split("/")
     count = next((i for i, name in enumerate(names) if has_wildcard(name)), max(len(names) - 1, 0))
     folder = "/".join(names[:count])
@@ -30,23 +30,23 @@ def split_at_wildcard(path: str) -> tuple[str, str]:
 
 
 def compile_glob(pattern: str) -> Callable[[str], bool]:
-    """A function that tells whether a relative path matches.
+    """Return a function that returns True if a relative path matches.
 
-    A pattern without a slash matches names in any folder; one with a slash is about the whole path.
+    A pattern without a slash matches names in any folder; one with a slash matches the whole path.
 
     Raises:
-        GlobError: If brackets or braces do not close, or it climbs with ``..``.
+        GlobError: If brackets or braces are not closed, or the pattern contains ``..``.
     """
     alternatives = [_regex(p) for p in expand_braces(pattern)]
     try:
         found = re.compile("|".join([f"(?:{a})" for a in alternatives]), re.DOTALL).fullmatch
     except re.error as e:
-        raise GlobError(f"{pattern!r} is no valid glob: {e}") from None
+        raise GlobError(f"{pattern!r} is not a valid glob: {e}") from None
     return lambda path: found(path) is not None
 
 
 def max_depth(pattern: str) -> int | None:
-    """How many names a match has at most; ``None`` where there may be any number."""
+    """Return the maximum number of names in a match; ``None`` if it is unlimited."""
     depths: list[int] = []
     for each in expand_braces(pattern):
         names = posixpath.normpath(each).lstrip("/").split("/")
@@ -57,7 +57,7 @@ def max_depth(pattern: str) -> int | None:
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """The patterns that ``{a,b}`` stands for; braces nest."""
+    """Expand ``{a,b}`` to all patterns; braces may be nested."""
     opened = _unescaped(pattern, "{")
     if opened < 0:
         return [pattern]
@@ -79,7 +79,7 @@ def expand_braces(pattern: str) -> list[str]:
                 found = [pattern[:opened] + part + rest for rest in expand_braces(pattern[i + 1 :]) for part in parts]
                 expanded = [e for f in found for e in expand_braces(f)] if any("{" in p for p in parts) else found
                 if len(expanded) > _MOST_ALTERNATIVES:
-                    raise GlobError(f"{pattern!r} stands for too many patterns")
+                    raise GlobError(f"{pattern!r} expands to too many patterns")
                 return expanded
         i += 1
     raise GlobError(f"{pattern!r} has a '{{' that is not closed; write \\{{ for the character itself")
@@ -101,7 +101,7 @@ def _regex(pattern: str) -> str:
     if pattern.endswith("/"):
         pattern += "**"
     if ".." in pattern.split("/"):
-        raise GlobError(f"{pattern!r} climbs with '..'; give the folder as path instead")
+        raise GlobError(f"{pattern!r} contains '..'; pass the folder as path instead")
     pattern = posixpath.normpath(pattern).lstrip("/") if is_anchored else pattern
     names = pattern.split("/")
     pieces: list[str] = [] if is_anchored else ["(?:.*/)?"]

@@ -1,13 +1,11 @@
-"""What is done on first use, so that importing costs nothing: the names of a package, and regular expressions."""
+"""Lazy evaluation, so that imports are fast: exports of a package, functions, and regular expressions."""
 
 from __future__ import annotations
 
 import sys
 from importlib import import_module
 
-TYPE_CHECKING = (
-    False  # the command is not to wait for `typing` before it hears a signal, nor a program that only needs a name
-)
+TYPE_CHECKING = False  # importing `typing` would delay the program before it can handle a signal
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Mapping
@@ -15,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def lazy_exports(package: str, modules: Mapping[str, str]) -> tuple[list[str], Callable[[str], Any]]:
-    """``__all__`` and ``__getattr__`` of a package that only re-exports.
+    """Return ``__all__`` and ``__getattr__`` of a package that only re-exports.
 
     Args:
         package: Its ``__name__``.
-        modules: The names that each of its modules exports, separated by blanks. A module is named from the package on.
+        modules: The names that each of its modules exports, separated by spaces. Modules are named relative to the package.
     """
     home_of = {name: f"{package}.{module}" for module, names in modules.items() for name in names.split()}
 
@@ -35,7 +33,7 @@ def lazy_exports(package: str, modules: Mapping[str, str]) -> tuple[list[str], C
 
 
 def lazy_function(module: str, name: str) -> Any:
-    """A function of a module that is imported when the function is called first: for features that most runs do not use.
+    """Create a function that imports its implementation at the first call: for features that most runs do not use.
 
     Args:
         module: The module.
@@ -49,7 +47,7 @@ def lazy_function(module: str, name: str) -> Any:
 
 
 class LazyPattern:
-    """A regular expression that is compiled when it is used first: compiling all of them was a fifth of the start."""
+    """A regular expression that is compiled at first use: compiling all of them was a fifth of the startup time."""
 
     def __init__(self, text: str | bytes, flags: int) -> None:
         self._text = text
@@ -64,6 +62,8 @@ class LazyPattern:
 
 
 def lazy_re(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """`re.compile`, on first use. What it gives has the methods of a pattern; it is none for ``isinstance`` or functions of `re`."""
+    """Create a `re.compile` that runs at first use. The result has the methods of a pattern; it does not work with ``isinstance`` or
+    functions of `re`.
+    """
     pattern: Any = LazyPattern(text, flags)
     return pattern

@@ -1,10 +1,6 @@
-"""A lock for an object that serves one event loop after the other.
+"""Locks: per event loop, on a folder, on a file, and for the single writer of a session.
 
-A folder held against other processes, for the short time of a change to a file in it.
-
-A file held against other processes, for as long as something takes that only one may do.
-
-One writer a session: an advisory lock on its file, which the system takes back when the process dies.
+File locks are advisory: the operating system releases them when the process dies.
 """
 
 from __future__ import annotations
@@ -21,7 +17,7 @@ from typing import IO, Literal
 
 
 class LoopLock:
-    """``async with LoopLock().here():`` each event loop has a lock of its own, as runs one after the other may have theirs."""
+    """A lock per event loop, since consecutive runs may use different loops: ``async with LoopLock().current():``."""
 
     __slots__ = ("_held",)
 
@@ -29,7 +25,7 @@ class LoopLock:
         self._held: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     def current(self) -> asyncio.Lock:
-        """The lock of the event loop that runs."""
+        """Return the lock of the running event loop."""
         loop = asyncio.get_running_loop()
         if self._held is None or self._held[0] is not loop:
             self._held = (loop, asyncio.Lock())
@@ -45,19 +41,19 @@ _POLL_INTERVAL = 0.05
 
 
 class LockTimeoutError(Exception):
-    """Another process holds the folder, and kept it for longer than one waits."""
+    """Another process has held the lock of the folder for longer than the timeout."""
 
 
 @contextmanager
 def lock_directory(folder: Path, timeout: float = _TIMEOUT) -> Generator[None]:
-    """Hold a folder; others who do the same wait. Blocks meanwhile. The system takes the lock back when a process dies.
+    """Lock a folder; other processes wait. Blocks. The operating system releases the lock when a process dies.
 
     Args:
         folder: It must exist.
         timeout: Seconds to wait for another holder.
 
     Raises:
-        FolderLockedError: If it is still held then.
+        LockTimeoutError: If it is still locked after that time.
         OSError: If it cannot be opened.
     """
     if sys.platform == "win32":
@@ -72,8 +68,10 @@ def lock_directory(folder: Path, timeout: float = _TIMEOUT) -> Generator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > limit:
-                    raise LockTimeoutError(f"{folder} is locked by another process; try again") from None
-                time.sleep(_POLL_INTERVAL)  # in a thread; the system tells nobody that a lock is free
+                    raise LockTimeoutError(f"{folder} is locked by another process. Try again.") from None
+                time.sleep(
+                    _POLL_INTERVAL
+                )  # in a thread, since the operating system does not report that a lock was released
         yield
     finally:
         os.close(handle)
@@ -90,11 +88,11 @@ _POLL = 0.2
 
 @asynccontextmanager
 async def lock_file(path: Path, waiting: Callable[[], None]) -> AsyncGenerator[None]:
-    """Hold the lock of a file. The system gives it back when the process ends, however that happens.
+    """Hold the lock of a file. The operating system releases it when the process ends in any way.
 
     Args:
-        path: The lock file; it is made if needed and stays.
-        waiting: Called whenever somebody else has it.
+        path: The lock file; created if needed, and never deleted.
+        waiting: Called if another process holds the lock.
     """
     file = await asyncio.to_thread(path.open, "ab")
     try:
@@ -135,7 +133,7 @@ _BUSY = {errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK}
 if sys.platform == "win32":
     import msvcrt
 
-    _LOCK_OFFSET = 1 << 40  # locks are mandatory here: lock a byte that nobody reads
+    _LOCK_OFFSET = 1 << 40  # locks are mandatory on Windows: lock a byte that is never read
 
     def try_lock(fd: int) -> LockResult:
         """Try to become the only writer of an open file."""
@@ -154,8 +152,8 @@ else:
     def try_lock(fd: int) -> LockResult:
         """Try to become the only writer of an open file.
 
-        The lock belongs to this opening of the file: a second one, also of this process, does not get it. It ends when the
-        file is closed, so that of a dead process is free at once.
+        The lock belongs to this file handle: a second handle, even in the same process, does not get it. It is released when the
+        file is closed, so the lock of a dead process is free immediately.
         """
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -165,11 +163,11 @@ else:
 
 
 def describe_lock_owner(fd: int, owner: str = "") -> str:
-    """Where a file is open, whose lock was taken: in another process, or in this one under another handle.
+    """Describe where a locked file is open: in another process, or in this one with another handle.
 
     Args:
         fd: A handle of the file.
-        owner: The other process, where it is known.
+        owner: The other process, if known.
     """
     return (
         "in this process too" if _is_open_in_this_process(fd) else f"in another process{f' ({owner})' if owner else ''}"
@@ -177,12 +175,12 @@ def describe_lock_owner(fd: int, owner: str = "") -> str:
 
 
 def _is_open_in_this_process(fd: int) -> bool:
-    """Whether this process has the file open for writing by another handle."""
+    """Return True if this process has the file open for writing with another handle."""
     if sys.platform == "win32":
         return False
     requested = os.fstat(fd)
     for name in os.listdir("/dev/fd"):
-        with suppress(OSError):  # the listing itself had a handle, which is closed by now
+        with suppress(OSError):  # the listing itself used a handle, which is closed by now
             other = int(name)
             same = other != fd and os.path.samestat(os.fstat(other), requested)
             if same and fcntl.fcntl(other, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR:

@@ -1,6 +1,7 @@
-"""Names and schemas that others wrote, put between marks that they cannot close and in characters that all can be seen.
+"""Tags for untrusted text in prompts.
 
-Text that is attached to a prompt: piped in, or a file that it mentions. How it is marked, and how to tell it apart.
+Names and schemas of others are enclosed in tags that they cannot close, with invisible characters escaped. Text attached to a
+prompt, piped in or from a mentioned file, is enclosed in tags, too, and can be recognized by them.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any
 
 from mainspring.lazy import lazy_re
 
-# What turns, hides or joins text: soft hyphen, line and paragraph separators, bidi and zero-width marks, fillers, variation
-# selectors, tags; and surrogates that stand alone, which no encoding takes.
+# Characters that reorder, hide, or join text: soft hyphen, line and paragraph separators, bidi and zero-width marks, fillers,
+# variation selectors, tags; and lone surrogates, which no encoding accepts.
 _INVISIBLE = (
     "\\x7f-\\x9f\\xad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f"
     "\\u3164\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U000e0000-\\U000e0fff\\ud800-\\udfff"
@@ -24,15 +25,15 @@ _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&apos;
 
 
 def escape_text(text: str) -> str:
-    """Text for between marks: markup as entities; control, bidi and invisible characters as numbers. Always one line."""
+    """Escape text for use inside tags: markup as entities; control, bidi, and invisible characters as numbers. Always one line."""
     return _IN_TEXT.sub(lambda found: _ENTITIES.get(found[0]) or f"&#x{ord(found[0]):x};", text)
 
 
 def escape_json(value: Any) -> str:
-    """JSON on one line, in which ``<`` and what cannot be seen are escapes: it closes no mark, and reads back the same.
+    """Encode JSON on one line with ``<`` and invisible characters escaped: it cannot close a tag, and decodes to the same value.
 
     Raises:
-        ValueError: If it is no JSON, or nested too deep to be written.
+        ValueError: If it is not JSON, or nested too deep.
     """
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -42,7 +43,7 @@ def escape_json(value: Any) -> str:
 
 
 def tag_list(mark: str, names: Iterable[str]) -> str:
-    """Names between marks, one a line, in alphabetical order."""
+    """Enclose names in tags, one per line, in alphabetical order."""
     return "\n".join((f"<{mark}>", *(escape_text(name) for name in sorted(names)), f"</{mark}>"))
 
 
@@ -59,12 +60,12 @@ _TAGGED_BLOCK = re.compile(
 
 
 def wrap_in_tag(tag: str, text: str, **attributes: str) -> str:
-    """Text between marks that it does not hold itself.
+    """Enclose text in tags that it does not contain.
 
     Args:
-        tag: ``stdin``, ``file`` or ``folder``.
-        text: What is attached.
-        **attributes: Said in the opening mark; ``path`` of a file or folder.
+        tag: ``stdin``, ``file``, or ``folder``.
+        text: The attached text.
+        **attributes: Attributes of the opening tag; ``path`` of a file or folder.
     """
     number, name = 1, tag
     while f"</{name}>" in text:
@@ -75,10 +76,10 @@ def wrap_in_tag(tag: str, text: str, **attributes: str) -> str:
 
 
 def strip_attachments(text: str) -> str:
-    """A prompt without what was attached to it: what the person wrote."""
+    """Return a prompt without its attachments: the text that the user wrote."""
     return _TAGGED_BLOCK.sub("", text)
 
 
 def has_attachments(text: str) -> bool:
-    """Whether a prompt brings text with it."""
+    """Return True if a prompt has attachments."""
     return _TAGGED_BLOCK.search(text) is not None

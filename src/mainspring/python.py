@@ -1,4 +1,4 @@
-"""Programs that this program starts itself: none is, or imports, a file of the folder that it works in."""
+"""Command lines of Python programs that this program starts: isolated from files in the current folder."""
 
 from __future__ import annotations
 

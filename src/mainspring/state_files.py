@@ -1,4 +1,4 @@
-"""A text file replaced whole or not at all, for the program's own files (settings, memory, tokens)."""
+"""Atomic writes of the program's own text files (settings, memory, tokens)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 
 def resolve_project_file(file: Path, folder: Path) -> Path:
-    """Where a file of our own in a project's folder really is. A repository brings its links along, so that one which leads out of
-    it must not decide what is written.
+    """Return the real path of our own file in a project's folder. A repository may contain links, and a link out of the repository
+    must not redirect a write.
 
     Args:
         file: The file, or a folder of such files.
@@ -25,21 +25,21 @@ def resolve_project_file(file: Path, folder: Path) -> Path:
     if not target.is_relative_to(project):
         raise PermissionError(
             errno.EPERM,
-            f"a link in the project leads out of it, to {target}; change that file by hand, or take the link away",
+            f"A link in the project leads out of it, to {target}. Change that file by hand, or remove the link.",
         )
     return target
 
 
 def write_text_atomically(target: Path, text: str, *, private: bool = True) -> None:
-    """Write a file by way of a temporary one beside it, so that a reader or a crash never meets half of it.
+    """Write a file through a temporary file next to it, so that readers and crashes never leave a partial file.
 
     Args:
         target: The file, links resolved; its folder must exist.
-        text: What it holds from then on, as UTF-8.
+        text: Its new content, as UTF-8.
         private: Whether only its owner may read it; else it keeps its mode, or gets 0644 as a new file.
 
     Raises:
-        OSError: If it cannot be written; then it is as it was.
+        OSError: If it cannot be written; then it is unchanged.
     """
     handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}-", dir=target.parent)
     try:
@@ -56,7 +56,7 @@ def write_text_atomically(target: Path, text: str, *, private: bool = True) -> N
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder and those above it that are missing, for their owner only.
+    """Create a folder and its missing parents, for their owner only.
 
     Raises:
         OSError: If that is not possible.

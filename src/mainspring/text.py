@@ -1,7 +1,4 @@
-"""Characters that cannot be seen, and how to show them: the one place that decides what a terminal, a dialog or a list shows raw.
-
-Numbers with the word that fits them.
-"""
+"""Text utilities: escapes of invisible characters for terminals, dialogs, and lists, and plural forms."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import unicodedata
 from functools import cache, lru_cache
 
 MAX_MARKS = 4
-"""Combining marks that a character may carry; more of them cover the lines around it."""
+"""Maximum combining marks of a character; more of them cover the lines around it."""
 
 
 _PLAIN = frozenset(" \n\t")
@@ -22,7 +19,7 @@ _IGNORABLE = (
     *(*range(0xFE00, 0xFE10), *range(0xFFF0, 0xFFFC), *range(0x1BCA0, 0x1BCA4), *range(0x1D159, 0x1D15A)),
     *(*range(0x1D173, 0x1D17B), *range(0xE0000, 0xE1000)),
 )
-"""What Unicode lets programs show as nothing, and what is drawn as a blank though it is no space."""
+"""Characters that Unicode allows to render as nothing, and characters that look blank but are not spaces."""
 _HIDDEN = frozenset([chr(code) for code in (*range(0x20), *range(0x7F, 0xA0), *_IGNORABLE)])
 _DRAWN = frozenset(
     [
@@ -30,12 +27,12 @@ _DRAWN = frozenset(
         *map(chr, (*range(0x600, 0x606), *range(0x13430, 0x13440))),
     ]
 )
-"""Format characters that are seen: signs around Arabic numbers, and those that arrange hieroglyphs."""
+"""Format characters that are visible: signs around Arabic numbers, and hieroglyph arrangement."""
 _JOINED_SCRIPTS = (
     *((0x600, 0xDFF), (0xF00, 0x109F), (0x1780, 0x18AF), (0x1A20, 0x1BFF), (0xA800, 0xABFF)),
     *((0xFB50, 0xFDFF), (0xFE70, 0xFEFE), (0x10A00, 0x11FFF)),
 )
-"""First and last code points of the scripts whose words are spelled with joiners: Arabic, those of India, and others."""
+"""First and last code points of the scripts that spell words with joiners: Arabic, Indic scripts, and others."""
 _EMOJI_AMONG_LETTERS = "\u203c\u2049\u2139\u3030\u303d"
 _KEYCAP = "\u20e3"
 _SUSPECT = (
@@ -43,14 +40,14 @@ _SUSPECT = (
     "\u20d0-\u20ff\u2800\u2ce0-\u2dff\u302a-\u302f\u3099\u309a\u3164\ua66f-\uabff\ud800-\udfff\ufb1e\ufe00-\ufe2f\ufeff"
     "\uffa0\ufff0-\ufffb\U00010000-\U0001efff\U0001fb00-\U0010ffff]"
 )
-"""Everything that may be invisible or a mark, and whole scripts with such in them: most text has none of it."""
+"""Ranges that contain all invisible characters and marks: most text has none of them."""
 
 
 def find_invisible(text: str) -> str | None:
-    """The first character that may hide or reorder text, or that shells and people read differently; ``None`` if none.
+    """Return the first character that may hide or reorder text, or that looks different to shells and users; ``None`` if none.
 
-    Control and format characters (the bidirectional ones among them), separators other than the plain space, lone
-    surrogates, private and unassigned code points, and characters that are drawn as nothing or as a blank.
+    Control and format characters (including bidirectional ones), separators other than the plain space, lone surrogates, private
+    and unassigned code points, and characters that render as nothing or as a blank.
     """
     if text.isascii() and text.isprintable():
         return None
@@ -61,23 +58,23 @@ def find_invisible(text: str) -> str | None:
 
 
 def code_point(char: str) -> str:
-    """A character as its code point, for messages: ``U+202E``."""
+    """Return a character as its code point, for messages: ``U+202E``."""
     return f"U+{ord(char):04X}"
 
 
 def escape_invisible(text: str, *, limit: int | None = None, prose: bool = False, before: str = "") -> str:
-    """``text`` with everything invisible written as an escape, so that nothing in it can pose as something else.
+    """Return ``text`` with all invisible characters escaped, so that nothing in it can look like something else.
 
-    Names, commands and rules come out on one line, with nothing but printable characters and plain spaces. In prose, lines
-    and tabs stay, and so does what writing needs: spaces of all widths, joiners in the scripts that spell words with them and
-    in emoji, and the variation selectors of emoji. Marks that change the direction of text are escaped in both: a terminal
-    orders mixed text without them.
+    Names, commands, and rules become one line of printable characters and plain spaces. In prose, lines and tabs stay, and so do
+    characters that writing needs: spaces of all widths, joiners in the scripts that spell words with them and in emoji, and the
+    variation selectors of emoji. Marks that change the direction of text are escaped in both: a terminal orders mixed text
+    without them.
 
     Args:
-        text: Anything that came from a model, a file or a program.
-        limit: Cut to so many characters, and say so.
+        text: Any text from a model, a file, or a program.
+        limit: Maximum number of characters; a note replaces the rest.
         prose: Whether it is running text.
-        before: The end of what was shown before it, if it continues that.
+        before: The end of the previous text, if this continues it.
     """
     shown = text
     if not text.isascii() or not text.isprintable():
@@ -91,7 +88,7 @@ def escape_invisible(text: str, *, limit: int | None = None, prose: bool = False
 
 
 def visible_json(text: str) -> str:
-    """JSON text that means the same, with everything invisible in its strings written as an escape."""
+    """Return JSON text with the same value in which invisible characters in strings are escaped."""
     if text.isascii():
         return text
     out: list[str] = []
@@ -121,7 +118,7 @@ def _name(text: str) -> str:
 
 
 def _prose(text: str, before: str) -> str:
-    text = text.replace("\r\n", "\n").removesuffix("\r")  # its line feed may come with the next piece
+    text = text.replace("\r\n", "\n").removesuffix("\r")  # its line feed may be in the next piece
     out: list[str] = []
     marks = 0
     for char in before:
@@ -150,7 +147,7 @@ def _marks_after(kind: str, char: str, marks: int) -> int:
 
 
 def _is_writing(char: str, previous: str, following: str) -> bool:
-    """Returns True if an invisible character does in this place what it is made for."""
+    """Return True if an invisible character has its proper function at this position."""
     if not previous:
         return False
     if char in _SELECTORS:
@@ -196,16 +193,16 @@ def _json_escape(char: str) -> str:
 
 
 def fold(part: str) -> str:
-    """A component as rules that tighten see it."""
+    """Return a component in the form that restrictive rules compare."""
     return part.casefold() if part.isascii() else unicodedata.normalize("NFKC", part).casefold()
 
 
 def pluralize(number: int, singular: str, plural: str = "") -> str:
-    """A number with what it counts: ``1 message``, ``2 messages``.
+    """Return a number with its noun: ``1 message``, ``2 messages``.
 
     Args:
-        number: How many there are.
-        singular: What follows a 1; more than the noun where the rest of the sentence depends on it.
-        plural: What follows any other number; ``singular`` with an s if not given.
+        number: The number.
+        singular: The text after 1; may include more of the sentence.
+        plural: The text after other numbers; ``singular`` with an s by default.
     """
     return f"{number} {singular if number == 1 else plural or f'{singular}s'}"

@@ -1,7 +1,7 @@
-"""A thread for a function that blocks.
+"""A separate thread for a blocking function.
 
-Not one of the loop's pool: a function that never returns would keep a place there for good, until nothing that needs a
-thread can go on, and would keep the loop from closing after the run was aborted.
+It does not use the loop's pool: a function that never returns would occupy a thread of the pool until no threads are left, and
+would prevent the loop from closing after an abort.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _T = TypeVar("_T")
 
 
 async def run_in_thread(work: Callable[..., _T], /, *args: Any, **kwargs: Any) -> _T:
-    """Call ``work`` in a thread of its own, in the context of the caller. Nobody waits for one that was given up.
+    """Call ``work`` in a thread of its own, in the context of the caller. An abandoned thread is not awaited.
 
     Raises:
-        BaseException: What ``work`` raised; a StopIteration, which no coroutine can raise, as a RuntimeError.
+        BaseException: The exception of ``work``; a StopIteration, which a coroutine cannot raise, becomes a RuntimeError.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[_T] = loop.create_future()
@@ -28,7 +28,7 @@ async def run_in_thread(work: Callable[..., _T], /, *args: Any, **kwargs: Any) -
 
     def settle(value: _T | None, error: BaseException | None) -> None:
         if done.done():
-            return  # given up
+            return  # abandoned
         if error is None:
             done.set_result(value)  # pyright: ignore[reportArgumentType]
         else:
@@ -43,7 +43,7 @@ async def run_in_thread(work: Callable[..., _T], /, *args: Any, **kwargs: Any) -
             error.__cause__ = stopped
         except BaseException as raised:  # noqa: BLE001 - it is raised where the call was made
             error = raised
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so the result is not needed any more
             loop.call_soon_threadsafe(settle, value, error)
 
     threading.Thread(target=run, name=getattr(work, "__name__", None), daemon=True).start()

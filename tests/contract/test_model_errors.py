@@ -245,8 +245,8 @@ def test_the_text_decides_where_there_is_nothing_else(text: str, code: ErrorCode
         ("<!DOCTYPE html><body><h1>No</h1> way</body>", "No way"),
         ("plain  text\n", "plain text"),
         ('{"oops":1}', '{"oops": 1}'),
-        ("", "The provider gave no reason"),
-        (None, "The provider gave no reason"),
+        ("", "The provider sent no error message"),
+        (None, "The provider sent no error message"),
         (b"\xff\xfe", "\ufffd\ufffd"),
     ],
 )  # fmt: skip

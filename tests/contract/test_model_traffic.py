@@ -296,4 +296,4 @@ def test_an_api_nobody_can_decode_is_an_error_not_a_crash() -> None:
         {"provider": "x", "api": "smoke_signals", "response": {"status": 200, "body_text": "{}"}}
     )
 
-    assert replayed["error"]["message"].startswith("Recordings of 'smoke_signals' cannot be decoded")
+    assert replayed["error"]["message"].startswith("Unsupported API of a recording: 'smoke_signals'")

@@ -95,7 +95,7 @@ async def test_a_stream_that_breaks_is_a_network_error(transport: Transport, end
                 async for chunk in answer.chunks():
                     got.append(chunk)
 
-        with pytest.raises(NetworkError, match="before the answer was complete") as caught:
+        with pytest.raises(NetworkError, match="before the response was complete") as caught:
             await read()
 
     assert got == [b"data: a\n\n"]
@@ -125,7 +125,7 @@ async def test_what_is_no_http_is_a_network_error(transport: Transport) -> None:
 
 @pytest.mark.parametrize("url", ["http://[::1", "nonsense", "http://", "http://127.0.0.1:1/\udc80"])
 async def test_what_is_no_url_is_an_error_of_the_configuration(transport: Transport, url: str) -> None:
-    with pytest.raises(ProviderConfigError, match="not valid"):
+    with pytest.raises(ProviderConfigError, match="Invalid base URL"):
         await ask(transport, url)
 
 
@@ -256,7 +256,7 @@ async def test_a_proxy_of_the_environment_is_used_but_not_for_this_machine(
 async def test_a_socks_proxy_is_refused_in_words(transport: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("all_proxy", "socks5://127.0.0.1:1080")
 
-    with pytest.raises(NetworkError, match="socks5 proxy, which is not supported: set HTTPS_PROXY") as caught:
+    with pytest.raises(NetworkError, match="socks5 proxy, which is not supported. Set HTTPS_PROXY") as caught:
         await ask(transport, "https://model.example/v1")
 
     assert caught.value.retryable is False
@@ -299,7 +299,7 @@ async def test_certificates_that_cannot_be_read_are_an_error_of_the_configuratio
     transport: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", "/no/such/file.pem")
-    with pytest.raises(ProviderConfigError, match="SSL_CERT_FILE names '/no/such/file.pem'.*No such file"):
+    with pytest.raises(ProviderConfigError, match="SSL_CERT_FILE='/no/such/file.pem' .*No such file"):
         await ask(transport, "https://127.0.0.1:1/")
 
 
@@ -311,7 +311,7 @@ async def test_a_host_that_does_not_encrypt_is_not_said_to_have_a_wrong_certific
 
     server = await asyncio.start_server(host, "127.0.0.1", 0)
     async with server:
-        with pytest.raises(NetworkError, match="no encrypted connection came about") as caught:
+        with pytest.raises(NetworkError, match="TLS handshake failed") as caught:
             await ask(transport, f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
 
     assert (caught.value.reason, caught.value.retryable) == ("tls", False)
@@ -336,7 +336,7 @@ async def test_a_limit_that_is_off_stays_off(transport: Transport) -> None:
 async def test_a_name_of_a_header_that_is_none_is_an_error_of_the_configuration(
     transport: Transport, name: str
 ) -> None:
-    with pytest.raises(ProviderConfigError, match="No request can be made") as caught:
+    with pytest.raises(ProviderConfigError, match="A header name contains") as caught:
         async with transport.open("POST", "http://127.0.0.1:1/", {name: "x"}, b"", SOON):
             pass
 

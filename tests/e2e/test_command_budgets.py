@@ -12,7 +12,7 @@ __all__ = ["command"]
 @pytest.mark.parametrize(
     ("limit", "told"),
     [
-        (["--max-turns", "5"], "4 of 5 turns are used; the run ends at its limit"),
+        (["--max-turns", "5"], "4 of 5 turns used. The run stops at the limit."),
         (["--max-tokens", "1000000"], ""),
     ],
 )

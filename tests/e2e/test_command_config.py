@@ -32,7 +32,7 @@ def test_a_provider_is_set_up_by_flags_once_it_answers(command: Command) -> None
     )
 
     assert (done.code, done.out) == (0, "")
-    assert "it answers: hello" in done.err
+    assert "Response: hello" in done.err
     assert "model (anthropic:x) was taken out" in done.err
     assert KEY not in done.err
     assert command.server.headers[0]["authorization"] == f"Bearer {KEY}"
@@ -49,14 +49,14 @@ def test_one_that_does_not_answer_changes_nothing(command: Command) -> None:
     done = command.run("config", "init", "openai", "--key", "sk-wrong-0123456789")
 
     assert done.code == 5
-    assert "nothing was saved; --no-test saves it without trying" in done.err
+    assert "Your changes were not saved. To save them without a test, use --no-test." in done.err
     assert "sk-wrong-0123456789" not in done.err
     assert not user_file(command).exists()
     missing = command.run("config", "init", "compatible", "--model", "m")
     assert (missing.code, "needs address, up to /v1: --url" in missing.err) == (2, True)
     assert "--no-test" not in missing.err
     nobody = command.run("config", "init")
-    assert (nobody.code, "needs the provider where nobody can be asked" in nobody.err) == (2, True)
+    assert (nobody.code, "requires a provider if stdin is not a terminal" in nobody.err) == (2, True)
     saved = command.run("config", "init", "openai", "--key", "sk-later-0123456789", "--no-test")
     assert (saved.code, "sk-later" in user_file(command).read_text(encoding="utf-8")) == (0, True)
 
@@ -99,7 +99,7 @@ def test_a_projects_file_is_set_and_takes_no_key(command: Command) -> None:
     assert command.run("config", "set", "--project", "permissions.deny", '["shell(rm *)"]').code == 0
     rejected = command.run("config", "set", "--project", "providers.openai.apiKey", "sk-1")
 
-    assert (rejected.code, "does not belong into a project's file" in rejected.err) == (2, True)
+    assert (rejected.code, "is not allowed in a project's settings" in rejected.err) == (2, True)
     file = command.folder / ".agent" / "settings.json"
     assert json.loads(file.read_text(encoding="utf-8")) == {
         "agent": {"maxTurns": 3},
@@ -161,14 +161,14 @@ def editor(command: Command, code: str) -> None:
 def test_edit_changes_the_file_only_when_it_is_right(command: Command) -> None:
     editor(command, "file.write_text(text.replace('{', '{ \"model\": \"a:b\",', 1))")
     done = command.run("config", "edit")
-    assert (done.code, "was changed" in done.err) == (0, True)
+    assert (done.code, "Saved " in done.err) == (0, True)
     before = user_file(command).read_text(encoding="utf-8")
     assert '"model": "a:b"' in before
     assert stat.S_IMODE(user_file(command).stat().st_mode) == 0o600
 
     editor(command, 'file.write_text(\'{"agent": {"maxTokens": "x"}}\')')
     broken = command.run("config", "edit")
-    assert (broken.code, ":1:25: agent.maxTokens must be a whole number" in broken.err) == (2, True)
+    assert (broken.code, ":1:25: agent.maxTokens must be an integer" in broken.err) == (2, True)
     assert user_file(command).read_text(encoding="utf-8") == before
 
     editor(command, "sys.exit(3)")
@@ -216,19 +216,19 @@ def test_the_wizard_asks_on_a_terminal(command: Command) -> None:
     command.server.script.append("hello")
     answers = [
         ("Number or name [openai]:", "compatbile"),
-        ("there is no provider 'compatbile'", "compatible"),
-        ("A name for it [mine]:", "lab"),
-        ("Address, up to /v1:", command.server.base_url),
+        ("Unknown provider: 'compatbile'", "compatible"),
+        ("Name of the provider [mine]:", "lab"),
+        ("Base URL, up to /v1:", command.server.base_url),
         ("Model:", ""),
-        ("Model is needed", "m-1"),
-        ("Key (is not shown", KEY),
+        ("Model is required", "m-1"),
+        ("API key (hidden", KEY),
     ]
 
     code, shown = dialog(command, answers, "config", "init")
 
     assert code == 0, shown
     assert KEY not in shown
-    assert "it answers: hello" in shown
+    assert "Response: hello" in shown
     providers = json.loads(user_file(command).read_text(encoding="utf-8"))["providers"]
     assert providers == {
         "lab": {"baseUrl": command.server.base_url, "model": "m-1", "apiKey": KEY},
@@ -241,13 +241,13 @@ def test_the_wizard_asks_before_it_saves_what_does_not_work(command: Command) ->
     command.server.script += [error(401, "bad key")] * 2
     answers = [
         ("Model [gpt-5-mini]:", ""),
-        ("Key (is not shown; empty: that of OPENAI_API_KEY is used):", "sk-wrong-0123456789"),
+        ("API key (hidden, empty to use OPENAI_API_KEY):", "sk-wrong-0123456789"),
     ]
 
-    code, shown = dialog(command, [*answers, ("Save it anyway? [y/N]:", "")], "config", "init", "openai")
-    assert (code, "nothing was changed" in shown) == (2, True), shown
+    code, shown = dialog(command, [*answers, ("Save it anyway? (y/N):", "")], "config", "init", "openai")
+    assert (code, "No changes" in shown) == (2, True), shown
     assert not user_file(command).exists()
 
-    code, shown = dialog(command, [*answers, ("Save it anyway? [y/N]:", "y")], "config", "init", "openai")
+    code, shown = dialog(command, [*answers, ("Save it anyway? (y/N):", "y")], "config", "init", "openai")
     assert code == 0, shown
     assert "sk-wrong" in user_file(command).read_text(encoding="utf-8")

@@ -81,7 +81,7 @@ def test_nobody_there(command: Command) -> None:
 
     assert done.code == 5
     assert done.out == ""
-    assert done.err.splitlines()[-1].startswith("error: ")
+    assert done.err.splitlines()[-1].startswith("Error: ")
     assert "Traceback" not in done.err
 
 
@@ -91,7 +91,7 @@ def test_what_had_arrived_of_a_broken_answer_is_shown(command: Command) -> None:
     done = command.run("-p", "x")
 
     assert done.out == "part of it\n"
-    assert "error: " in done.err
+    assert "Error: " in done.err
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_broken_settings_stop_the_run_with_their_place(command: Command) -> None
     done = command.run("-p", "x")
 
     assert done.code == 2
-    assert "settings.json:2:38: expected a key" in done.err
+    assert "settings.json:2:38: Expected a key" in done.err
     assert command.server.requests == []
 
 
@@ -131,7 +131,7 @@ def test_a_signal_ends_the_run_cleanly(command: Command, form: str, number: sign
 
     assert done.code == 128 + number
     if form == "text":
-        assert done.err.splitlines()[-1] == "interrupted, go on with --continue"
+        assert done.err.splitlines()[-1] == "Interrupted. Resume with --continue."
     else:
         assert (done.result["type"], done.result["status"]) == ("result", "aborted")
         assert done.result["exit_code"] == 128 + number
@@ -208,7 +208,7 @@ def test_what_a_tool_left_running_does_not_keep_the_command_from_ending(command:
 def test_a_signal_while_stdin_is_awaited(command: Command) -> None:
     with command.start("-p", "-", "--output", "json", stdin=-1) as process:
         assert process.stderr is not None
-        assert "waiting for the end of stdin" in process.stderr.readline()
+        assert "Waiting for the end of stdin" in process.stderr.readline()
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 143
         assert process.stdout is not None
@@ -265,7 +265,7 @@ def test_a_full_disk_is_said(command: Command) -> None:
     done = command.shell("$MAINSPRING -p x >/dev/full")
 
     assert done.code == 1
-    assert "the answer cannot be written: No space left on device" in done.err
+    assert "Cannot write the output: No space left on device" in done.err
 
 
 def test_the_c_locale(command: Command) -> None:
@@ -288,7 +288,7 @@ def test_no_home_folder(command: Command) -> None:
     done = command.run("-p", "x")
 
     assert (done.code, done.out) == (0, "ok\n")
-    assert "there is no home folder" in done.err
+    assert "Cannot find your home directory" in done.err
 
 
 def test_a_home_that_cannot_be_written(command: Command, tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_a_home_that_cannot_be_written(command: Command, tmp_path: Path) -> None
     done = command.run("-p", "x")
 
     assert (done.code, done.out) == (0, "ok\n")
-    assert "note: " in done.err
+    assert "Note: " in done.err
 
 
 def test_a_folder_that_was_deleted(command: Command) -> None:
@@ -309,7 +309,7 @@ def test_a_folder_that_was_deleted(command: Command) -> None:
     done = command.shell("mkdir gone && cd gone && rmdir ../gone && $MAINSPRING -p x")
 
     assert (done.code, done.out) == (0, "ok\n")
-    assert "does not exist any more" in done.err
+    assert "no longer exists" in done.err
 
 
 def test_a_linked_folder_and_a_run_inside_a_run(command: Command, tmp_path: Path) -> None:
@@ -337,8 +337,8 @@ def test_a_folder_that_is_more_than_a_project_is_said(command: Command, where: s
     done = command.run("-p", "x", "--cwd", where)
 
     assert (done.code, done.out) == (0, "ok\n"), done.err
-    assert f"the project is {'the whole file system' if where == '/' else 'your home folder'}" in done.err
-    assert "the project is" not in command.run("-p", "x").err
+    assert f"The working folder is {'the whole file system' if where == '/' else 'your home folder'}" in done.err
+    assert "The working folder is" not in command.run("-p", "x").err
 
 
 def test_the_home_folder_is_no_project(command: Command) -> None:

@@ -134,7 +134,7 @@ def test_hooks_and_extensions_of_a_project_are_inert_until_it_is_trusted(command
 
     done = command.run("-p", "hello")
     assert (done.code, done.out) == (0, "one\n")
-    assert "hooks.SessionStart ignored" in done.err
+    assert "Ignored hooks.SessionStart" in done.err
     assert "theirs: the project is not trusted" in done.err
     assert not trace.exists()
 
@@ -256,6 +256,6 @@ def test_extensions_and_hooks_are_listed_and_hooks_are_tried(command: Command) -
     assert listed.startswith("PreToolUse  Bash  grep")
 
     rejected = command.run("hooks", "test", "PreToolUse", '{"command": "rm -rf x"}')
-    assert (rejected.code, rejected.out.splitlines()[-1]) == (4, "  refuses: no")
+    assert (rejected.code, rejected.out.splitlines()[-1]) == (4, "  denies: no")
     fine = command.run("hooks", "test", "PreToolUse", '{"path": "x"}', "--tool", "edit")
-    assert (fine.code, "no command is asked" in fine.err) == (0, True)
+    assert (fine.code, "No hook matches" in fine.err) == (0, True)

@@ -44,10 +44,10 @@ def test_a_custom_command_is_a_prompt(command: Command) -> None:
     text = asked(command)
     assert all(part in text for part in ("Review @a.md for speed.", "from the shell", "forty-two"))
     missing = command.run("-p", "/review")
-    assert (missing.code, "/review needs $1, which names a file" in missing.err) == (2, True)
+    assert (missing.code, "/review requires $1, the name of a file" in missing.err) == (2, True)
     near = command.run("-p", "/reveiw x")
     assert (near.code, near.out) == (0, "plain\n")
-    assert "did you mean /review?" in near.err
+    assert "Did you mean /review?" in near.err
     listed = command.run("commands")
     assert "/review" in listed.out
     assert "Review a file" in listed.out
@@ -64,9 +64,7 @@ def test_a_projects_command_waits_for_trust(command: Command) -> None:
     command.server.script += ["as text", "as command"]
 
     untrusted = command.run("-p", "/own")
-    assert (
-        "own.md is a command of a folder that is not trusted (mainspring trust): it is taken as text" in untrusted.err
-    )
+    assert "own.md was sent as text, because the folder is not trusted." in untrusted.err
     assert not (command.folder / "owned").exists()
     assert '"/own"' in asked(command)
     assert "not trusted" in command.run("commands").err
@@ -95,7 +93,7 @@ def test_an_answer_by_schema(command: Command) -> None:
     assert "list_files" in tools(command.server.requests[0])
     assert (text.code, json.loads(text.out)) == (0, {"n": 4})
     assert "__output__" not in text.err
-    assert "the answer does not fit the schema yet; the model is told why" in text.err.splitlines()
+    assert "The response does not match the schema. Asking the model to fix it" in text.err.splitlines()
     assert (failed.code, failed.result["exit_code"], failed.result["output"]) == (1, 1, None)
     assert failed.result["output_error"]
     assert [line["type"] for line in failed.lines].count("result") == 1
@@ -111,9 +109,9 @@ def test_a_wrong_schema_is_said_before_anything_is_asked(command: Command) -> No
 def test_what_is_no_schema(tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text("[]", encoding="utf-8")
     wrong = {
-        "{broken": "is no JSON",
+        "{broken": "Invalid JSON",
         '{"type": "nonsense"}': "cannot be used",
-        str(tmp_path / "list.json"): "is an object",
+        str(tmp_path / "list.json"): "must be an object",
     }
 
     for given, told in wrong.items():
@@ -135,7 +133,7 @@ def test_instruction_files_reach_the_model(command: Command) -> None:
     assert "Always rhyme." in system
     assert "Only for openai." in system
     assert "[cut here: 70000 bytes in all" in system
-    assert "of 70000 bytes are read" in done.err
+    assert "of 70000 bytes are used" in done.err
 
 
 @pytest.mark.covers("OPT-03", "CLI-07")
@@ -151,7 +149,7 @@ def test_other_ways_to_say_the_same(command: Command) -> None:
     assert command.server.requests[0]["reasoning_effort"] == "high"
     assert tools(command.server.requests[0]) == {"read_file"}
     wrong = command.run("-p", "x", "--provider", "opnai", "--model", "m")
-    assert (wrong.code, "did you mean 'openai'" in wrong.err) == (2, True)
+    assert (wrong.code, "Did you mean 'openai'" in wrong.err) == (2, True)
 
 
 @pytest.mark.covers("BYD-12", "CLI-05")
@@ -176,7 +174,7 @@ def test_it_works_without_home_terminal_and_network(command: Command) -> None:
     done = command.run("-p", "x", "--offline")
 
     assert (done.code, done.out) == (0, "fine\n"), done.err
-    assert "cannot be saved" in done.err
+    assert "cannot save the session" in done.err
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -201,7 +199,7 @@ def test_a_worktree_by_one_word(command: Command) -> None:
     assert (command.folder / "a.txt").read_text(encoding="utf-8") == "one\n"
     again = command.run("--worktree", "fix", "--continue", "-p", "y")
     assert (again.out, "branch: mainspring/fix" in again.err) == ("again\n", True)
-    assert "1 change not committed" in command.run("worktrees").out
+    assert "1 uncommitted change" in command.run("worktrees").out
     assert command.run("worktrees", "remove", "fix").code == 2
     git(tree, "checkout", "-q", "--", "a.txt")
     assert command.run("worktrees", "remove", "fix", "--branch").code == 0
@@ -212,10 +210,10 @@ def test_a_worktree_by_one_word(command: Command) -> None:
 
 def test_logging_in_and_out(command: Command) -> None:
     out = command.run("logout")
-    assert (out.code, "there was no login" in out.err) == (0, True)
+    assert (out.code, "Not signed in" in out.err) == (0, True)
     elsewhere = command.run("login", "github")
     assert (elsewhere.code, "gh auth login" in elsewhere.err) == (2, True)
-    assert "one cannot log in at 'openia'" in command.run("login", "openia").err
+    assert "Cannot log in to 'openia'" in command.run("login", "openia").err
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -29,8 +29,8 @@ def test_a_run_is_taken_back_and_forth(command: Command) -> None:
     listed = command.run("rewind", "--list")
     told = command.run("rewind", "--dry-run")
     assert [line.split("before: ")[1] for line in listed.out.splitlines()] == ["change it", "hello"]
-    assert "changes back" in told.out
-    assert "goes away" in told.out
+    assert "restored" in told.out
+    assert "deleted" in told.out
     assert (command.folder / "a.txt").read_text(encoding="utf-8") == "two\n"
 
     back = command.run("rewind")

@@ -178,7 +178,7 @@ def test_a_project_cannot_allow_itself_anything(command: Command) -> None:
 
     done = command.run("-p", "x")
 
-    assert "permissions.allow ignored" in done.err
+    assert "Ignored permissions.allow" in done.err
     assert not (command.folder / "b.txt").exists()
 
 
@@ -219,11 +219,11 @@ def test_a_piped_prompt(command: Command, arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "piped", "text"),
     [
-        ([], "", "there is no prompt"),
+        ([], "", "No prompt"),
         (["-p", "-"], "", "The prompt is empty."),
         (["-p", ""], "", "The prompt is empty."),
         (["-p", "x"], "a\0b", "binary"),
-        (["-p", "x"], "y" * (4 << 20) + "z", "more than 4 MiB"),
+        (["-p", "x"], "y" * (4 << 20) + "z", "larger than 4 MiB"),
     ],
 )
 def test_input_that_cannot_be_used(command: Command, arguments: list[str], piped: str, text: str) -> None:
@@ -242,7 +242,7 @@ def test_an_open_and_silent_stdin_does_not_hang(command: Command) -> None:
         assert process.stdout.read() == "1\n"
         assert process.wait(30) == 0
         assert process.stderr is not None
-        assert "nothing came" in process.stderr.read()
+        assert "no input arrived" in process.stderr.read()
 
 
 @on_linux
@@ -281,7 +281,7 @@ def test_a_missing_mention_is_named(command: Command) -> None:
     done = command.run("-p", "look at @none.txt, please")
 
     assert done.code == 2
-    assert "there is no file 'none.txt'" in done.err
+    assert "File not found: 'none.txt'" in done.err
     assert command.server.requests == []
 
 
@@ -319,7 +319,7 @@ def test_messages_hold_no_secrets_and_say_what_to_do(command: Command, form: str
     assert done.code == 5
     assert KEY not in done.out + done.err
     message = done.err if form == "text" else done.result["error"]["message"]
-    assert "check the key" in message
+    assert "Check the key" in message
 
 
 def test_a_server_that_asks_to_wait_is_waited_for(command: Command) -> None:
@@ -328,7 +328,7 @@ def test_a_server_that_asks_to_wait_is_waited_for(command: Command) -> None:
     done = command.run("-p", "x")
 
     assert (done.code, done.out) == (0, "now\n")
-    assert "trying again in 0 s (1 of 3)" in done.err
+    assert "Retrying in 0s (attempt 1 of 3)" in done.err
 
 
 def test_malformed_arguments_go_back_to_the_model(command: Command) -> None:

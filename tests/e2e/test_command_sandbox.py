@@ -65,7 +65,7 @@ def test_without_a_sandbox_nothing_starts(command: Command) -> None:
     done = command.run("-p", "x", "--sandbox", "seatbelt")
 
     assert done.code == 2
-    assert "no sandbox works here, so nothing was started: Seatbelt is there on macOS only" in done.err
+    assert "No sandbox works here, so nothing was started: Seatbelt is available on macOS only" in done.err
     assert command.server.requests == []
 
 
@@ -73,7 +73,7 @@ def test_an_open_network_needs_a_sandbox(command: Command) -> None:
     done = command.run("-p", "x", "--sandbox-network")
 
     assert done.code == 2
-    assert "add --sandbox" in done.err
+    assert "Add --sandbox" in done.err
 
 
 # --- chains: something that a command in the sandbox writes, and that is used outside later ----------------------------
@@ -161,7 +161,7 @@ def test_the_users_own_command_wins(command: Command) -> None:
 
     assert "from the user" in json.dumps(command.server.requests[0]["messages"][-1])
     assert "from the project" in json.dumps(command.server.requests[1]["messages"][-1])
-    assert "your own /rv wins; call this one /project:rv" in listed.out + listed.err
+    assert "your own /rv takes precedence; use /project:rv instead" in listed.out + listed.err
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -44,7 +44,7 @@ def test_a_skill_of_the_user_is_offered_used_and_its_script_runs_when_allowed(co
     done = command.run("-p", "count them", "--allow", f"skills_run_script(bash {script} *)")
 
     assert done.code == 0, done.err
-    assert "no tool fits" not in done.err
+    assert "matches no tool" not in done.err
     assert "- count: All about count." in system(command.server.requests[0])
     assert "- create-skill: " in system(command.server.requests[0])
     used, ran = results(command)

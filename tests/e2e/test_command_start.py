@@ -119,7 +119,7 @@ def test_ctrl_c_while_the_command_is_loaded_ends_it_with_a_word(command: Command
 
     if came:
         assert code == 130
-        assert err.splitlines()[-1].startswith("interrupted")
+        assert err.splitlines()[-1].startswith("Interrupted")
         assert "Traceback" not in err
     else:
         assert code == 0

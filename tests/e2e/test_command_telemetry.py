@@ -62,7 +62,7 @@ def test_the_viewer_shows_runs_of_the_command(command: Command, page: dict[str, 
     assert command.run("telemetry", "url").out == page["url"] + "\n"
     assert command.run("telemetry", "start", "--viewer").out == page["url"] + "\n", "a second one was started"
     told = command.run("telemetry", "status")
-    assert (told.code, told.out.splitlines()[0]) == (0, f"running: the viewer, process {page['pid']}")
+    assert (told.code, told.out.splitlines()[0]) == (0, f"running: built-in viewer, process {page['pid']}")
 
     (command.folder / "a.txt").write_text("the content")
     command.server.script += [call("read_file", path="a.txt"), "It says: the content", "untraced"]
@@ -83,7 +83,7 @@ def test_the_viewer_shows_runs_of_the_command(command: Command, page: dict[str, 
     assert command.run("telemetry", "stop").code == 0
     assert not state.exists()
     told = command.run("telemetry", "status")
-    assert (told.code, told.out.startswith("not running: no dashboard was started")) == (1, True)
+    assert (told.code, told.out.startswith("not running: No dashboard is running")) == (1, True)
     with pytest.raises(urllib.error.URLError):
         get(page["url"] + "api/health")
     assert command.run("telemetry", "url").code == 1
@@ -97,7 +97,7 @@ def test_a_viewer_that_was_killed_is_not_said_to_run(command: Command, page: dic
     told = command.run("telemetry", "status", "--json")
     assert told.code == 1
     assert told.result["running"] is False
-    assert "not there any more" in told.result["note"]
+    assert "no longer running" in told.result["note"]
     again = command.run("telemetry", "start", "--viewer", "--json").result
     assert again["url"] != page["url"]
     assert get(again["url"] + "api/health")["viewer"] == "mainspring"
@@ -135,7 +135,7 @@ def test_with_an_engine_it_is_the_aspire_dashboard(command: Command, docker: Pat
     assert "127.0.0.1:18888:18888" in request
     assert "127.0.0.1:4318:18890" in request
     assert made.result["url"].partition("t=")[2] in request
-    assert command.run("telemetry", "status").out.startswith("running: the Aspire dashboard, container 0123456789ab")
+    assert command.run("telemetry", "status").out.startswith("running: Aspire dashboard, container 0123456789ab")
 
     Path(f"{docker}.up").unlink()
     assert command.run("telemetry", "status").code == 1
@@ -214,7 +214,7 @@ def test_do_not_track_and_a_broken_endpoint_are_told_and_the_run_goes_on(command
     traced(command, "localhost:4318")
     done = command.run("-p", "go")
     assert (done.code, done.out) == (0, "fine\n")
-    assert "no http:// or https:// address" in done.err
+    assert "not an http:// or https:// address" in done.err
 
 
 @pytest.mark.covers("TEL-12")
@@ -282,7 +282,7 @@ def test_the_cost_report(command: Command) -> None:
     table = command.run("cost")
     assert table.code == 0
     assert "unknown" in table.out
-    assert "1 call with 15 tokens, of which the price is not known" in table.err
+    assert "excludes 1 call with 15 tokens, because their price is unknown" in table.err
     report = command.run("cost", "--by", "model", "--json").result
     assert report["total"]["calls"] == 2
     assert report["total"]["unpricedCalls"] == 1

@@ -69,7 +69,7 @@ def worker(command: Command, url: str, name: str, *options: str) -> Iterator["su
     with command.start("worker", "--url", url, *given, *options, stdout=subprocess.DEVNULL) as process:
         assert process.stderr
         try:
-            while "does the runs" not in (said := process.stderr.readline()):
+            while "is executing runs" not in (said := process.stderr.readline()):
                 assert said, process.wait(10)
             yield process
         finally:

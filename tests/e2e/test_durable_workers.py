@@ -89,7 +89,7 @@ async def test_a_question_is_answered_while_no_process_runs(workers: Workers, cl
     assert workers.lines("paid") == []
     assert await answered(workers.url, call.call.id, "yes") == (0, "")
     code, told = await answered(workers.url, call.call.id, "no")
-    assert (code, "was answered before, and the first answer counts" in told) == (1, True)
+    assert (code, "was already answered. The first answer applies." in told) == (1, True)
     workers.start("after")
 
     async def second() -> Any:

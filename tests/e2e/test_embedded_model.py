@@ -119,7 +119,7 @@ async def test_without_the_key_nobody_is_let_in(model: EmbeddedModel) -> None:
 async def test_a_file_that_is_no_model_is_told(model: EmbeddedModel, tmp_path: Path) -> None:
     await asyncio.to_thread((tmp_path / "fake.gguf").write_bytes, b"GGUF nothing")
     broken = create_embedded_model({"model": str(tmp_path / "fake.gguf")})
-    with pytest.raises(Exception, match=r"fake\.gguf cannot be loaded: \S"):
+    with pytest.raises(Exception, match=r"Cannot load the embedded model fake\.gguf: \S"):
         await broken.complete(asked("Hi"))
     await broken.aclose()
 

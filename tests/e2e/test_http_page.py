@@ -96,7 +96,12 @@ async def test_a_conversation_with_an_approval_by_keyboard_alone(command: Comman
             assert "good morning" in (command.folder / "greeting.py").read_text()
             text = await page.js("[...document.querySelectorAll('.said.assistant')].at(-1).textContent")
             assert text.endswith(EVIL)
-            assert await page.js("document.querySelectorAll('#talk img, #talk script, #talk b').length") == 0
+            assert (
+                await page.js(
+                    "document.querySelectorAll('#conversation img, #conversation script, #conversation b').length"
+                )
+                == 0
+            )
             assert not await page.js("document.title.includes('taken')")
             assert await page.js("document.querySelectorAll('.call.done').length") == 2
             assert "tokens" in await page.js("document.querySelector('#cost').textContent")
@@ -154,7 +159,7 @@ async def test_the_page_asks_for_a_token_and_says_what_is_wrong(command: Command
         async with opened(address, tmp_path / "profile") as page:
             await page.until("document.querySelector('#login') && document.querySelector('#login').open")
             await typed(page, "wrong")
-            await page.until("document.querySelector('#login-problem').textContent.includes('not known')")
+            await page.until("document.querySelector('#login-problem').textContent.includes('Unknown token')")
             await typed(page, token)
             await page.until("document.querySelector('#agent option')")
             assert not await page.js("document.querySelector('#login').open")

@@ -229,7 +229,7 @@ def test_a_second_service_on_the_same_place_says_so(command: Command):
         with command.start("serve", "--http", "--port", port, "--model", "openai:gpt-5-mini") as second:
             out, err = second.communicate(timeout=15)
         assert (second.returncode, out) == (2, "")
-        assert f"port {port}: Address already in use; take another --port" in err
+        assert f"port {port}: Address already in use. Choose another port with --port" in err
         assert service.ask("GET", "v1/runs")[0] == 200
         with up(command) as other:  # on the same home, at another place
             assert other.ask("GET", "v1/runs")[0] == 200

@@ -60,8 +60,8 @@ def test_servers_of_the_settings_and_of_files_are_used_and_a_bad_one_harms_nothi
     assert first == "hi"
     assert "ermission" in second
     assert offered(command) == {"set", "file"}
-    assert "MCP server 'odd': there is no setting 'comand'; did you mean 'command'?" in done.err
-    assert done.err.count("MCP server 'bad' could not be started: there is no program 'no-such-program-here'") == 1
+    assert "MCP server 'odd': Unknown setting: 'comand'. Did you mean 'command'?" in done.err
+    assert done.err.count("Cannot start MCP server 'bad': Program not found on its PATH: 'no-such-program-here'") == 1
     assert (command.home / ".agent" / "mcp" / "logs" / "set.log").read_text() == "ready\n"
 
 
@@ -74,7 +74,7 @@ def test_a_projects_servers_wait_for_trust(command: Command) -> None:
     command.server.script += ["a", "b"]
     done = command.run("-p", "go")
     assert offered(command) == set()
-    assert done.err.count("its MCP servers are not started until you trust the folder: mainspring trust") == 2
+    assert done.err.count("are not started, because the folder is not trusted. Run: mainspring trust") == 2
     assert command.run("trust", str(command.folder)).code == 0
     command.run("-p", "go")
     assert offered(command) == {"shared", "own"}

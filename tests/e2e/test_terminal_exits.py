@@ -115,6 +115,6 @@ def test_a_terminal_that_only_writes_lines(dumb: Chatting) -> None:
 def test_without_a_terminal_at_both_ends_it_says_how_to_use_it(chat: Chatting) -> None:
     terminal = chat.terminal
     terminal.keys(f"{chat.command} 2>&1 | cat", "Enter")
-    terminal.wait("there is no prompt; give one with -p")
+    terminal.wait("No prompt. Use -p PROMPT")
     terminal.keys(f"{chat.command} < /dev/null; echo code $?", "Enter")
     terminal.wait("code 2")

@@ -112,7 +112,7 @@ async def test_a_run_appears_grows_and_can_be_looked_into(tmp_path: Path) -> Non
             assert dark == "rgb(22, 22, 21)"
 
             await viewer.aclose()
-            await page.until("document.querySelector('#state').textContent === 'not reachable'")
+            await page.until("document.querySelector('#state').textContent === 'Disconnected'")
             assert all("ERR_CONNECTION_REFUSED" in said for said in page.said), page.said
     finally:
         await viewer.aclose()

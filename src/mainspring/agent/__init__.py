@@ -1,4 +1,4 @@
-"""The composition root: options become plugs, settings and commands become runs. Importing this loads nothing."""
+"""The composition root: options become plugins, settings and commands become runs. Importing this loads nothing."""
 
 from __future__ import annotations
 

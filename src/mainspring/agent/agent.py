@@ -1,4 +1,4 @@
-"""The public Agent: the core agent, with options turned into what is plugged in."""
+"""The public Agent: the core agent, with plugins created from options."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from mainspring.policies.compaction import CompactionResult, compact_history
 from mainspring.subagents import NestedSteps, ParentContext, SubagentRequest, SubagentRun, Subagents
 from mainspring.tools import LazyTool, Tool
 
-if TYPE_CHECKING:  # whoever passes one has imported it
+if TYPE_CHECKING:  # a caller that passes one has imported it
     from mainspring.agent.options import McpServersOption
     from mainspring.agent.plugs import SkillsOption
     from mainspring.callbacks import AgentCallbacks, CallbacksPlug
@@ -74,42 +74,43 @@ class Agent(CoreAgent):
     result = await agent.run("What should I pack for Oslo?")
     ```
 
-    Without ``permissions`` nothing is refused; the command has its own defaults.
+    Without ``permissions`` every call is allowed; the command-line program has its own defaults.
 
     Args:
-        model: ``provider:model``, a model of the default provider, a `ModelProvider`, or a chat model of LangChain. ``None`` takes
+        model: ``provider:model``, a model of the default provider, a `ModelProvider`, or a chat model of LangChain. ``None`` uses
             ``$AGENT_MODEL``.
-        provider: Name of the provider, where ``model`` is its model's id alone; or the `ModelProvider` itself.
+        provider: Name of the provider, if ``model`` is only a model ID; or the `ModelProvider` itself.
         name: Name of the agent.
         system: System prompt.
         tools: Tools, or plain functions that become tools.
         behavior: Limits and options for all runs.
-        execution: Where tools work: an `ExecutionEnv`, or a folder. Default: the current folder.
-        session: Where the conversation is kept. Default: only in memory.
-        permissions: What tools may do.
-        memory: What it knows from earlier conversations, and whether it may add to it; see `Memory`.
-        skills: Skills that it takes up when a task needs them: folders of them, a `SkillsConfig`, or `Skills` with further options.
-        tool_disclosure: Whether the model gets tools of MCP servers at once (``eager``) or by name, until it looks for them (``lazy``);
-            or a `Disclosure` with further options. What a server's own entry says goes first. Default: eager.
+        execution: Environment of the tools: an `ExecutionEnv`, or a folder. Default: the current folder.
+        session: Storage of the conversation. Default: only in memory.
+        permissions: Permissions of the tools.
+        memory: Memory of earlier conversations, read-only or writable; see `Memory`.
+        skills: Skills that it can activate when a task needs them: folders of them, a `SkillsConfig`, or `Skills` with further
+            options.
+        tool_disclosure: Whether the model gets tools of MCP servers immediately (``eager``) or by name, until it searches for them
+            (``lazy``); or a `Disclosure` with further options. A server's own setting takes precedence. Default: eager.
         mcp_servers: Servers of the Model Context Protocol whose tools it gets: a list of configurations, a mapping by name, or `Mcp`
             with further options.
-        mcp_connector: Who connects to them, in place of the official SDK; for tests.
-        subagents: Whether it may start sub-agents; or which kinds, or a `Subagents` with further options. Default: none.
+        mcp_connector: Replacement for the official MCP SDK; for tests.
+        subagents: Whether it may start subagents; or which kinds, or a `Subagents` with further options. Default: none.
         extensions: Functions that extend it, or an `Extensions` with further options.
-        callbacks: Functions to tell what it does.
-        plugs: Further plugs, after those of the options.
+        callbacks: Functions that are notified of its actions.
+        plugs: Further plugins, after those of the options.
         hooks: Handlers for the agent's lifetime, by hook.
-        messages: A history to start from.
-        steps: By which runs touch the outside; for durable engines, recording and tests.
-        ledger: Where what this agent spends is entered too: the `ledger` of the agent whose run started it.
-        **options: Further options, see `AgentOptions`. ``tool_aliases``: by a tool's own name the one under which the model knows
-            it. ``eager``: whether what the first run would get ready is begun now, in the background; see `warmup`. ``convert``,
-            ``transform``: what of the history goes into a request. ``extra``: handed to every tool.
+        messages: Initial history.
+        steps: Side effects of runs; for durable engines, recording, and tests.
+        ledger: The `ledger` of the agent whose run started this agent; spending is added to it, too.
+        **options: Further options, see `AgentOptions`. ``tool_aliases``: the alias of a tool for the model, by the tool's own name.
+            ``eager``: whether to prepare the first run now, in the background; see `warmup`. ``convert``, ``transform``: the
+            conversion of the history for a request. ``extra``: passed to every tool.
 
     Raises:
-        ConfigError: If no model is named, a tool name is taken, a hook is unknown, there is no such folder, or an option has a value
-            that it cannot have.
-        TypeError: If there is no option of a name, or a function cannot be a tool.
+        ConfigError: If no model is named, a tool name is taken, a hook is unknown, the folder does not exist, or an option has an
+            invalid value.
+        TypeError: If an option is unknown, or a function cannot be a tool.
     """
 
     def __init__(
@@ -201,17 +202,17 @@ class Agent(CoreAgent):
 
     @property
     def running(self) -> bool:
-        """Whether a run is going on, or about to begin."""
+        """Return True if a run is in progress or about to begin."""
         return super().running or self._lifecycle.is_preparing
 
     def abort(self, reason: str = "aborted") -> None:
-        """Stop the run; it raises AgentAbortedError. Without a run nothing happens. Safe from any thread."""
+        """Abort the run, which raises AgentAbortedError. Does nothing without a run. Thread-safe."""
         self._lifecycle.abort(reason)
         super().abort(reason)
 
     async def shutdown(self, reason: str = "exit") -> None:
-        """Tell handlers of `session:shutdown` that the conversation is over in this process, and end its MCP servers. When the
-        process ends by itself this happens anyway; a program that goes on calls it when it lets go of the agent.
+        """Notify handlers of `session:shutdown` that the session is closed in this process, and stop its MCP servers. This happens
+        automatically when the process exits; a program that continues calls it when it no longer needs the agent.
         """
         try:
             await self._lifecycle.shutdown(reason)
@@ -220,26 +221,26 @@ class Agent(CoreAgent):
 
     @property
     def ledger(self) -> Ledger:
-        """What was spent: by the run that goes on, with all its sub-agents; between runs, by the whole conversation."""
+        """The spending of the current run, subagents included; between runs, of the whole conversation."""
         return self._policies.ledger
 
     @property
     def children(self) -> tuple[SubagentRun, ...]:
-        """The sub-agents that run or wait for their turn; each can be stopped by its ``abort()``."""
+        """The subagents that run or wait; each can be stopped with its ``abort()``."""
         return self._subagents.children if self._subagents is not None else ()
 
     async def activate_skill(self, name: str) -> None:
-        """Make a skill active: its text joins the next run, or the one that goes on, and it is inactive again when that is over.
-        Asked for again while it is active, it stays so for one run more.
+        """Activate a skill: its text is added to the next or current run, and it is deactivated when that run ends. If it is activated
+        again while active, it stays active for one more run.
 
         Raises:
-            ConfigError: If there is no such skill, it cannot be read, or too many are active.
+            ConfigError: If the skill is unknown, it cannot be read, or too many are active.
             AgentError: If the agent has no skills.
         """
         await find_skill_activator(self.plugs).set_active(name)
 
     async def deactivate_skill(self, name: str) -> bool:
-        """Make a skill inactive; says whether it was active.
+        """Deactivate a skill. Return True if it was active.
 
         Raises:
             AgentError: If the agent has no skills.
@@ -247,27 +248,27 @@ class Agent(CoreAgent):
         return await find_skill_activator(self.plugs).deactivate(name)
 
     def cancel_steering(self, id: str = "") -> tuple[AgentMessage, ...]:
-        """Take back what `steer` was given and no run has seen yet; with ``id`` only the message of that id."""
+        """Remove and return queued messages of `steer` that no run has processed yet; with ``id`` only the message of that ID."""
         waiting = self._steering.clear()
         taken = tuple([message for message in waiting if id in ("", message.id)])
         self._steering.put(*[message for message in waiting if id not in ("", message.id)])
         return taken
 
     async def compact(self, instructions: str = "", options: Compaction | None = None) -> CompactionResult | None:
-        """Sum up the older part of the conversation now, between runs. A session keeps all of it.
+        """Compact the older part of the conversation now, between runs. A session keeps all of it.
 
         Args:
-            instructions: What the summary should look at in particular.
-            options: How; the agent's own if left out.
+            instructions: Topics that the summary should focus on.
+            options: Options of the compaction; the agent's own by default.
 
         Returns:
-            What was done; ``None`` if there was nothing to sum up, or no good summary could be had (the history stays then).
+            The result; ``None`` if there was nothing to summarize, or no good summary could be created (the history stays then).
 
         Raises:
-            AgentBusyError: While a run goes on.
+            AgentBusyError: While a run is in progress.
         """
         if self.running:
-            raise AgentBusyError("this agent is running; its conversation can be summed up when the run is over")
+            raise AgentBusyError("This agent is running. Compact its conversation when the run has ended.")
         before = self.messages
         options = options or self.behavior.resolve().compaction
         made = await compact_history(before, self.model, options, instructions=instructions)
@@ -282,12 +283,12 @@ class Agent(CoreAgent):
         return await super().run(prompt, **options)
 
     def stream(self, prompt: Prompt = "", **options: Unpack[StreamOptions]) -> RunHandle:
-        """Run, and get the events meanwhile; see `CoreAgent.stream`. Options are those of `StreamOptions`."""
-        validate_run_options(options)  # at once, and not only when somebody waits for the result
+        """Run and stream the events; see `CoreAgent.stream`. Options are those of `StreamOptions`."""
+        validate_run_options(options)  # check now, not only when the result is awaited
         return super().stream(prompt, **options)
 
     def run_sync(self, prompt: Prompt = "", **options: Unpack[RunOptions]) -> RunResult:
-        """Run to the end and block meanwhile; options as in `run`.
+        """Run to the end and block until then; options as in `run`.
 
         Raises:
             RuntimeError: Inside a running event loop (a notebook, a web server): await `run` there.
@@ -297,7 +298,7 @@ class Agent(CoreAgent):
         except RuntimeError:
             return asyncio.run(self._run_and_close(prompt, options))
         raise RuntimeError(
-            "an event loop is running here: use `await agent.run(...)` in place of `agent.run_sync(...)`"
+            "An event loop is already running. Use `await agent.run(...)` instead of `agent.run_sync(...)`."
         )
 
     async def _run(
@@ -324,9 +325,8 @@ class Agent(CoreAgent):
             else [await t.factory() if isinstance(t, LazyTool) else t for t in normalize_tools(tools)]
         )
         if super().running:
-            return await super()._run(prompt)  # raises, and leaves the policies of the run that goes on alone
-        for check in self.run_checks:
-            check()
+            return await super()._run(prompt)  # raises, and leaves the policies of the current run unchanged
+        self._check_run()
         if self._lifecycle.needed:
             entered = await self._prepare_run(prompt, options)
             if entered.result is not None:
@@ -352,7 +352,7 @@ class Agent(CoreAgent):
 
     async def _prepare_run(self, prompt: Prompt, options: dict[str, Any]) -> PreparedRun:
         if self._lifecycle.is_preparing:
-            raise AgentBusyError("this agent is looking at a prompt already; another agent runs beside it")
+            raise AgentBusyError("This agent is already processing a prompt. Use another agent for a parallel run.")
         self._result = None
         try:
             entered = await self._lifecycle.prepare_run(prompt, options)
@@ -363,7 +363,7 @@ class Agent(CoreAgent):
         return entered
 
     def _finalize_result(self, result: RunResult, structured: StructuredOutput | None) -> RunResult:
-        """The result with what policies and sub-agents have to say in it."""
+        """Return the result with the additions of policies and subagents."""
         if structured is not None:
             result = structured.result(result)
         if self._subagents is not None:
@@ -371,7 +371,7 @@ class Agent(CoreAgent):
         return result
 
     def _child_defaults(self) -> ParentContext:
-        """What a sub-agent that is started now gets, unless it is restricted."""
+        """Return the values that a subagent started now inherits, unless it is restricted."""
         tools, own = self._current.tools, find_tool_search(self.plugs)
         return ParentContext(
             model=self._run_model or self.model,
@@ -389,42 +389,44 @@ class Agent(CoreAgent):
 
 
 create_agent = Agent
-"""The same as `Agent`."""
+"""Create an `Agent`."""
 
 _NAMED_OPTIONS = ("model", *(Agent.__init__.__kwdefaults__ or ()))
 
 
 def _check_plug(value: Any, wanted: str) -> Plugin:
     if isinstance(value, type) or not isinstance(value, Plugin):
-        raise ConfigError(f"{value!r:.80} is no plug; an agent takes {wanted}")
+        raise ConfigError(f"{value!r:.80} is not a plugin. An agent takes {wanted}.")
     return value
 
 
 def _resolve_model(model: ModelProvider | str | None, provider: ModelProvider | str | None = None) -> ModelProvider:
     if provider is not None and not isinstance(provider, str):
         if model is not None:
-            raise ConfigError("give either model or a ModelProvider as provider, not both")
+            raise ConfigError("Pass either model or a ModelProvider as provider, not both.")
         return provider
     if isinstance(model, str) or model is None:
         if provider:
             return default_registry().build(ProviderConfig(provider=provider, model=model))
         spec = (model or os.environ.get("AGENT_MODEL", "")).strip()
         if not spec:
-            raise ConfigError('no model: pass one, as in Agent("openai:gpt-5-mini"), or set AGENT_MODEL=provider:model')
+            raise ConfigError(
+                'No model. Pass one, for example Agent("openai:gpt-5-mini"), or set AGENT_MODEL=provider:model.'
+            )
         return create_model(spec)
     if provider:
-        raise ConfigError(f"the model is one of {model.provider}, so there is nothing for provider={provider!r} to say")
+        raise ConfigError(f"The model already has the provider {model.provider}. Remove provider={provider!r}.")
     return model
 
 
 class SubagentFactory:
-    """Makes sub-agents for an agent.
+    """Creates subagents for an agent.
 
     Args:
         parent: The agent.
-        make: The class of sub-agents: the public Agent, also where the parent is of a class of its own.
-        child_defaults: Gives what its run has.
-        reached_limit: Gives the limit that its run has reached, if it has.
+        make: The class of subagents: the public Agent, even if the parent has a class of its own.
+        child_defaults: Returns the values of its run.
+        reached_limit: Returns the limit that its run has reached, if any.
     """
 
     def __init__(
@@ -440,7 +442,7 @@ class SubagentFactory:
         self.reached_limit = over_limit
 
     def create_subagent(self, request: SubagentRequest) -> Agent:
-        """A sub-agent in the same environment, under the same names of tools, on the same bill."""
+        """Create a subagent with the same environment and tool aliases, whose spending is added to the parent's."""
         parent = self.parent
         return self._make(
             request.model,

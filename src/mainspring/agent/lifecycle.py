@@ -1,4 +1,4 @@
-"""The life of a run of the public Agent: open the conversation, check the prompt, run tools that need a model, and finish."""
+"""The lifecycle of a run of the public Agent: open the session, check the prompt, run tools that need a model, and finish."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 
 _HOOKS: tuple[type[Hook], ...] = (SessionOpen, PromptSubmitted, BeforeRun, SessionClosed)
 _EXIT_TIMEOUT_SECONDS = 5.0
-"""Seconds that handlers get when the process ends without having closed the conversation."""
+"""Maximum seconds for handlers when the process exits without having closed the session."""
 
 
 class PreparedRun(Struct, frozen=True):
-    """What comes in.
+    """The input of a run.
 
     Attributes:
-        prompt: What the run begins with.
+        prompt: The initial messages of the run.
         options: The options of the run.
-        result: How it ended already; then no run begins.
+        result: The result, if the prompt was handled; then no run begins.
     """
 
     prompt: Prompt
@@ -57,11 +57,11 @@ class PreparedRun(Struct, frozen=True):
 
 
 class SessionLifecycle:
-    """Fires the hooks around the runs of an agent. Without a handler of one of them it does nothing.
+    """Fires the hooks around the runs of an agent. Does nothing for hooks without handlers.
 
     Args:
         agent: The agent.
-        extensions: Its extensions; async ones are loaded before the first prompt is looked at.
+        extensions: Its extensions; async ones are loaded before the first prompt is processed.
     """
 
     def __init__(self, agent: CoreAgent, extensions: Extensions | None) -> None:
@@ -73,25 +73,25 @@ class SessionLifecycle:
 
     @property
     def is_preparing(self) -> bool:
-        """Whether a prompt is being looked at."""
+        """Return True if a prompt is being processed."""
         return self._signal is not None
 
     def abort(self, reason: str) -> None:
-        """Let a prompt that is being looked at not become a run."""
+        """Prevent a prompt that is being processed from starting a run."""
         if self._signal is not None:
             self._signal.cancel(reason)
 
     @property
     def needed(self) -> bool:
-        """Whether anybody has to be asked."""
+        """Return True if any handler must run."""
         bus, extensions = self._agent.bus, self._extensions
         return (extensions is not None and extensions.has_pending) or any(map(bus.has, _HOOKS))
 
     async def prepare_run(self, prompt: Prompt, options: dict[str, Any]) -> PreparedRun:
-        """Open the conversation if it is not open, and ask about the prompt.
+        """Open the session if needed, and run the handlers of the prompt.
 
         Raises:
-            AgentAbortedError: If it was aborted meanwhile.
+            AgentAbortedError: If it was aborted during that.
         """
         agent = self._agent
         self._signal = signal = options.get("signal") or CancelToken()
@@ -107,7 +107,7 @@ class SessionLifecycle:
                     return PreparedRun(prompt, options, ended)
                 added = await self._run_agent_before_hooks(_last_user_text(request), options)
             if added and not request and agent.context.pending is not None:
-                agent.steer(added[0])  # calls wait for their results; whatever is said comes behind them
+                agent.steer(added[0])  # tool calls wait for their results; a new message comes after them
                 for message in added[1:]:
                     agent.steer(message)
                 added = []
@@ -129,10 +129,10 @@ class SessionLifecycle:
             self._at_exit = True
             leave = partial(_shutdown_at_exit, weakref.ref(self))
             atexit.register(leave)
-            weakref.finalize(self, atexit.unregister, leave).atexit = False  # many agents come and go in one process
+            weakref.finalize(self, atexit.unregister, leave).atexit = False  # many agents are created in one process
 
     async def _run_input_hooks(self, messages: list[AgentMessage]) -> tuple[list[AgentMessage], RunResult | None]:
-        """The messages as handlers of `input` want them, or how it ended."""
+        """Return the messages as changed by handlers of `input`, or the result."""
         text = _last_user_text(messages)
         if not text or not self._agent.bus.has(PromptSubmitted):
             return messages, None
@@ -146,7 +146,7 @@ class SessionLifecycle:
         return (messages if hook.text == text else _replace_user_text(messages, hook.text)), None
 
     async def _run_agent_before_hooks(self, prompt: str, options: dict[str, Any]) -> list[AgentMessage]:
-        """Ask handlers of `agent:before`; what they add."""
+        """Run handlers of `agent:before`; return their additions."""
         agent = self._agent
         if not agent.bus.has(BeforeRun):
             return []
@@ -159,7 +159,7 @@ class SessionLifecycle:
         return hook.messages
 
     async def shutdown(self, reason: str = "exit") -> None:
-        """Tell that the conversation is over, if it was opened; a second time tells nothing."""
+        """Notify handlers that the session is closed, if it was opened; only once."""
         if self._open is not None:
             self._open = None
             await self._emit(SessionClosed(self._agent.session_id, reason))
@@ -170,7 +170,7 @@ class SessionLifecycle:
 
 
 def _shutdown_at_exit(entrance: weakref.ref[SessionLifecycle]) -> None:
-    """The process ends: tell it to a conversation that nobody closed."""
+    """Notify handlers at process exit of a session that was not closed."""
     left = entrance()
     if left is not None:
         with suppress(TimeoutError):
@@ -178,7 +178,7 @@ def _shutdown_at_exit(entrance: weakref.ref[SessionLifecycle]) -> None:
 
 
 def _last_user_message_index(messages: list[AgentMessage]) -> int | None:
-    """The place of the last message in which the user says something."""
+    """Return the index of the last message with text of the user."""
     for i in range(len(messages) - 1, -1, -1):
         message = messages[i]
         if isinstance(message, Message) and message.role == "user" and message.text.strip():
@@ -187,14 +187,14 @@ def _last_user_message_index(messages: list[AgentMessage]) -> int | None:
 
 
 def _last_user_text(messages: list[AgentMessage]) -> str:
-    """What the user says."""
+    """Return the user's text."""
     at = _last_user_message_index(messages)
     message = messages[at] if at is not None else None
     return message.text if isinstance(message, Message) else ""
 
 
 def _replace_user_text(messages: list[AgentMessage], text: str) -> list[AgentMessage]:
-    """The same messages, in which the user says something else; images stay."""
+    """Return the same messages with another text of the user; images stay."""
     at = _last_user_message_index(messages)
     message = messages[at] if at is not None else None
     assert isinstance(message, Message)
@@ -204,11 +204,11 @@ def _replace_user_text(messages: list[AgentMessage], text: str) -> list[AgentMes
 
 
 Verdict = bool | str | AssistRequest
-"""Whether to ask; a text refuses and says why; a request is asked in place of the tool's."""
+"""The verdict about a request: True to ask, a string to deny with a reason, or a request to use instead of the tool's."""
 
 
 AssistPolicy = Literal["fulfil", "reject"] | Callable[[AssistRequest, str], Verdict | Awaitable[Verdict]]
-"""What to do with a request: always ask the model, never, or what a function of the request and the tool's name says."""
+"""The policy for a request: always ask the model, never, or the verdict of a function of the request and the tool's name."""
 
 
 SYSTEM_PROMPT = (
@@ -217,15 +217,15 @@ SYSTEM_PROMPT = (
 
 
 class AssistPlug(Plugin):
-    """Fulfils, changes or rejects what tools ask of a model.
+    """Fulfills, changes, or denies requests of tools to a model.
 
-    The request is made beside the conversation (`side_call`, under the purpose ``assist``), so it counts in the run's usage and limits.
-    The bare JSON form counts only for the application's own tools: a built-in tool or one of an MCP server passes on what
-    others wrote.
+    The request is made outside the conversation (`side_call`, with the purpose ``assist``), so it counts toward the run's usage and
+    limits. The plain JSON form is accepted only from the application's own tools: a built-in tool or an MCP tool returns text of
+    others.
 
     Args:
-        policy: What to do with a request.
-        limit: Most requests that are fulfilled in one run.
+        policy: The policy for a request.
+        limit: Maximum number of requests per run.
     """
 
     def __init__(self, policy: AssistPolicy = "fulfil", *, limit: int = 20) -> None:
@@ -234,20 +234,20 @@ class AssistPlug(Plugin):
         self._count = 0
 
     def install(self, agent: CoreAgent) -> None:
-        """Look at the results of an agent's tools."""
+        """Listen to the results of an agent's tools."""
         self._agent = agent
         agent.on(SessionStart, self._reset_count)
-        agent.on(ToolTransform, self._on_result, order=-10)  # before those who shorten or store results
+        agent.on(ToolTransform, self._on_result, order=-10)  # before handlers that shorten or store results
 
     def for_child(self) -> Plugin:
-        """The same for a sub-agent, counted apart."""
+        """Return the plugin for a subagent, with its own count."""
         return AssistPlug(self.policy, limit=self.limit)
 
     def _reset_count(self, hook: SessionStart) -> None:
         self._count = 0
 
     def _on_result(self, hook: ToolTransform) -> Awaitable[None] | None:
-        """Nearly every result is none of these, and then there is nothing to wait for."""
+        """Handle a result; almost all results contain no request, so nothing is awaited for them."""
         tool = self._agent.tools.get(hook.name)
         own = tool is not None and tool.source != "builtin" and not tool.source.startswith("mcp:")
         request = extract_assist_request(hook.result, trust_text=own)
@@ -270,7 +270,7 @@ class AssistPlug(Plugin):
             hook.result = _with_model_answer(hook.result, allowed, answer.text)
 
     async def _apply_policy(self, request: AssistRequest, tool: str) -> AssistRequest | str:
-        """What to ask, or why not."""
+        """Return the request to make, or the reason for a denial."""
         if self._count >= self.limit:
             return f"the run has used up its {self.limit} requests"
         if self.policy == "fulfil":

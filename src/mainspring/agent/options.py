@@ -1,9 +1,6 @@
-"""The rarer options of an agent and those of a run, with their types; and whether what an agent is given can be what it is.
+"""The less common options of an agent and the options of a run, with their types and their validation.
 
-A value that cannot be is told in words before anything is done with it: further down it would fail far from where it was written, or
-not at all.
-
-Whether the options of a run can be what they are. A value that means nothing is told, before anything is done with it.
+An invalid value is reported before anything runs: later it would fail far from its origin, or have no effect.
 """
 
 from __future__ import annotations
@@ -31,14 +28,14 @@ if TYPE_CHECKING:
 
 
 class AgentOptions(TypedDict, total=False):
-    """The rarer options of an `Agent`.
+    """The less common options of an `Agent`.
 
     Attributes:
-        tool_aliases: By a tool's own name the one under which the model knows it.
-        eager: Whether what the first run would get ready is begun now, in the background; see `CoreAgent.warmup`.
-        convert: What of the history the model is told.
-        transform: What of the history goes into a request.
-        extra: Handed to every tool.
+        tool_aliases: The alias of a tool for the model, by the tool's own name.
+        eager: Whether to prepare the first run now, in the background; see `CoreAgent.warmup`.
+        convert: Conversion of the history to model messages.
+        transform: Transformation of the history for a request.
+        extra: Passed to every tool.
     """
 
     tool_aliases: Mapping[str, str] | None
@@ -49,16 +46,16 @@ class AgentOptions(TypedDict, total=False):
 
 
 class StreamOptions(TypedDict, total=False):
-    """What holds for one run only.
+    """Options for one run only.
 
     Attributes:
-        model: Who is asked.
+        model: The model.
         system: The system prompt.
-        thinking: How much the model reasons.
-        behavior: Limits and options, over those of the agent.
-        tools: All that the model may call.
-        hooks: Handlers, beside those of the agent.
-        signal: Set, it stops the run.
+        thinking: The reasoning effort.
+        behavior: Limits and options that override those of the agent.
+        tools: The complete list of tools.
+        hooks: Handlers in addition to those of the agent.
+        signal: Aborts the run when set.
     """
 
     model: ModelProvider | str | None
@@ -71,26 +68,26 @@ class StreamOptions(TypedDict, total=False):
 
 
 class RunOptions(StreamOptions, total=False):
-    """The same for `Agent.run`.
+    """Options of `Agent.run`.
 
     Attributes:
-        raise_errors: Whether a failure is raised. If not, the result has it.
+        raise_errors: Whether to raise a failure. If not, the result contains it.
     """
 
     raise_errors: bool
 
 
 def validate_agent_options(names: Iterable[str], options: AgentOptions, **given: Any) -> None:
-    """Check what an agent is given.
+    """Validate the options of an agent.
 
     Args:
         names: The options with a parameter of their own.
-        options: The rarer ones.
-        **given: Values of the others.
+        options: The other options.
+        **given: Values of the options in ``names``.
 
     Raises:
-        TypeError: If there is no option of a name.
-        ConfigError: If a value cannot be what it is.
+        TypeError: If an option is unknown.
+        ConfigError: If a value is invalid.
     """
     if options:
         check_option_names("Agent", options, (*names, *AgentOptions.__optional_keys__))
@@ -98,11 +95,11 @@ def validate_agent_options(names: Iterable[str], options: AgentOptions, **given:
 
 
 def validate_run_options(options: Mapping[str, Any]) -> None:
-    """The same for a run.
+    """Validate the options of a run.
 
     Raises:
-        TypeError: If there is no option of a name.
-        ConfigError: If a value cannot be what it is.
+        TypeError: If an option is unknown.
+        ConfigError: If a value is invalid.
     """
     if options:
         check_option_names("a run", options, RunOptions.__optional_keys__)
@@ -110,11 +107,11 @@ def validate_run_options(options: Mapping[str, Any]) -> None:
 
 
 def normalize_tools(given: Iterable[Tool | LazyTool | Callable[..., Any]]) -> list[Tool | LazyTool]:
-    """Tools, and functions made into tools.
+    """Convert functions to tools and return all tools.
 
     Raises:
-        ConfigError: If something is neither.
-        TypeError: If a function cannot be a tool; the text says why.
+        ConfigError: If a value is neither.
+        TypeError: If a function cannot be a tool; the text contains the reason.
     """
     found: list[Tool | LazyTool] = []
     for each in given:
@@ -124,8 +121,8 @@ def normalize_tools(given: Iterable[Tool | LazyTool | Callable[..., Any]]) -> li
             found.append(tool(each))
         else:
             raise ConfigError(
-                f"tools holds {each!r:.80}, which is no tool; it takes functions and tools themselves, not their names. "
-                "Those that come along are in mainspring.tools.builtin"
+                f"tools contains {each!r:.80}, which is not a tool. Pass functions and tools themselves, not their names. "
+                "The built-in tools are in mainspring.tools.builtin."
             )
     return found
 
@@ -134,7 +131,7 @@ def _validate(owner: str, mapping: Mapping[str, Any]) -> None:
     for name, value in mapping.items():
         fits, requested = _VALIDATORS.get(name, _ANY_VALUE)
         if not fits(value):
-            raise ConfigError(f"{name} of {owner} is {value!r:.80}; it can be {requested}")
+            raise ConfigError(f"{name} of {owner} must be {requested}, not {value!r:.80}.")
 
 
 def _is_list(value: Any) -> bool:
@@ -158,7 +155,7 @@ def _is_function(value: Any) -> bool:
 
 
 def _has_attributes(*names: str) -> Callable[[Any], bool]:
-    """For what may be anybody's own class: whether it is none, or has what is used of it."""
+    """Create a check for values of any class: None, or an object with the attributes that are used."""
     return lambda value: value is None or (not isinstance(value, type) and all(hasattr(value, n) for n in names))
 
 
@@ -174,7 +171,7 @@ _VALIDATORS: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "name": (_is_str, "a text"),
     "system": (lambda v: v is None or isinstance(v, str), "a text"),
-    "tools": (_is_optional_list, "a list of tools and functions, as in tools=[read_file]"),
+    "tools": (_is_optional_list, "a list of tools and functions, for example tools=[read_file]"),
     "execution": (
         lambda v: isinstance(v, str | os.PathLike) or _has_attributes("cwd", "realpath")(v),
         "a folder, or an ExecutionEnv such as LocalEnv(...)",
@@ -189,11 +186,11 @@ _VALIDATORS: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "callbacks": (_has_attributes("on_agent_start", "on_permission_request"), "AgentCallbacks(...)"),
     "plugs": (_is_list, "a list of plugs"),
-    "hooks": (_is_mapping, "a mapping, as in hooks={ToolGate: check}"),
+    "hooks": (_is_mapping, "a mapping, for example hooks={ToolGate: check}"),
     "messages": (lambda v: isinstance(v, str) or _is_list(v), "a text, or a list of messages"),
-    "steps": (_has_attributes("model", "tool", "sleep"), "Steps, as a Tape and durable engines have them"),
+    "steps": (_has_attributes("model", "tool", "sleep"), "Steps, as provided by a Tape or a durable engine"),
     "ledger": (lambda v: v is None or isinstance(v, Ledger), "the ledger of another agent"),
-    "tool_aliases": (_is_mapping, "a mapping of a tool's name to another"),
+    "tool_aliases": (_is_mapping, "a mapping of tool names to aliases"),
     "eager": (lambda v: isinstance(v, bool), "True or False"),
     "convert": (callable, "a function"),
     "transform": (_is_function, "a function"),
@@ -201,7 +198,7 @@ _VALIDATORS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "signal": (_has_attributes("cancel", "on_cancel"), "a CancelToken"),
     "raise_errors": (lambda v: isinstance(v, bool), "True or False"),
 }
-"""By option, whether a value can be one, and what one is. An option that is not here is checked where it is taken up."""
+"""Checks and descriptions of valid values by option. Other options are checked where they are used."""
 
 
 _INTEGER_MINIMUMS = {
@@ -218,7 +215,7 @@ _INTEGER_MINIMUMS = {
     "compact_keep_turns": 0,
     "persist_threshold": 0,
 }
-"""Whole numbers, each with the least that it can be."""
+"""Integer options with their minimum."""
 
 
 _NUMBER_RANGES = {
@@ -229,7 +226,7 @@ _NUMBER_RANGES = {
     "timeout": (0, None),
     "warn_at": (0, 1),
 }
-"""Numbers, each with the least and the most that it can be."""
+"""Number options with their minimum and maximum."""
 
 
 _CHOICES: dict[str, tuple[Any, ...]] = {
@@ -255,43 +252,43 @@ _NESTED_RANGES: dict[type, dict[str, tuple[float, float | None]]] = {
     Compaction: {"reserve": (0, None), "keep_recent": (0, None), "threshold": (0, None), "keep_important": (0, None)},
     ToolBudget: {"max": (0, None)},
 }
-"""Numbers within the values of options, each with the least and the most that it can be; ``None`` is none, where it may be left out."""
+"""Numbers within the values of options, with their minimum and maximum; ``None`` is allowed for optional ones."""
 
 
 _DEFAULTS = ResolvedRunOptions()
 
 
 def validate_behavior(behavior: Behavior | None) -> None:
-    """Check what is set of these options.
+    """Validate the options that are set.
 
     Raises:
-        ConfigError: If one has a value that it cannot have; the text has all of them.
+        ConfigError: If any have invalid values; the text lists all of them.
     """
     if behavior is None:
         return
     if type(behavior) is not Behavior:
-        raise ConfigError(f"behavior is a Behavior(...), not {type(behavior).__name__}")
+        raise ConfigError(f"behavior must be a Behavior(...), not {type(behavior).__name__}")
     settled = behavior.resolve()
     problems = [
         problem for name in Behavior.__struct_fields__ if (problem := _find_problem(name, getattr(settled, name)))
     ]
     if problems:
-        raise ConfigError(f"behavior: {'; '.join(problems)}")
+        raise ConfigError(f"behavior: {'; '.join(problems)}.")
 
 
 def _find_problem(name: str, value: Any) -> str:
-    """What is wrong with the value of an option; empty if nothing is."""
+    """Return the problem with the value of an option; empty if it is valid."""
     default = getattr(_DEFAULTS, name)
     if value is default or (value is None and (default is None or name in ("retry", "max_output_tokens", "warn_at"))):
         return ""
     if name in _INTEGER_MINIMUMS:
         minimum = _INTEGER_MINIMUMS[name]
         good = isinstance(value, int) and not isinstance(value, bool) and value >= minimum
-        requested = f"a whole number from {minimum} on"
+        requested = f"a whole number of at least {minimum}"
     elif name in _NUMBER_RANGES:
         low, high = _NUMBER_RANGES[name]
         good = isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= (high or float("inf"))
-        requested = f"a number from {low} to {high}" if high else f"a number from {low} on"
+        requested = f"a number from {low} to {high}" if high else f"a number of at least {low}"
     elif name in _CHOICES:
         good = value in _CHOICES[name]
         requested = " or ".join([repr(c) for c in _CHOICES[name]])
@@ -300,11 +297,11 @@ def _find_problem(name: str, value: Any) -> str:
         requested = f"a {_STRUCT_TYPES[name].__name__}"
     else:
         good, requested = _check_shape(name, value)
-    return _find_nested_problem(name, value) if good else f"{name} is {value!r:.80}; it can be {requested}"
+    return _find_nested_problem(name, value) if good else f"{name} must be {requested}, not {value!r:.80}"
 
 
 def _find_nested_problem(name: str, value: Any) -> str:
-    """What is wrong within the value of an option that is made of others."""
+    """Return the problem within the value of a composite option."""
     if name == "tool_budgets":
         return next((p for tool, each in value.items() if (p := _find_nested_problem(f"{name}[{tool!r}]", each))), "")
     kind = cast("type[Any]", type(value))
@@ -314,15 +311,15 @@ def _find_nested_problem(name: str, value: Any) -> str:
             continue
         number = given if isinstance(given, int | float) and not isinstance(given, bool) else -1
         if not low <= number <= (float("inf") if high is None else high):
-            requested = f"a number from {low} to {high}" if high is not None else f"a number from {low} on"
-            return f"{name}: {part} is {given!r:.80}; it can be {requested}"
+            requested = f"a number from {low} to {high}" if high is not None else f"a number of at least {low}"
+            return f"{name}: {part} must be {requested}, not {given!r:.80}"
     if kind is ToolBudget and value.on_exceed not in ("block", "steer") and not callable(value.on_exceed):
-        return f"{name}: on_exceed is {value.on_exceed!r:.80}; it can be 'block' or 'steer', or a function"
+        return f"{name}: on_exceed must be 'block' or 'steer', or a function, not {value.on_exceed!r:.80}"
     return ""
 
 
 def _check_shape(name: str, value: Any) -> tuple[bool, str]:
-    """Whether the value of an option with a shape of its own has it, and which that is."""
+    """Return the expected form of an option if its value does not have it."""
     match name:
         case "tool_budgets":
             requested = "a number of calls, or a ToolBudget, for each tool by its name"

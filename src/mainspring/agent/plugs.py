@@ -1,12 +1,6 @@
-"""Skills as an option of an agent. What they need is imported where somebody has some.
+"""Creation of plugins from options: skills, subagents, MCP servers, tool disclosure, and token refresh.
 
-Sub-agents as `Subagents` needs them: made by the public Agent, with what its run has.
-
-What an agent is told of MCP servers, as a plug; and the model, for servers that may ask it.
-
-What an agent is told of disclosure, as plugs.
-
-Renewed tokens of logins, told on the bus of the run whose request had them renewed.
+Their modules are imported only if an option needs them.
 """
 
 from __future__ import annotations
@@ -38,31 +32,31 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class ActivatesSkills(Protocol):
-    """A plug by which skills become active."""
+    """A plugin that activates skills."""
 
     async def set_active(self, name: str) -> None:
-        """Make one active."""
+        """Activate a skill."""
         ...
 
     async def deactivate(self, name: str) -> bool:
-        """Make one inactive."""
+        """Deactivate a skill."""
         ...
 
 
 @runtime_checkable
 class PreservesMessages(Protocol):
-    """A plug that says which messages no summary may take the place of."""
+    """A plugin that preserves messages from compaction."""
 
     def should_preserve(self, message: AgentMessage, /) -> bool:
-        """Whether it must stay as it is."""
+        """Return True if a message must stay unchanged."""
         ...
 
 
 def skills_plugs(option: SkillsOption | None) -> list[Plugin]:
-    """The plug that an option stands for; none for none.
+    """Create the plugin of the option, if it is set.
 
     Raises:
-        ConfigError: If it is no such option.
+        ConfigError: If the option is invalid.
     """
     if option is None:
         return []
@@ -76,7 +70,7 @@ def skills_plugs(option: SkillsOption | None) -> list[Plugin]:
     folders = tuple([os.path.expanduser(each) for each in given if isinstance(each, str | os.PathLike)])
     inline = tuple([each for each in given if isinstance(each, skills_package.Skill)])
     if len(folders) + len(inline) != len(given):
-        raise ConfigError("skills=... takes Skills(...), SkillsConfig(...), or a list of folders and Skill(...)")
+        raise ConfigError("skills=... takes Skills(...), SkillsConfig(...), or a list of folders and Skill(...)..")
     return [
         skills_package.SkillsPlug(skills_package.SkillsConfig(user=folders, inline=inline)),
         _FolderCheckPlug(folders),
@@ -84,42 +78,42 @@ def skills_plugs(option: SkillsOption | None) -> list[Plugin]:
 
 
 class _FolderCheckPlug(Plugin):
-    """Looks whether the folders are there, when the first run gets ready: that takes a disk, which making an agent does not."""
+    """Checks that the folders exist when the first run is prepared: this needs disk access, which creating an agent avoids."""
 
     def __init__(self, folders: tuple[str, ...]) -> None:
         self._folders = folders
 
     def install(self, agent: CoreAgent) -> None:
-        """Nothing to listen to."""
+        """Do nothing."""
 
     def for_child(self) -> None:
-        """Nothing: they were looked at."""
+        """Return ``None``: the folders have been checked."""
 
     async def prepare(self) -> None:
-        """Raise ConfigError where one is missing: of a misspelt one nobody would notice that it has no skills."""
+        """Raise ConfigError if a folder is missing: a misspelled folder would otherwise silently have no skills."""
         for folder in self._folders:
             if not await asyncio.to_thread(os.path.isdir, folder):
                 raise ConfigError(
-                    f"skills: there is no folder {folder}; a SkillsConfig takes folders that may come later"
+                    f"Skills folder not found: {folder}. Use a SkillsConfig for folders that may be created later."
                 )
 
 
 def find_skill_activator(plugs: Iterable[Plugin]) -> ActivatesSkills:
-    """The plug that has the skills.
+    """Return the plugin that has the skills.
 
     Raises:
-        AgentError: If there is none.
+        AgentError: If no plugin has skills.
     """
     found = next((p for p in plugs if isinstance(p, ActivatesSkills)), None)
     if found is None:
-        raise AgentError("this agent has no skills; give it some: Agent(..., skills=...)")
+        raise AgentError("This agent has no skills. Add some: Agent(..., skills=...).")
     return found
 
 
 def combine_preserve_checks(
     plugs: Iterable[object], keep: Callable[[AgentMessage], bool] | None
 ) -> Callable[[AgentMessage], bool] | None:
-    """What stays of a conversation that is summed up: what plugs keep, and what ``keep`` says."""
+    """Combine the checks of plugins and of ``keep`` for messages that a compaction preserves."""
     request: list[Callable[[AgentMessage], bool]] = [
         p.should_preserve for p in plugs if isinstance(p, PreservesMessages)
     ]
@@ -131,11 +125,11 @@ def combine_preserve_checks(
 
 
 SubagentsOption = Subagents | Iterable[AgentDefinition] | bool
-"""The plug itself; kinds of sub-agents for one with its defaults; or whether there are any."""
+"""The plugin itself; kinds of subagents for a plugin with its defaults; or whether to allow subagents."""
 
 
 def subagents_plug(option: SubagentsOption | None) -> Subagents | None:
-    """The plug that an option stands for."""
+    """Create the plugin of the option."""
     if option is None or isinstance(option, Subagents):
         return option
     if isinstance(option, bool):
@@ -144,40 +138,40 @@ def subagents_plug(option: SubagentsOption | None) -> Subagents | None:
 
 
 SAMPLING_PURPOSE = "mcp:sampling"
-"""Under which a server's questions to the model are counted."""
+"""The purpose under which a server's requests to the model are counted."""
 
 
 def mcp_plugs(servers: Any, connector: McpConnector | None) -> list[Plugin]:
-    """The plug of an option; none where there are no servers.
+    """Create the plugin of the option; none without servers.
 
     Raises:
-        ConfigError: If a configuration is none, or there is a connector with nothing to connect.
+        ConfigError: If a configuration is invalid, or a connector is set without servers.
     """
     if servers is None:
         if connector is not None:
-            raise ConfigError("mcp_connector is of no use without mcp_servers=[...]")
+            raise ConfigError("mcp_connector needs mcp_servers=[...].")
         return []
     if isinstance(servers, mcp.McpPlug):
         if connector is not None:
-            raise ConfigError("give the connector to the Mcp itself: Mcp([...], connector=...)")
+            raise ConfigError("Pass the connector to the Mcp itself: Mcp([...], connector=...).")
         return [servers]
     return [mcp.McpPlug(servers, connector=connector)]
 
 
 def bind_sampling(agent: CoreAgent) -> None:
-    """Let the servers of an agent ask its model, where the user agrees."""
+    """Let the servers of an agent call its model, if the user agrees."""
     for plug in find_mcp_plugs(agent.plugs):
         plug.set_sampler(lambda request: _answer_sampling_request(agent, request))
 
 
 async def close_servers(agent: CoreAgent) -> None:
-    """End the servers of an agent; they are started again where they are needed again."""
+    """Stop the servers of an agent; they are started again when needed."""
     for plug in find_mcp_plugs(agent.plugs):
         await plug.aclose()
 
 
 def find_mcp_plugs(plugs: Iterable[Plugin]) -> list[McpPlug]:
-    """The servers among plugs. Where there are none, the plug is not even imported."""
+    """Return the MCP plugins. Without any, their module is not imported."""
     return [p for p in plugs if type(p).__module__ == "mainspring.mcp.plug" and isinstance(p, mcp.McpPlug)]
 
 
@@ -200,18 +194,18 @@ def _block_text(block: dict[str, Any]) -> str:
 
 
 DisclosureOption = Disclosure | LoadMode
-"""The plug itself, or what holds for servers that do not say it themselves."""
+"""The plugin itself, or the mode of servers without a setting of their own."""
 
 
 def disclosure_plugs(option: DisclosureOption | None, plugs: Sequence[Plugin]) -> list[Plugin]:
-    """The plugs to add to these. What a server's configuration says holds for it, unless the option names it too.
+    """Return the plugins to add. A server's configuration sets its mode, unless the option names the server, too.
 
     Raises:
-        ConfigError: If the option is none, or there is such a plug already.
+        ConfigError: If the option is invalid, or such a plugin exists already.
     """
     given = next((p for p in plugs if isinstance(p, Disclosure)), None)
     if given is not None and option is not None:
-        raise ConfigError("give either tool_disclosure or a Disclosure among the plugs, not both")
+        raise ConfigError("Pass either tool_disclosure or a Disclosure in plugs, not both.")
     if option is not None and not isinstance(option, Disclosure):
         option = Disclosure(option)
     chosen = given or option or Disclosure()
@@ -224,21 +218,21 @@ def disclosure_plugs(option: DisclosureOption | None, plugs: Sequence[Plugin]) -
 
 
 def find_tool_search(plugs: Sequence[Plugin]) -> Tool | None:
-    """The search tool that is for the agent of these plugs alone; a sub-agent gets another."""
+    """Return the search tool of this agent's plugins; a subagent gets another."""
     return next((p.tool for p in plugs if isinstance(p, ToolSearchPlug)), None)
 
 
 def offered_tool_specs(agent: CoreAgent) -> Sequence[ToolDefinition]:
-    """What the next request would offer: the agent's tools without those that are locked."""
+    """Return the tools that the next request would offer: the agent's tools without the locked ones."""
     specs = agent.context.tools.specs
     disclosure = next((p for p in agent.plugs if isinstance(p, Disclosure)), None)
     return specs if disclosure is None else disclosure.visible_specs(specs)
 
 
 class TokenRefreshPlug:
-    """A plug that fires `oauth:refresh`.
+    """A plugin that fires `oauth:refresh`.
 
-    Models are shared between agents, so a model cannot know whom to tell: each run listens to what its own requests do.
+    Agents share models, so a model does not know which agent to notify: each run listens to its own requests.
     """
 
     def __init__(self) -> None:
@@ -268,4 +262,4 @@ class TokenRefreshPlug:
         agent.on(SessionEnd, end, order=1000)
 
     def for_child(self) -> None:
-        """A sub-agent has its own; one that has none is told of through its parent."""
+        """Return ``None``: a subagent without the plugin is reported through its parent."""

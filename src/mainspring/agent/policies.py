@@ -1,9 +1,9 @@
-"""From options to policies: what of a run's behavior is done by handlers of hooks, and in which order they are asked.
+"""Creation of policies from options: the handlers that implement a run's behavior, and their order.
 
-All of it is seen in `_handlers`. Handlers are on the bus while a run goes and gone when it is over; what must outlive a run (what was
-read, what is left out of requests, what was spent) stays with the agent.
+See `_handlers` for all of them. Handlers are on the bus while a run is in progress and removed when it ends; state that must
+outlive a run (files read, messages removed from requests, spending) stays with the agent.
 
-Options that name tools: of a name that no tool has nobody would notice that it does nothing.
+Also warnings about options that name unknown tools, which would otherwise silently have no effect.
 """
 
 from __future__ import annotations
@@ -69,16 +69,16 @@ else:
     PersistLargeResults = lazy_function("mainspring.policies.large_results.store", "PersistLargeResults")
 
 
-# The order on the bus. An application's handlers have 0 unless they say otherwise, a session has 100.
-ORDER_COMPACTION = -300  # a history that is summed up is what all others see
-ORDER_RAW_RESULTS = -1000  # sees what a tool gave before anybody changes it
+# The order on the bus. An application's handlers have 0 by default, a session has 100.
+ORDER_COMPACTION = -300  # a compacted history is the input of all other handlers
+ORDER_RAW_RESULTS = -1000  # sees a tool's output before any handler changes it
 ORDER_SHORTEN_CONTEXT = -200  # tail, then stale reads: before any other transform of the context
 ORDER_REQUEST_DEFAULTS = -100  # thinking and cache: before an application's own `turn:before`
-ALLOWED_TOOLS, TOOL_BUDGETS, TOOL_DEDUP, DISCLOSURE = 10, 20, 30, 40  # the gates behind those of the application
-ORDER_GUARDS = 50  # before a session notes that a tool was started
-ORDER_READ_TRACKING = 80  # behind an application's transforms of results
-ORDER_PERSIST = 90  # what is kept is what all others made of it
-ORDER_SPENDING = 95  # others may still have spent something
+ALLOWED_TOOLS, TOOL_BUDGETS, TOOL_DEDUP, DISCLOSURE = 10, 20, 30, 40  # the gates after those of the application
+ORDER_GUARDS = 50  # before a session records the start of a tool
+ORDER_READ_TRACKING = 80  # after an application's transforms of results
+ORDER_PERSIST = 90  # stores the output with the changes of all other handlers
+ORDER_SPENDING = 95  # other handlers may still spend something
 
 
 class RunPolicies:
@@ -86,7 +86,7 @@ class RunPolicies:
 
     Args:
         agent: The agent.
-        parent: The ledger of the run that started this agent, where it is a sub-agent.
+        parent: The ledger of the run that started this agent, if it is a subagent.
     """
 
     def __init__(self, agent: CoreAgent, parent: Ledger | None = None) -> None:
@@ -101,23 +101,23 @@ class RunPolicies:
 
     @property
     def ledger(self) -> Ledger:
-        """What the run that goes on has spent, with all its sub-agents; between runs, the whole conversation."""
+        """The spending of the current run, subagents included; between runs, of the whole conversation."""
         return self._run or self._session
 
     def over_limit(self) -> RunStatus | None:
-        """The limit of the run that goes on that has been reached, what its sub-agents spent included."""
+        """The limit that the current run, subagents included, has reached."""
         return self._request_timeouts.reached_limit() if self._request_timeouts is not None else None
 
     @contextmanager
     def attached(
         self, options: ResolvedRunOptions, tools: Iterable[Tool | LazyTool], model: ModelProvider
     ) -> Generator[None]:
-        """Have the policies on the bus while this is open.
+        """Attach the policies to the bus for the duration of the context.
 
         Args:
             options: The run's behavior.
-            tools: What the run may call.
-            model: Whom it asks.
+            tools: The tools of the run.
+            model: The model of the run.
         """
         self._run = Ledger(self._session)
         if self._conversation.messages is not self._agent.context.messages:
@@ -138,7 +138,7 @@ class RunPolicies:
             self._run = self._request_timeouts = None
 
     def _tool_name_check_handlers(self, options: ResolvedRunOptions) -> Iterator[tuple[int, Hooks]]:
-        """Whether limits name tools that there are: of a misspelt one nobody would notice that it is not limited."""
+        """Return handlers that warn if limits name unknown tools: a misspelled name would silently have no limit."""
         named = {
             "tool_budgets": options.tool_budgets,
             "dedup_tools": options.dedup_tools,
@@ -147,7 +147,7 @@ class RunPolicies:
         }
         if self._parent is None and any(
             named.values()
-        ):  # a sub-agent has limits of its parent, and not all of its tools
+        ):  # a subagent has the limits of its parent, and not all of its tools
             yield ORDER_GUARDS, {SessionStart: lambda _: warn_unknown_tools(named, self._agent.tools, self._warned)}
 
     def _spending_limit_handlers(self, options: ResolvedRunOptions, ledger: Ledger) -> Iterator[tuple[int, Hooks]]:
@@ -167,7 +167,7 @@ class RunPolicies:
 
 
 class _ConversationPolicies:
-    """What policies know of a conversation beyond a run."""
+    """The state of policies for a conversation, which outlives a run."""
 
     def __init__(self, agent: CoreAgent) -> None:
         self.messages = agent.context.messages
@@ -180,16 +180,16 @@ class _ConversationPolicies:
         self._tail: tuple[tuple[int, int], ToolResultClearing] | None = None
 
     def history(self) -> list[AgentMessage]:
-        """The history; grows with the conversation."""
+        """Return the history; it grows with the conversation."""
         return self.messages
 
     def stale_reads_policy(self) -> ClearStaleReads:
-        """The one policy of that kind; what it left out stays out."""
+        """Return the single policy of that kind; removed reads stay removed."""
         self._stale = self._stale or ClearStaleReads(self.history, self.env.cwd)
         return self._stale
 
     def auto_compaction(self, options: Compaction) -> AutoCompact:
-        """The same, for these options; what it measured stays known. What plugs keep stays as it is."""
+        """Return the policy for these options; its measurements stay. Messages that plugins preserve stay unchanged."""
         if self._kept is None or self._kept[0] != options:
             self._kept = (options, replace(options, keep=combine_preserve_checks(self._agent.plugs, options.keep)))
         options = self._kept[1]
@@ -201,7 +201,7 @@ class _ConversationPolicies:
         return self._auto
 
     def tail(self, threshold: int, keep_turns: int) -> ToolResultClearing:
-        """The same, for these options."""
+        """Return the tail compactor for these options."""
         if self._tail is None or self._tail[0] != (threshold, keep_turns):
             stubs = ToolResultClearing(self.history, threshold=threshold, keep_turns=keep_turns)
             self._tail = ((threshold, keep_turns), stubs)
@@ -209,7 +209,7 @@ class _ConversationPolicies:
 
 
 def _tool_gate_handlers(options: ResolvedRunOptions, agent: CoreAgent) -> Iterator[tuple[int, Hooks]]:
-    """Budgets of tools, and repeated calls."""
+    """Return the handlers for budgets of tools and repeated calls."""
     if options.tool_budgets:
         calls = ToolBudgets(options.tool_budgets, agent.bus)
         yield TOOL_BUDGETS, {TurnAfter: calls.turn, ToolGate: calls.on_tool_gate, ToolResultsAfter: calls.results}
@@ -230,7 +230,7 @@ def _tool_gate_handlers(options: ResolvedRunOptions, agent: CoreAgent) -> Iterat
 def _request_handlers(
     options: ResolvedRunOptions, conversation: _ConversationPolicies, model: ModelProvider
 ) -> Iterator[tuple[int, Hooks]]:
-    """What requests hold, and what happens when one is too long."""
+    """Return the handlers for the content of requests and for requests that are too long."""
     if options.compact_strategy == "tail":
         tail = conversation.tail(options.compact_threshold, options.compact_keep_turns)
         yield (
@@ -249,7 +249,7 @@ def _request_handlers(
 def _context_window_handlers(
     options: ResolvedRunOptions, conversation: _ConversationPolicies, model: ModelProvider
 ) -> Iterator[tuple[int, Hooks]]:
-    """Keeping the conversation within the model's window, and what happens where it does not fit all the same."""
+    """Return the handlers that keep the conversation within the model's window."""
     overflow = options.on_overflow
     compactor: Compactor | None = None
     if options.compaction is not None and not _provider_manages_context(model):
@@ -278,16 +278,16 @@ def _tool_result_handlers(
     tools: Iterable[Tool | LazyTool],
     model: ModelProvider,
 ) -> Iterator[tuple[int, Hooks]]:
-    """What becomes of results, and what must have been read."""
+    """Return the handlers for tool results and for reads before edits."""
     history, env = conversation.history, conversation.env
-    # Without a tool that names files nothing is ever read, and its calls need not pass here.
+    # Without a tool that names files nothing is ever read, so its calls can skip these handlers.
     names_files = any(isinstance(t, LazyTool) or t.path_params for t in tools)
     if options.require_read_before_edit:
         guard = ReadBeforeEdit(conversation.reads, history, env)
         yield (
             ORDER_COMPACTION,
             {PermissionCheck: guard.on_tool_permit},
-        )  # before a person is asked about a call that would not run
+        )  # before an approval is requested for a call that would not run
         yield ORDER_GUARDS, {BeforeToolRun: guard.start, ToolTransform: guard.on_tool_transform}
     if options.dedup_reads and names_files and not _provider_manages_context(model):
         dedup = UnchangedReads(conversation.reads, history, env.cwd)
@@ -299,7 +299,7 @@ def _tool_result_handlers(
 
 
 def _provider_manages_context(model: ModelProvider) -> bool:
-    """Whether the host itself leaves out old results of tools; it knows its cache, and the real number of tokens."""
+    """Return True if the host removes old tool results itself; it knows its cache, and the exact number of tokens."""
     profile = getattr(model, "profile", None)
     return isinstance(profile, ModelProfile) and profile.messages.context_management is not None
 
@@ -315,19 +315,19 @@ def _skip_when(
 
 
 def warn_unknown_tools(named: Mapping[str, Iterable[str]], tools: ToolRegistry, already_warned: set[str]) -> None:
-    """Warn of names that no tool has, once each. Those of tools of MCP servers are passed over: they may not be known yet.
+    """Warn of unknown tool names, once each. Names of MCP tools are skipped: they may not be known yet.
 
     Args:
-        named: By option, the names in it.
-        tools: What there is, beside the built-in ones, which another agent with the same options may have.
-        already_warned: What was told already; grows.
+        named: The names by option.
+        tools: The known tools, in addition to the built-in ones, which another agent with the same options may have.
+        already_warned: Names with an earlier warning; new names are added.
     """
     known = sorted({*ALL_TOOL_NAMES, *(t.name for t in tools)})
     for option, names in named.items():
         for name in names:
-            text = f"{option} names {name!r}, and there is no such tool"
+            text = f"{option} names the unknown tool {name!r}"
             if name in known or name.startswith("mcp__") or text in already_warned:
                 continue
             already_warned.add(text)
             near = difflib.get_close_matches(name, known, 1)
-            warnings.warn(f"{text}{f'; did you mean {near[0]!r}?' if near else ''}", ConfigWarning, stacklevel=2)
+            warnings.warn(f"{text}{f'. Did you mean {near[0]!r}?' if near else ''}", ConfigWarning, stacklevel=2)

@@ -1,4 +1,4 @@
-"""From hooks and events to callbacks."""
+"""The adapter from hooks and events to callbacks."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mainspring")
 
 SPINNER_TEXT = "Thinking"
-"""What a person is told to wait for."""
+"""Label of the spinner."""
 
-_ORDER_LAST = 1000  # behind everybody who changes what is told here
+_ORDER_LAST = 1000  # after all handlers that change the reported values
 
 
 class CallbacksPlug(Plugin):
-    """Tells callbacks what an agent does. A user of the hook bus like any other.
+    """Notifies callbacks of an agent's actions. It uses the hook bus like any other plugin.
 
     Args:
-        callbacks: What to call.
-        random: Where span ids come from. Default: the system's own source.
-        parent: The span in which the runs happen, if there is one; its trace goes on then.
+        callbacks: The callbacks.
+        random: Source of span IDs. Default: the system's own source.
+        parent: The parent span of the runs, if any; its trace continues.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class CallbacksPlug(Plugin):
         self._run: _CallbackRun | None = None
 
     def install(self, agent: CoreAgent) -> None:
-        """Listen to what the given callbacks need; without any nothing is registered."""
+        """Listen to the events that the callbacks need; without callbacks nothing is registered."""
         told = self.callbacks
         if told.on_permission_request is not None:
             for plug in agent.plugs:
@@ -78,7 +78,7 @@ class CallbacksPlug(Plugin):
             agent.on(ModelErrorHook, self._on_model_error, order=_ORDER_LAST)
 
     def for_child(self) -> Plugin | None:
-        """Nothing: what sub-agents do is heard through the `child:*` hooks of their parent."""
+        """Return ``None``: the parent's `child:*` hooks report subagents."""
         return None
 
     def _on_event(self, event: Event) -> None:
@@ -106,7 +106,7 @@ class CallbacksPlug(Plugin):
 
 
 class _CallbackRun:
-    """What has been heard of one run."""
+    """The state of one run."""
 
     def __init__(
         self, callbacks: AgentCallbacks, span: SpanContext, random: RandomSource, spans: SpanSource | None = None
@@ -125,7 +125,7 @@ class _CallbackRun:
         self._reported: BaseException | None = None
 
     def event(self, event: Event) -> None:
-        """Tell what an event means to whom it concerns."""
+        """Notify the callbacks of an event."""
         match event:
             case TextDelta():
                 self._text(event.text)
@@ -144,7 +144,7 @@ class _CallbackRun:
                 self._begin()
                 self._debug(f"turn {event.turn} begins", turn=event.turn, turn_id=event.turn_id)
             case ModelRetry():
-                wait = f"the model is asked again in {event.delay:g} s"
+                wait = f"the model call is retried in {event.delay:g}s"
                 self._debug(wait, attempt=event.attempt, error=ErrorReport.from_exception(event.error))
             case _:
                 pass
@@ -152,7 +152,7 @@ class _CallbackRun:
             _call_safely(self.callbacks.on_trace, self.span, event.type, event)
 
     def failed(self, error: BaseException) -> None:
-        """Tell of a failure, each only once."""
+        """Report a failure, each only once."""
         if self._reported is None or self._reported not in (error, getattr(error, "cause", None)):
             self._reported = error
             _call_safely(self.callbacks.on_error, self._llm or self.span, ErrorReport.from_exception(error))
@@ -164,7 +164,7 @@ class _CallbackRun:
             _call_safely(self.callbacks.on_spinner_start, SPINNER_TEXT)
 
     def _span(self, event: Event) -> SpanContext:
-        """The span that begins with an event: a real one, or one of our own within the run's."""
+        """Return the span that begins with an event: a real one, or one of our own within the run's."""
         real = self._spans.span_of(event) if self._spans is not None else None
         return real or self.span.child(self._random)
 
@@ -204,7 +204,7 @@ class _CallbackRun:
 
     def _tool_end(self, event: ToolExecutionEnd) -> None:
         span = self._tools.pop(event.call.id, None)
-        if span is None:  # a call that was never taken up
+        if span is None:  # a call that never started
             return
         result = self.results.pop(event.call.id, None) or _synthetic_result(event.result, event.title)
         _call_safely(self.callbacks.on_tool_end, span, event.call.name, to_tool_response(result), result)
@@ -228,7 +228,7 @@ class _CallbackRun:
 
 
 def _synthetic_result(block: ToolResultBlock, title: str) -> ToolResult:
-    """The result of a call that never ran, or was refused."""
+    """Create the result of a call that never ran, or was denied."""
     details = dict(block.details or {})
     code = details.pop("code", None)
     return ToolResult(
@@ -246,10 +246,10 @@ async def _iter_text(stream: EventStream[str, None]) -> AsyncGenerator[str, None
 
 
 def _call_safely(callback: Callable[..., object] | None, *arguments: Any) -> None:
-    """Call it, if there is one; what it raises is logged, since a display must not end a run."""
+    """Call the callback if it is set; an exception is logged, since a display must not end a run."""
     if callback is None:
         return
     try:
         callback(*arguments)
     except Exception:
-        logger.exception("the callback %s failed", getattr(callback, "__qualname__", repr(callback)))
+        logger.exception("The callback %s failed", getattr(callback, "__qualname__", repr(callback)))

@@ -1,4 +1,4 @@
-"""From callbacks to events: for code that calls callbacks itself, and a listener that understands events."""
+"""The adapter from callbacks to events: for code that calls callbacks itself, and a listener for events."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from mainspring.tools.response import ToolResponse
 
 
 def callbacks_to_events(observer: Callable[[Event], object]) -> AgentCallbacks:
-    """Callbacks that hand what they are told to ``observer``, as the events that a run of an agent would give.
+    """Create callbacks that pass their values to ``observer`` as the events of an agent's run.
 
-    A run's id is the trace's id, and a call's id that of its span. What only a person can answer (``on_permission_request``) has no
-    event, and is left out.
+    The ID of a run is the ID of the trace, and the ID of a call is that of its span. A question that only a user can answer
+    (``on_permission_request``) has no event and is omitted.
     """
     made = _EventBuilder(observer)
     return AgentCallbacks(
@@ -47,7 +47,7 @@ def callbacks_to_events(observer: Callable[[Event], object]) -> AgentCallbacks:
 
 
 class _EventBuilder:
-    """Events of one run at a time."""
+    """Builds the events of one run at a time."""
 
     def __init__(self, publish: Callable[[Event], object]) -> None:
         self.tell = publish

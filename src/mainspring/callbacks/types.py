@@ -1,4 +1,4 @@
-"""The functions that an application may give, and what they are given."""
+"""The callbacks of an application, and their arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mainspring.tools import ToolResult
 from mainspring.tools.response import ToolResponse
 
 PermissionResult = bool | Awaitable[bool]
-"""Yes or no, now or later."""
+"""A yes or no, immediate or awaitable."""
 
 
 class ErrorReport(Struct, frozen=True, kw_only=True):
@@ -25,13 +25,13 @@ class ErrorReport(Struct, frozen=True, kw_only=True):
 
     Attributes:
         code: One of the ten codes of `ModelError`; ``ABORTED``; or ``UNKNOWN``.
-        message: What happened, without secrets.
-        reason: A finer word where one is known, as ``quota``.
-        retryable: Whether the same may succeed later.
-        retry_after: Seconds the server asked to wait, if it did.
-        status: HTTP status, if there was one.
-        provider: Name of the provider, if it was a model that failed.
-        model: Id of the model, likewise.
+        message: The error, without secrets.
+        reason: A more specific code if known, for example ``quota``.
+        retryable: Whether the same request may succeed later.
+        retry_after: Seconds to wait as requested by the server, if any.
+        status: HTTP status, if any.
+        provider: Name of the provider, if a model failed.
+        model: ID of the model, if a model failed.
         error: The exception itself.
     """
 
@@ -47,7 +47,7 @@ class ErrorReport(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_exception(cls, error: BaseException) -> ErrorReport:
-        """What an exception says."""
+        """Create a report from an exception."""
         cause = error.cause if isinstance(error, AgentProviderError) and error.cause else error
         text = redact_environment(str(error) or type(error).__name__)
         if isinstance(cause, ModelError):
@@ -66,29 +66,29 @@ class ErrorReport(Struct, frozen=True, kw_only=True):
 
 
 class AgentCallbacks(Struct, frozen=True, kw_only=True, eq=False):
-    """Functions that are told what an agent does. Each may be left out, and costs nothing then.
+    """Callbacks for an agent's actions. All are optional; a missing callback costs nothing.
 
-    All are plain functions that return at once (but ``on_permission_request``, which may be async). What one raises is logged,
-    and the run goes on. Order: ``on_agent_start``, ``on_spinner_start``; for each model call ``on_llm_start``, ``on_llm_stream`` for
+    All are plain functions that return immediately (except ``on_permission_request``, which may be async). An exception is logged,
+    and the run continues. Order: ``on_agent_start``, ``on_spinner_start``; for each model call ``on_llm_start``, ``on_llm_stream`` for
     each piece of text, ``on_llm_end``; for each tool call ``on_tool_start``, ``on_tool_end``; at last ``on_error`` if the run failed,
     ``on_spinner_stop``, ``on_agent_end``.
 
     Attributes:
         on_agent_start: A run begins; gets its prompt's text.
-        on_agent_end: A run is over; gets the text of the last answer, as far as there is one.
+        on_agent_end: A run has ended; gets the text of the last response, if any.
         on_llm_start: A request is about to be sent; gets the model's name and the messages.
         on_llm_stream: A piece of text arrived.
-        on_llm_end: An answer is complete; gets its text and usage. Not called for a call that failed.
-        on_tool_start: A tool call is taken up; gets the tool's name and the arguments as the model gave them.
+        on_llm_end: A response is complete; gets its text and usage. Not called for a call that failed.
+        on_tool_start: A tool call starts; gets the tool's name and the arguments from the model.
         on_tool_end: A call has its result: as `ToolResponse`, and in full.
-        on_spinner_start: Something to wait for begins; gets a line for people.
-        on_spinner_stop: Nothing more to wait for.
-        on_answer_stream: An answer with text begins; gets an async generator of its pieces, which ends with the answer.
-        on_error: A model call failed for good, or the run failed; once for each failure.
-        on_debug: Something worth a line while looking for a fault; gets a line and facts.
-        on_trace: Every event of the run but the pieces of an answer; gets its type, and the event.
-        on_permission_request: A person must be asked (``request["scope"]``, ``["resource"]``, ``["action"]``). Sync or async; a sync
-            one runs in a thread and may wait. Used where the agent has permissions that have nobody else to ask.
+        on_spinner_start: A wait begins; gets a label for the user.
+        on_spinner_stop: The wait is over.
+        on_answer_stream: A response with text begins; gets an async generator of its pieces, which ends with the response.
+        on_error: A model call failed permanently, or the run failed; once for each failure.
+        on_debug: Debug information; gets a line and fields.
+        on_trace: Every event of the run except pieces of a response; gets its type, and the event.
+        on_permission_request: The user must be asked (``request["scope"]``, ``["resource"]``, ``["action"]``). Sync or async; a sync
+            one runs in a thread and may block. Used if the agent has permissions without another way to ask.
     """
 
     on_agent_start: Callable[[SpanContext, str], object] | None = None
@@ -110,5 +110,5 @@ class AgentCallbacks(Struct, frozen=True, kw_only=True, eq=False):
         for name in self.__struct_fields__:
             if name != "on_permission_request" and inspect.iscoroutinefunction(getattr(self, name)):
                 raise TypeError(
-                    f"{name} is async; it must be a plain function that returns at once (start a task in it)"
+                    f"{name} is async. It must be a plain function that returns immediately (start a task in it)."
                 )

@@ -1,4 +1,4 @@
-"""Files and processes: the port that tools use, and the environments that stand behind it."""
+"""Files and processes: the interface that tools use, and the environments that implement it."""
 
 from mainspring.env.beneath import RealPath
 from mainspring.env.confined import ConfinedEnv

@@ -1,8 +1,8 @@
-"""Opens files by their real paths without following a link, so that the path that was judged is the path that is used.
+"""Open files by their resolved paths without following a link, so that the checked path is the path that is used.
 
-A real path holds no symbolic links. If one of its parts is a link when the file is opened, another program has changed the
+A resolved path contains no symbolic links. If one of its parts is a link when the file is opened, another program has changed the
 path since it was resolved, and opening it fails. Linux does this in one system call (``openat2``); elsewhere, and on a Linux
-without that call, each folder is opened from the one above it. On Windows paths are opened as usual.
+without that call, each folder is opened from its parent. On Windows paths are opened as usual.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _CLOEXEC: int = getattr(os, "O_CLOEXEC", 0)
 _NOFOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
 _DIRECTORY: int = getattr(os, "O_DIRECTORY", 0)
 _PASS: int = getattr(os, "O_PATH", getattr(os, "O_SEARCH", os.O_RDONLY)) | _DIRECTORY | _CLOEXEC
-"""Opens a folder to reach what is in it, which needs no permission to list it."""
+"""Flag to open a folder only to reach its content, which needs no permission to list it."""
 
 _OpenBlock = Callable[[str, int, int], int]
 
 
 class RealPath(str):
-    """A real path, as `ExecutionEnv.realpath` returns it. Environments use it without following links.
+    """A resolved path, as `ExecutionEnv.realpath` returns it. Environments use it without following links.
 
-    Wrap a path in it once it was judged: ``RealPath(await ctx.resolve(path))``. It is not for results or messages; write
+    Wrap a path in it after the path is checked: ``RealPath(await ctx.resolve(path))``. Do not use it in results or messages; write
     ``str(path)`` there.
     """
 
     __slots__ = ()
 
     def __truediv__(self, other: str) -> RealPath:
-        """Return a path below this one, whose parts hold no links either."""
+        """Return a path below this one, whose parts contain no links either."""
         return RealPath(f"{self.rstrip('/')}/{other}" if other else self)
 
 
@@ -52,12 +52,12 @@ class Resolver(Protocol):
 
 
 async def resolve(env: Resolver, path: str) -> RealPath:
-    """Return the real path of ``path``; a `RealPath` as it is, wherever it leads by now."""
+    """Return the resolved path of ``path``; a `RealPath` is returned unchanged, wherever it leads now."""
     return path if isinstance(path, RealPath) else RealPath(await env.realpath(path))
 
 
 class PathChangedError(PermissionError):
-    """A part of a real path has become a symbolic link."""
+    """A part of a resolved path has become a symbolic link."""
 
     def __init__(self, path: str) -> None:
         text = "the path changed while it was being opened: it has become a symbolic link to another place; try again"
@@ -65,11 +65,11 @@ class PathChangedError(PermissionError):
 
 
 def open_beneath(path: str, flags: int, mode: int = 0o666) -> int:
-    """Open a file by its real path and return the descriptor.
+    """Open a file by its resolved path and return the descriptor.
 
     Args:
-        path: The real path.
-        flags: As for `os.open`; the descriptor is not inherited.
+        path: The resolved path.
+        flags: Flags for `os.open`; the descriptor is not inherited.
         mode: Permission bits of a new file.
 
     Raises:
@@ -79,11 +79,11 @@ def open_beneath(path: str, flags: int, mode: int = 0o666) -> int:
 
 
 class Folder:
-    """An open folder. Names in it are used relative to it, wherever its path leads by then.
+    """An open folder. Names in it are used relative to it, even if its path changes.
 
     Args:
-        path: Its real path.
-        parents: Whether it is made if it does not exist, with the folders above it.
+        path: Its resolved path.
+        parents: Whether to create it, and the folders above it, if it does not exist.
     """
 
     def __init__(self, path: str, *, parents: bool = False) -> None:
@@ -103,11 +103,13 @@ class Folder:
     ) -> None:
         if self.descriptor is not None:
             os.close(self.descriptor)
-        if isinstance(error, OSError) and isinstance(error.filename, str):  # a system call knows only the name in it
+        if isinstance(error, OSError) and isinstance(
+            error.filename, str
+        ):  # a system call accepts only a name in the folder
             error.filename = os.path.join(self.path, error.filename)
 
     def at(self, name: str) -> str:
-        """Return what system calls take for a name in the folder, together with `descriptor` as ``dir_fd``."""
+        """Return the argument of system calls for a name in the folder, together with `descriptor` as ``dir_fd``."""
         return name if self.descriptor is not None else os.path.join(self.path, name)
 
     def open(self, name: str, flags: int, mode: int = 0o666) -> int:
@@ -124,11 +126,11 @@ class Folder:
             raise
 
     def stat(self, name: str) -> os.stat_result:
-        """Return the status of a name in the folder; that of a link itself."""
+        """Return the status of a name in the folder, without following a link."""
         return os.stat(self.at(name), dir_fd=self.descriptor, follow_symlinks=False)
 
     def is_folder(self, name: str) -> bool:
-        """Returns True if the name is a folder and not a link to one."""
+        """Return True if the name is a folder and not a link to one."""
         try:
             return stat_module.S_ISDIR(self.stat(name).st_mode)
         except OSError:
@@ -141,7 +143,7 @@ class Folder:
             return False
 
     def sync(self) -> None:
-        """Write the folder itself to the disk, where the system lets a program do that."""
+        """Flush the folder itself to the disk, if the system lets a program do that."""
         if self.descriptor is None:
             return
         try:
@@ -157,7 +159,7 @@ class Folder:
 
 
 def stat_beneath(path: str) -> os.stat_result:
-    """Return the status of the file at a real path.
+    """Return the status of the file at a resolved path.
 
     Raises:
         PathChangedError: If a part of the path is a link.
@@ -187,20 +189,20 @@ def _open_or_make(path: str) -> int:
         try:
             os.mkdir(name, dir_fd=folder.descriptor)
         except FileExistsError:
-            pass  # another program was faster; a link in its place is refused now
+            pass  # another program created it first; a link in its place is rejected now
         return folder.open(name, _PASS)
 
 
 @cache
 def _opener() -> _OpenBlock:
-    """Return what opens files on this system."""
+    """Return the function that opens files on this system."""
     if _ON_WINDOWS:
         return os.open
     return (_openat2() if sys.platform == "linux" else None) or open_by_parts
 
 
 def open_by_parts(path: str, flags: int, mode: int) -> int:
-    """Open a real path folder by folder, and return the descriptor. See `open_beneath`."""
+    """Open a resolved path folder by folder, and return the descriptor. See `open_beneath`."""
     *above, name = path.strip("/").split("/")
     folder = _Opened("/", os.open("/", _PASS))
     for part in above:
@@ -209,7 +211,7 @@ def open_by_parts(path: str, flags: int, mode: int) -> int:
     with folder:
         descriptor = folder.open(name or ".", flags, mode)
     if flags & getattr(os, "O_PATH", 0) and stat_module.S_ISLNK(os.fstat(descriptor).st_mode):
-        os.close(descriptor)  # such a descriptor can be one of the link itself
+        os.close(descriptor)  # such a descriptor can refer to the link itself
         raise PathChangedError(path)
     return descriptor
 
@@ -223,8 +225,8 @@ class _Opened(Folder):
 
 
 def _openat2() -> _OpenBlock | None:
-    """Return the function for ``openat2``, or None if the kernel or its filter of system calls lacks it."""
-    import ctypes  # 10 ms: only if a file is opened
+    """Return the function for ``openat2``, or None if the kernel or its system call filter lacks it."""
+    import ctypes  # takes 10 ms to import: only if a file is opened
 
     class How(ctypes.Structure):
         _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))

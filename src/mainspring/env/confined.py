@@ -1,4 +1,4 @@
-"""`ConfinedEnv`: an environment whose files end at the workspace, and in which writing can be switched off."""
+"""`ConfinedEnv`: an environment that is limited to the files of the workspace, and can be made read-only."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from mainspring.env.types import (
 _T = TypeVar("_T")
 
 _ALLOWED_PROGRAMS = ("rg",)
-"""Programs that only read, and only below the folder where they are started."""
+"""Programs that only read, and only below the folder in which they are started."""
 
 
 class ConfinedEnv:
-    """Another environment within limits. An `ExecutionEnv`.
+    """A limited view of another environment. An `ExecutionEnv`.
 
-    Every path is resolved through its links first, so that none leads out. Scripts and programs are refused, except for ripgrep:
-    nothing here could hold them. For commands that are held, use an environment with a sandbox.
+    Every path is resolved through its links first, so that none leads out of the workspace. Scripts and programs are rejected, except
+    ripgrep, since this class cannot confine them. To run confined commands, use an environment with a sandbox.
 
     Args:
         env: The environment; it is closed with this one.
-        roots: Folders that may be used beside the project's.
+        roots: Folders that may be used in addition to the project's folder.
         writable: Whether files may be changed.
     """
 
@@ -58,11 +58,11 @@ class ConfinedEnv:
 
     @property
     def jobs(self) -> JobManager:
-        """See `ExecutionEnv`; there are none."""
+        """See `ExecutionEnv`; always empty."""
         return self._env.jobs
 
     async def realpath(self, path: str) -> str:
-        """See `ExecutionEnv.realpath`. Paths outside are resolved too: using them is what is refused."""
+        """See `ExecutionEnv.realpath`. Paths outside the workspace are resolved too; only their use is rejected."""
         return await self._env.realpath(path)
 
     async def stat(self, path: str) -> FileStat:
@@ -111,7 +111,7 @@ class ConfinedEnv:
         await self._env.rename(old, new, parents=parents)
 
     async def on_files(self, work: Callable[[LocalFiles], _T]) -> _T | None:
-        """See `OnFiles`: the files of the environment within, if it has such."""
+        """See `OnFiles`: the files of the wrapped environment, if it has any."""
         return await self._env.on_files(work) if isinstance(self._env, OnFiles) else None
 
     async def find_program(self, name: str) -> str | None:
@@ -147,7 +147,7 @@ class ConfinedEnv:
     async def connect(
         self, command: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
     ) -> ProcessConnection:
-        """See `ExecutionEnv.connect`; refused."""
+        """See `ExecutionEnv.connect`; rejected."""
         self._refuse_programs()
 
     async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> HttpResponse:
@@ -166,25 +166,25 @@ class ConfinedEnv:
         return any([await self._env.find_program(name) == program for name in _ALLOWED_PROGRAMS])
 
     async def _resolve_inside(self, path: str) -> RealPath:
-        """The real path, if it lies in the workspace."""
+        """Return the resolved path if it is in the workspace."""
         real = await resolve(self._env, path)
         if self._real_roots is None:
             self._real_roots = tuple([await self._env.realpath(root) for root in self._roots])
         if not any(is_inside(real, root) for root in self._real_roots):
-            raise PermissionError(
-                errno.EPERM, f"it lies outside of the workspace ({', '.join(self._real_roots)})", path
-            )
+            raise PermissionError(errno.EPERM, f"it is outside the workspace ({', '.join(self._real_roots)})", path)
         return real
 
     async def _resolve_entry_inside(self, path: str) -> RealPath:
-        """The path of a name itself, whose folder lies in the workspace."""
+        """Return the path of a name itself, without following it, if its folder is in the workspace."""
         folder, name = posixpath.split(path.rstrip("/"))
         return await self._resolve_inside(RealPath(folder) if isinstance(path, RealPath) else folder or ".") / name
 
     def _check_writable(self, path: str) -> None:
         if not self.writable:
-            raise PermissionError(errno.EPERM, "writing is switched off here", path)
+            raise PermissionError(errno.EPERM, "the workspace is read-only", path)
 
     def _refuse_programs(self) -> NoReturn:
-        reason = "they could reach outside of the workspace" if self.writable else "they could write"
-        raise PermissionError(errno.EPERM, f"programs are not run here, since {reason}; a sandbox can hold them")
+        reason = "they could access files outside the workspace" if self.writable else "they could write"
+        raise PermissionError(
+            errno.EPERM, f"programs cannot run here, since {reason}; use an environment with a sandbox"
+        )

@@ -1,4 +1,4 @@
-"""`EditorEnv`: an environment whose text files are those of an editor, with what is typed there and not saved yet."""
+"""`EditorEnv`: an environment whose text files are those of an editor, including unsaved changes."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ from mainspring.env.types import (
 )
 
 EDITOR_TIMEOUT = 5.0
-"""Seconds that an editor has to tell how something ended, and to let go of it."""
+"""Seconds for an editor to report how a script ended, and to release its terminal."""
 
 
 OUTPUT_BYTE_LIMIT = 1 << 20
-"""Bytes of output that an editor is asked to keep."""
+"""Bytes of output that the editor should store."""
 
 
 TerminalExit = tuple[int | None, str | None]
-"""How a script ended: with a code, or by a signal; neither is known where the terminal was closed under it."""
+"""The end of a script: its exit code or signal; neither is known if the terminal was closed."""
 
 
 class Terminal(Protocol):
-    """A script that runs in a terminal. Whatever fails raises an `OSError`.
+    """A script that runs in a terminal. Every failure raises an `OSError`.
 
     Attributes:
-        id: What the editor knows it by.
+        id: The editor's ID of the terminal.
     """
 
     @property
     def id(self) -> str:
-        """What the editor knows it by."""
+        """The editor's ID of the terminal."""
         ...
 
     async def wait_exit(self) -> TerminalExit:
@@ -61,45 +61,45 @@ class Terminal(Protocol):
         ...
 
     async def output(self) -> tuple[str, bool]:
-        """What it has written, and whether its beginning is lost."""
+        """Return the output so far, and whether its beginning is lost."""
         ...
 
     async def kill(self) -> None:
-        """End the script; the terminal stays."""
+        """Kill the script; the terminal stays open."""
         ...
 
     async def release(self) -> None:
-        """Let go of the terminal; a script that still runs ends."""
+        """Release the terminal; a running script is killed."""
         ...
 
 
 class TerminalProvider(Protocol):
-    """An editor that has terminals."""
+    """An editor that provides terminals."""
 
     async def open(
         self, command: Sequence[str], *, cwd: str, variables: Mapping[str, str], keep: int
     ) -> Terminal | None:
-        """Run a program in a new terminal; ``None`` where the editor has none for it.
+        """Run a program in a new terminal; return None if the editor cannot open one.
 
         Args:
             command: The program and its arguments.
-            cwd: Where it runs.
-            variables: What it gets beside the editor's own variables.
-            keep: Bytes of output to keep, from its end.
+            cwd: Folder in which it runs.
+            variables: Variables in addition to the editor's own.
+            keep: Bytes of output to store, from its end.
         """
         ...
 
 
 async def run_to_exit(terminal: Terminal, *, timeout: float | None, signal: CancelToken | None) -> ProcessResult:
-    """Wait for the end of a script, or end it; the terminal is released in any case.
+    """Wait until a script ends, or kill it; the terminal is released in any case.
 
     Args:
-        terminal: Where it runs.
-        timeout: Seconds it may take.
-        signal: Ends it when set.
+        terminal: The terminal in which it runs.
+        timeout: Maximum seconds for the script.
+        signal: Kills the script when set.
 
     Raises:
-        OSError: If the editor does not tell any more what becomes of it.
+        OSError: If the editor stops reporting the state of the script.
     """
     began = time.monotonic()
     ending = asyncio.ensure_future(terminal.wait_exit())
@@ -136,13 +136,13 @@ async def _end_broken_run(terminal: Terminal) -> None:
     try:
         await asyncio.wait_for(terminal.release(), EDITOR_TIMEOUT)
     except OSError:
-        pass  # it is gone, or the editor is
+        pass  # the terminal is closed, or the editor is
 
 
 def _result(exit: TerminalExit, cause: str, text: str, is_truncated: bool, seconds: float) -> ProcessResult:
     code, signal = exit
     data = text.encode("utf-8", "replace")
-    lost = b"[the editor has kept only what follows]\n" if is_truncated else b""
+    lost = b"[the editor stored only the following output]\n" if is_truncated else b""
     return ProcessResult(
         exit_code=_exit_code(code, signal),
         signal=signal,
@@ -154,7 +154,7 @@ def _result(exit: TerminalExit, cause: str, text: str, is_truncated: bool, secon
 
 
 def _exit_code(code: int | None, signal: str | None) -> int:
-    """The status as a shell tells it."""
+    """Return the exit status as a shell reports it."""
     if code is not None:
         return code
     name = (signal or "SIGKILL").upper()
@@ -168,35 +168,35 @@ _T = TypeVar("_T")
 
 
 _MAX_FILE_BYTES = 1 << 20
-"""Bytes of a file above which the editor is not asked: nobody types in such a file while an agent works on it."""
+"""Maximum bytes of a file for which the editor is asked; larger files are rarely edited while an agent works on them."""
 
 
 _MAX_ARGUMENT_CHARS = 100_000
-"""Characters of a script that still fits into an argument."""
+"""Maximum characters of a script that is passed as an argument."""
 
 
 class EditorBuffers(Protocol):
     """The files that an editor has open."""
 
     async def read(self, path: str) -> str | None:
-        """The text as it stands in the editor; ``None`` where it has nothing to say."""
+        """Return the text in the editor; None if the editor does not have the file."""
         ...
 
     async def write(self, path: str, text: str) -> bool:
-        """Put a text in place of a file's. Says whether the editor has done it."""
+        """Replace the text of a file. Return True if the editor did it."""
         ...
 
 
 class EditorEnv:
     """The environment of a machine, seen through an editor. An `ExecutionEnv`.
 
-    Only text files of the project that are on disk are asked about; who may not read or write one there does not do it through the
-    editor either. Programs, and with them searches, see what is saved.
+    The editor is asked only for text files of the project that exist on disk; a file that cannot be read or written on disk cannot be
+    read or written through the editor either. Programs, and so searches, see the saved content.
 
     Args:
         env: The environment; it is closed with this one.
         buffers: The editor.
-        terminals: Its terminals, if scripts may run there; nothing holds them there that holds them here.
+        terminals: Its terminals, if scripts may run there; no sandbox of this environment applies to them.
     """
 
     def __init__(self, env: LocalEnv, buffers: EditorBuffers, terminals: TerminalProvider | None = None) -> None:
@@ -220,7 +220,7 @@ class EditorEnv:
         return await self._env.realpath(path)
 
     async def stat(self, path: str) -> FileStat:
-        """See `ExecutionEnv.stat`; the size is that of what was read last."""
+        """See `ExecutionEnv.stat`; the size is that of the content that was read last."""
         found = await self._env.stat(path)
         size = self._unsaved.get(found.path)
         return found if size is None else replace(found, size=size)
@@ -234,16 +234,16 @@ class EditorEnv:
         return data[offset:] if limit is None else data[offset : offset + limit]
 
     async def _current_content(self, real_path: str, disk: bytes) -> bytes:
-        """The content of a file, by what is on disk and what the editor says."""
+        """Return the content of a file, from the bytes on disk and the text in the editor."""
         self._unsaved.pop(real_path, None)
         text = _text(disk)
-        told = None if text is None else await self._buffers.read(str(real_path))
-        if text is None or told is None or _is_same_text(text, told):
+        edited = None if text is None else await self._buffers.read(str(real_path))
+        if text is None or edited is None or _is_same_text(text, edited):
             return disk
-        if "\r\n" in text and "\r" not in told:  # editors tell lines, not how they end
-            told = told.replace("\n", "\r\n")
-        mark = codecs.BOM_UTF8 if disk.startswith(codecs.BOM_UTF8) and not told.startswith("\ufeff") else b""
-        data = mark + told.encode("utf-8", "surrogatepass")
+        if "\r\n" in text and "\r" not in edited:  # editors report lines, not line endings
+            edited = edited.replace("\n", "\r\n")
+        mark = codecs.BOM_UTF8 if disk.startswith(codecs.BOM_UTF8) and not edited.startswith("\ufeff") else b""
+        data = mark + edited.encode("utf-8", "surrogatepass")
         self._unsaved[real_path] = len(data)
         return data
 
@@ -259,7 +259,7 @@ class EditorEnv:
             await self._env.write_bytes(real, data, parents=parents)
 
     async def _exists_on_disk(self, real_path: str) -> bool:
-        """Whether a file can be read on disk; whoever may not do that gets the error of the disk."""
+        """Return True if a file can be read on disk; without permission, the error of the disk is raised."""
         try:
             await self._env.read_bytes(real_path, limit=1)
         except (FileNotFoundError, NotADirectoryError):
@@ -292,7 +292,7 @@ class EditorEnv:
         self._unsaved.clear()
 
     async def rename(self, source: str, target: str, *, parents: bool = True) -> None:
-        """See `ExecutionEnv.rename`; what is not saved stays in the editor, so the content is written there first."""
+        """See `ExecutionEnv.rename`; unsaved changes stay in the editor, so the content is saved there first."""
         real = await self._env.realpath(source)
         folder, name = posixpath.split(real)
         if self._unsaved and posixpath.join(folder, name) in self._unsaved:
@@ -301,7 +301,7 @@ class EditorEnv:
         self._unsaved.clear()
 
     async def on_files(self, work: Callable[[LocalFiles], _T]) -> _T:
-        """See `LocalEnv.on_files`: the files on disk, which are what programs see."""
+        """See `LocalEnv.on_files`: the files on disk, as programs see them."""
         return await self._env.on_files(work)
 
     async def find_program(self, name: str) -> str | None:
@@ -342,21 +342,21 @@ class EditorEnv:
         limits: OutputLimits,
         on_open: Callable[[str], object],
     ) -> ProcessResult | None:
-        """Run a script in a terminal of the editor, where it has one. Both streams are one there, and come at the end.
+        """Run a script in a terminal of the editor, if it has one. Both streams are combined, and are returned at the end.
 
         Args:
             script: The script.
             env: Variables to add.
-            timeout: Seconds it may take.
-            signal: Ends it when set.
-            limits: What does not fit into their tail is written to a file, if they say so.
-            on_open: Called with the id of the terminal.
+            timeout: Maximum seconds for the script.
+            signal: Kills the script when set.
+            limits: Limits of the output; output beyond the tail is written to a file if they require it.
+            on_open: Called with the ID of the terminal.
 
         Returns:
-            How it ended; ``None`` if it was not run, since there is no terminal for it.
+            The result; ``None`` if the script did not run because no terminal is available.
 
         Raises:
-            OSError: If the editor does not tell what became of it.
+            OSError: If the editor does not report how the script ended.
         """
         if self._terminals is None or "\0" in script or len(script) > _MAX_ARGUMENT_CHARS:
             return None
@@ -400,7 +400,7 @@ class EditorEnv:
 
 
 def _text(data: bytes) -> str | None:
-    """Bytes as text; ``None`` for what an editor would not open as one."""
+    """Decode bytes as text; None for content that an editor would not open as text."""
     if b"\0" in data:
         return None
     try:
@@ -410,7 +410,7 @@ def _text(data: bytes) -> str | None:
 
 
 def _is_same_text(disk: str, buffer_text: str) -> bool:
-    """Whether an editor says what is on disk, but for how lines end and whether the last one does."""
+    """Return True if the editor's text equals the text on disk, except for line endings and a final newline."""
     return _normalize_newlines(disk) == _normalize_newlines(buffer_text)
 
 

@@ -1,9 +1,9 @@
-"""Which network addresses are of the public internet. All others are private, of this machine, of its network, or reserved.
+"""Send HTTP requests, and decide which network addresses are of the public internet.
 
-The tables are those of the IANA registries of special-purpose addresses (RFC 6890), as of 2025, with multicast and reserved
-ranges. Those of Python differ from version to version.
+All other addresses are private, of this machine, of its network, or reserved. The tables are those of the IANA registries of
+special-purpose addresses (RFC 6890), as of 2025, with multicast and reserved ranges. Python's own tables differ between versions.
 
-Getting a page: the address is looked up once, judged, and then connected to; no redirect is followed, no cookie kept.
+The address of a host is resolved once, checked, and then connected to; redirects are not followed, cookies are not stored.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _SPECIAL_IPV4 = tuple(
     )
 )
 _UNICAST = IPv6Network("2000::/3")
-"""All that is assigned for use in the public internet; everything outside of it is special or reserved."""
+"""All ranges that are assigned for the public internet; everything outside them is special or reserved."""
 _SPECIAL_IPV6 = tuple(
     IPv6Network(text)
     for text in (
@@ -58,24 +58,24 @@ _SPECIAL_IPV6 = tuple(
         "2001:db8::/32",  # documentation
         "2002::/16",  # 6to4, which carries an IPv4 address
         "2620:4f:8000::/48",  # AS112
-        "3ffe::/16",  # a test network of the past
+        "3ffe::/16",  # a former test network
         "3fff::/20",  # documentation
     )
 )
 _CARRIERS = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
-"""Addresses that are only another form of the IPv4 address at their end: mapped ones, and those of NAT64."""
+"""Addresses that contain an IPv4 address at their end: mapped ones, and those of NAT64."""
 _ISATAP = (0x0000_5EFE, 0x0200_5EFE)
 
 
 def is_public(text: str) -> bool:
-    """Returns True if an address, as the system resolved it, is one of the public internet."""
+    """Return True if an address, as the system resolved it, is one of the public internet."""
     try:
         address = ip_address(text)
     except ValueError:
         return False
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _SPECIAL_IPV4)
-    if address.scope_id is not None:  # it is one of a link
+    if address.scope_id is not None:  # a link-local address with its interface
         return False
     carried = IPv4Address(int(address) & 0xFFFF_FFFF)
     if any(address in network for network in _CARRIERS):
@@ -88,7 +88,7 @@ def _is_public_unicast(address: IPv6Address) -> bool:
 
 
 def _is_tunnel(address: IPv6Address) -> bool:
-    """Returns True if the address is one of ISATAP, which leads to the IPv4 address at its end."""
+    """Return True if the address is an ISATAP address, which leads to the IPv4 address at its end."""
     return int(address) >> 32 & 0xFFFF_FFFF in _ISATAP
 
 
@@ -99,27 +99,27 @@ _LOCAL_NAMES = ("localhost", ".local", ".internal", ".lan", ".home.arpa")
 
 
 _NUMBER = lazy_re(r"[0-9]+|0[xX][0-9a-fA-F]*")
-"""Ends a host that some systems read as an IPv4 address."""
+"""The end of a host that some systems parse as an IPv4 address."""
 
 
 HostResolver = Callable[[str, int], Sequence[str]]
-"""The addresses of a host, looked up; blocking."""
+"""Function that resolves the addresses of a host; blocking."""
 
 
 class FetchError(OSError):
-    """A page cannot be got; the text says why."""
+    """A page cannot be fetched; the message contains the reason."""
 
 
 class PrivateAddressError(FetchError):
-    """The host has an address that is not of the public internet."""
+    """The host has an address that is not on the public internet."""
 
 
 class HttpFetcher:
-    """What of the web an environment reaches.
+    """HTTP client of an environment.
 
     Args:
         reachable: Hosts, as ``name`` or ``name:port``, that may have a private address.
-        resolve: Looks up addresses; the system's way if not given.
+        resolve: Function that resolves addresses (default: the system's resolver).
     """
 
     def __init__(self, reachable: Sequence[str] = (), resolve: HostResolver | None = None) -> None:
@@ -127,33 +127,33 @@ class HttpFetcher:
         self._resolve = resolve or _addresses
 
     async def get(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> HttpResponse:
-        """Ask for one URL.
+        """Fetch one URL.
 
         Args:
             url: An ``http`` or ``https`` URL.
-            timeout: Seconds for all of it.
-            max_bytes: Bytes of the body after which it is cut off.
-            accept: The kinds of content that are welcome.
+            timeout: Maximum seconds for the whole request.
+            max_bytes: Maximum bytes of the body; a longer body is truncated.
+            accept: The accepted content types.
 
         Raises:
-            WebError: If the URL is none, its host is not to be reached, or the answer does not come.
-            TimeoutError: If time is up.
+            FetchError: If the URL is invalid, its host is unreachable or not allowed, or the response does not arrive.
+            TimeoutError: If the request times out.
         """
         exchange = _HttpRequest(self, _parse_url(url), time.monotonic() + timeout, max_bytes, accept)
         work = asyncio.ensure_future(asyncio.to_thread(exchange.run))
         try:
             return await asyncio.wait_for(asyncio.shield(work), timeout)
         except (TimeoutError, asyncio.CancelledError):
-            exchange.abort()  # wakes the thread
+            exchange.abort()  # unblocks the thread
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(work, 1.0)
             raise
 
     def addresses(self, host: str, port: int) -> Sequence[str]:
-        """The addresses to connect to. Blocking.
+        """Return the addresses to connect to. Blocking.
 
         Raises:
-            WebError: If there are none, or one of them is private.
+            FetchError: If the host has no address, or a private one.
         """
         try:
             found = list(dict.fromkeys(self._resolve(host, port)))
@@ -171,7 +171,7 @@ class HttpFetcher:
         return found
 
     def is_allowed_host(self, host: str, port: int) -> bool:
-        """Whether a host was named as one that may have a private address."""
+        """Return True if a host is configured as one that may have a private address."""
         return host in self._reachable or f"{host}:{port}" in self._reachable
 
 
@@ -180,13 +180,13 @@ def _parse_url(url: str) -> SplitResult:
         split = urlsplit(url)
         port = split.port
     except ValueError as e:
-        raise FetchError(f"it is no URL: {e}") from None
+        raise FetchError(f"it is not a valid URL: {e}") from None
     if split.scheme.lower() not in _PORTS:
         raise FetchError(f"only http and https URLs are fetched, not {split.scheme or 'one without a scheme'}")
     if split.username is not None or split.password is not None:
         raise FetchError("a user name or password in a URL is not sent")
     if not split.hostname or any(c <= " " or c == "\x7f" for c in url) or port == 0:
-        raise FetchError("the URL has no host, or characters that none may have")
+        raise FetchError("the URL has no host, or invalid characters")
     return split
 
 
@@ -210,14 +210,14 @@ class _HttpRequest:
         self._secure = url.scheme.lower() == "https"
 
     def abort(self) -> None:
-        """Break it off, from another thread."""
+        """Abort the request, from another thread."""
         self._aborted = True
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
 
     def run(self) -> HttpResponse:
-        """The answer; blocking."""
+        """Return the response; blocking."""
         import http.client
         import ssl
 
@@ -230,7 +230,7 @@ class _HttpRequest:
         except ssl.SSLCertVerificationError as e:
             raise FetchError(f"the certificate of {self._check_host} cannot be trusted: {e.verify_message}") from None
         except (OSError, http.client.HTTPException) as e:
-            raise FetchError(f"{self._check_host} did not answer as it should: {str(e) or type(e).__name__}") from None
+            raise FetchError(f"{self._check_host} sent an invalid response: {str(e) or type(e).__name__}") from None
 
     def _run(self) -> HttpResponse:
         from urllib.request import getproxies, proxy_bypass
@@ -281,7 +281,7 @@ class _HttpRequest:
     def _connect_via_proxy(
         self, proxy: str, host: str, target: str, headers: dict[str, str]
     ) -> tuple[http.client.HTTPConnection, str]:
-        """By a proxy, which looks up the host itself: what is known to be private is refused all the same."""
+        """Connect through a proxy, which resolves the host itself: known private addresses are rejected all the same."""
         import http.client
 
         try:
@@ -324,7 +324,7 @@ class _HttpRequest:
             try:
                 body += unzip.decompress(piece, room) if unzip else piece[:room]
             except zlib.error as e:
-                raise FetchError(f"the answer is damaged: {e}") from None
+                raise FetchError(f"the response is damaged: {e}") from None
         cut = len(body) > self._max
         return HttpResponse(urlunsplit(self._url), response.status, headers, bytes(body[: self._max]), cut)
 

@@ -1,4 +1,4 @@
-"""Commands that run beside the conversation, and what they wrote so far."""
+"""Background commands, and their output so far."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from mainspring.cancellation import CancelToken
 from mainspring.env.types import ProcessResult, StreamName
 
 MAX_RUNNING = 32
-"""Commands that may run at the same time in one environment."""
+"""Maximum number of commands that may run at the same time in one environment."""
 _MAX_OUTPUT_BYTES = 4 << 20
-"""Bytes of output that are kept of each, from its end."""
+"""Maximum bytes of output that are stored for each command, from its end."""
 _MAX_FINISHED = 100
 
 JobFunction = Callable[[CancelToken, Callable[[StreamName, bytes], object]], Awaitable[ProcessResult]]
-"""Runs a command to its end: stopped when the signal is set, its output handed over as it comes."""
+"""Function that runs a command until it exits: it stops when the signal is set, and passes the output on as it arrives."""
 
 
 class Job:
-    """A command in the background.
+    """A background command.
 
     Attributes:
-        id: By which it is known in its environment, as in ``job1``.
+        id: Its ID in the environment, for example, ``job1``.
         command: The script.
-        result: How it ended; ``None`` while it runs, or if it could not be started.
+        result: The result; ``None`` while it runs, or if it could not be started.
         error: Why it could not be started.
-        total: Bytes that it wrote.
-        read_offset: How many of them were read.
-        was_reported: Whether somebody was told of its end.
+        total: Number of bytes that it wrote.
+        read_offset: Number of those bytes that were read.
+        was_reported: Whether its end was reported.
     """
 
     def __init__(self, id: str, command: str) -> None:
@@ -50,16 +50,16 @@ class Job:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended yet."""
+        """Return True if it is running."""
         return self._seconds is None
 
     @property
     def seconds(self) -> float:
-        """How long it runs or ran."""
+        """Return its run time in seconds."""
         return time.monotonic() - self._started_at if self._seconds is None else self._seconds
 
     def feed(self, _: StreamName, data: bytes) -> None:
-        """Take output; standard output and standard error in order of arrival."""
+        """Add output; standard output and standard error in order of arrival."""
         self.total += len(data)
         self._pieces.append(data)
         self._size += len(data)
@@ -67,7 +67,7 @@ class Job:
             self._size -= len(self._pieces.popleft())
 
     def read_new_output(self) -> tuple[bytes, int]:
-        """The output that was not read yet, and how many bytes before it are lost. A line that is not complete waits."""
+        """Return the unread output, and the number of bytes before it that are lost. An incomplete last line is not returned yet."""
         data = b"".join(self._pieces)
         start = self.total - len(data)
         missed = max(0, start - self.read_offset)
@@ -78,12 +78,12 @@ class Job:
         return data, missed
 
     def finish(self, result: ProcessResult | None, error: OSError | None) -> None:
-        """Note its end."""
+        """Record its end."""
         self.result, self.error = result, error
         self._seconds = time.monotonic() - self._started_at
 
     async def wait(self, seconds: float) -> bool:
-        """Wait for its end, at most so long; whether it has ended."""
+        """Wait for its end for a limited time. Return True if it has ended."""
         if self.task is not None and self.running:
             await asyncio.wait([self.task], timeout=seconds)
         return not self.running
@@ -103,11 +103,11 @@ class JobManager:
 
     @property
     def all(self) -> tuple[Job, ...]:
-        """In the order in which they were started; of those that have ended only the last ones are known."""
+        """Return the jobs in the order in which they started; only the most recent finished ones are stored."""
         return tuple(self._jobs.values())
 
     def get(self, id: str) -> Job | None:
-        """The job of that id."""
+        """Return the job with that ID."""
         return self._jobs.get(id)
 
     def start(self, command: str, run: JobFunction, on_end: Callable[[Job], object] | None = None) -> Job:
@@ -115,7 +115,7 @@ class JobManager:
 
         Args:
             command: The script, for lists.
-            run: Runs it.
+            run: Function that runs it.
             on_end: Called when it has ended.
 
         Raises:
@@ -147,7 +147,7 @@ class JobManager:
             on_end(job)
 
     async def aclose(self) -> None:
-        """End all; nobody is told."""
+        """End all commands without a report."""
         tasks = [job.task for job in self._jobs.values() if job.task is not None and job.running]
         for job in self._jobs.values():
             job.was_reported = True

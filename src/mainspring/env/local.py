@@ -49,15 +49,15 @@ else:
 _T = TypeVar("_T")
 
 _READ_SCRIPT = 'IFS= read -rd "" s;{};eval "unset -v s;$s"'
-"""The script comes in on standard input up to a NUL: no limit of length, and nothing of it in a process listing, so that
-``pkill -f`` in a script does not find itself."""
+"""The script is read from standard input up to a NUL, without a limit of length and without a process listing that contains it, so
+that ``pkill -f`` in a script does not match the script itself."""
 _MAX_ARGUMENT_CHARS = 100_000
 _REAPER_DELAY = 0.5
-"""Seconds after which a program that still runs is watched over; most are done long before, and watching costs a process."""
+"""Seconds after which the reaper starts for a running program; most programs end long before, and the reaper costs a process."""
 
 
 _STARTED_UNASKED = frozenset(("rg", "bash", "sh"))
-"""Programs that tools start where the user allowed no program. A file of the project is none of them."""
+"""Programs that tools start although the user allowed no program. Files of the project are excluded."""
 
 
 class LocalEnv:
@@ -65,8 +65,8 @@ class LocalEnv:
 
     Attributes:
         cwd: See `ExecutionEnv`.
-        variables: Set for every program, over anything else.
-        search_path: The search path that programs get; empty if it is not known.
+        variables: Variables of every program, which override all others.
+        search_path: The search path that programs get; empty if unknown.
         jobs: See `ExecutionEnv`.
         scratch: See `ExecutionEnv`.
         path_filter: See `ExecutionEnv`.
@@ -84,26 +84,26 @@ class LocalEnv:
         reachable: Sequence[str] = (),
         must_exist: bool = True,
     ) -> None:
-        """Make an environment.
+        """Create an environment.
 
         Args:
             cwd: The project folder.
-            home: What ``~`` stands for; the user's home if not given.
-            shell: Program that runs scripts; ``bash`` if there is one, else ``sh``.
-            variables: Environment variables for every program, over anything else.
-            hidden_variables: Variables that no program gets, beside those of `program_variables`.
-            max_processes: Processes that a command may have at the same time, itself included; one that starts more is
-                ended. ``None``: any number.
-            reachable: Hosts (``name`` or ``name:port``) that `fetch` may ask though their address is private.
-            must_exist: Whether the folder has to be there by now.
+            home: The value of ``~`` (default: the user's home folder).
+            shell: Program that runs scripts (default: ``bash`` if installed, else ``sh``).
+            variables: Environment variables of every program, which override all others.
+            hidden_variables: Variables that no program gets, in addition to those of `child_environment`.
+            max_processes: Maximum number of processes of a command, including itself; a command that starts more is
+                killed. ``None``: unlimited.
+            reachable: Hosts (``name`` or ``name:port``) that `fetch` may connect to although their address is private.
+            must_exist: Whether the folder must exist already.
 
         Raises:
-            ConfigError: If there is no such folder.
+            ConfigError: If the folder does not exist.
         """
         self._cwd = local_files.resolve_local_path(os.fspath(cwd), os.getcwd(), os.path.expanduser("~"))
-        # A tool that writes would make it, and nobody would notice the spelling mistake.
+        # A tool that writes would create the folder, and a misspelled name would go unnoticed.
         if must_exist and not os.path.isdir(self._cwd):
-            raise ConfigError(f"there is no folder {os.fspath(cwd)}; tools work in one that exists: make it first")
+            raise ConfigError(f"Folder not found: {os.fspath(cwd)}. Create it first: tools work in an existing folder.")
         self.cwd = self._cwd
         self._files = LocalFiles(self._cwd, home or os.path.expanduser("~"))
         self._shell = shell
@@ -123,15 +123,15 @@ class LocalEnv:
         weakref.finalize(self, _finalize, self._run_agent, self._spools, self._watcher)
 
     async def realpath(self, path: str) -> str:
-        """The absolute path with every link resolved. See `ExecutionEnv.realpath`."""
+        """Return the absolute path with every link resolved. See `ExecutionEnv.realpath`."""
         return await self._in_thread(lambda: self._files.realpath(path))
 
     async def stat(self, path: str) -> FileStat:
-        """Facts about a file. See `ExecutionEnv.stat`."""
+        """Return facts about a file. See `ExecutionEnv.stat`."""
         return await self._with_realpath(self._files.stat, path)
 
     async def read_bytes(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
-        """The bytes of a regular file. See `ExecutionEnv.read_bytes`."""
+        """Return the bytes of a regular file. See `ExecutionEnv.read_bytes`."""
         return await self._with_realpath(self._files.read, path, offset, limit)
 
     async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
@@ -139,7 +139,7 @@ class LocalEnv:
         await self._with_realpath(self._files.write, path, data, parents)
 
     async def list_dir(self, path: str) -> list[DirEntry]:
-        """The names in a folder. See `ExecutionEnv.list_dir`."""
+        """Return the names in a folder. See `ExecutionEnv.list_dir`."""
         return await self._with_realpath(self._files.list, path)
 
     async def walk(
@@ -151,7 +151,7 @@ class LocalEnv:
         limit: int = 200_000,
         signal: CancelToken | None = None,
     ) -> WalkResult:
-        """Everything below a folder. See `ExecutionEnv.walk`."""
+        """Return everything below a folder. See `ExecutionEnv.walk`."""
         stop = signal or CancelToken()
         folders = LocalWalkSource(self._files)
 
@@ -163,7 +163,7 @@ class LocalEnv:
         return await self._with_realpath(walk, path)
 
     async def is_ignored(self, path: str) -> bool:
-        """Whether an ignore file leaves it out. See `ExecutionEnv.is_ignored`."""
+        """Return True if an ignore file excludes the path. See `ExecutionEnv.is_ignored`."""
 
         def check(real_path: str) -> bool:
             return is_ignored(real_path, self._files.is_folder(real_path), LocalWalkSource(self._files).read)
@@ -171,20 +171,20 @@ class LocalEnv:
         return await self._with_realpath(check, path)
 
     async def remove(self, path: str) -> None:
-        """Delete a file, a link or an empty folder. See `ExecutionEnv.remove`."""
+        """Delete a file, a link, or an empty folder. See `ExecutionEnv.remove`."""
         await self._in_thread(lambda: self._files.remove(self._files.resolve_entry(path)))
 
     async def rename(self, source: str, target: str, *, parents: bool = True) -> None:
-        """Give a file another name. See `ExecutionEnv.rename`."""
+        """Rename a file. See `ExecutionEnv.rename`."""
         files = self._files
         await self._in_thread(lambda: files.rename(files.resolve_entry(source), files.resolve_entry(target), parents))
 
     async def on_files(self, work: Callable[[LocalFiles], _T]) -> _T:
-        """Do blocking work with files in a thread; paths are real ones there, and no link is followed."""
+        """Do blocking work with files in a thread, with resolved paths and without following links."""
         return await self._in_thread(lambda: work(self._files))
 
     async def find_program(self, name: str) -> str | None:
-        """Where a program is: on the user's PATH outside the project, or where packages of the running Python put theirs."""
+        """Return the path of a program: on the user's PATH outside the project, or in the scripts folder of the running Python."""
         return await asyncio.to_thread(_find_program, name, self._cwd)
 
     async def run(
@@ -229,7 +229,7 @@ class LocalEnv:
         return result
 
     def _start_reaper(self) -> None:
-        """Have somebody end what still runs should this program be killed."""
+        """Start the reaper, which ends running programs if this process is killed."""
         asyncio.get_running_loop().run_in_executor(None, self._watcher.start)
 
     async def _script_command(self, script: str, stdin: bytes | None) -> tuple[list[str], bytes | None]:
@@ -238,7 +238,7 @@ class LocalEnv:
         code = script.encode("utf-8", "surrogateescape")
         shell = self._shell or await find_shell(self.find_program)
         if sys.platform == "win32":
-            self._shell = shell  # to look at it again would take a program each time
+            self._shell = shell  # checking again would start a program each time
         if shell is None:
             return ["cmd", "/d", "/s", "/c", script], stdin
         if os.path.basename(shell).startswith("bash"):
@@ -249,7 +249,7 @@ class LocalEnv:
         return [shell, await asyncio.to_thread(self._private_file, code)], stdin
 
     def _private_file(self, data: bytes) -> str:
-        """Write what goes with the environment; its path. Blocking."""
+        """Write a private file that is removed with the environment. Return its path. Blocking."""
         path = self._spools.new_path()
         local_files.write_local_file(path, data, False)
         return path
@@ -257,7 +257,7 @@ class LocalEnv:
     async def connect(
         self, command: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
     ) -> StdioConnection:
-        """Start a program and talk to it. See `ExecutionEnv.connect`."""
+        """Start a program and connect to it. See `ExecutionEnv.connect`."""
         _check_arguments(command)
         launch = await self._launch(command, await self.realpath(cwd or "."), env or {})
         connection = await open_connection(launch.arguments, launch.cwd, launch.variables)
@@ -265,21 +265,22 @@ class LocalEnv:
         return connection
 
     async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> HttpResponse:
-        """Ask a web server. See `ExecutionEnv.fetch`. A proxy of the user's variables is used."""
+        """Send a request to a web server. See `ExecutionEnv.fetch`. A proxy of the user's variables is used."""
         return await HttpFetcher(self._reachable).get(url, timeout=timeout, max_bytes=max_bytes, accept=accept)
 
     def lock(self, path: str) -> AbstractAsyncContextManager[None]:
-        """Hold it while a file is changed. See `ExecutionEnv.lock`."""
+        """Return the lock for changes to a file. See `ExecutionEnv.lock`."""
         return self._locks.acquire(path)
 
     def kill_all(self) -> None:
-        """Force every program that was started here to end, at once: for a signal handler, where nothing can be awaited."""
+        """Kill every program that was started here, without waiting: for a signal handler, which cannot await."""
         for running in list(self._run_agent):
             running.kill()
 
     def variable_overrides(self, given: Mapping[str, str]) -> dict[str, str]:
-        """What a program gets that inherits the variables of this process, but is not started here: those that it must not have
-        are empty.
+        """Return the variables of a program that inherits those of this process, but is not started here.
+
+        Variables that the program must not have are empty.
 
         Args:
             given: Variables to add.
@@ -289,14 +290,14 @@ class LocalEnv:
         return {**changed, **given, **self.variables}
 
     async def spool(self, data: bytes) -> str | None:
-        """Keep output of a program that was not started here in a private file, which goes with the environment; its path."""
+        """Store output of a program that was not started here in a private file, which is removed with the environment. Return its path."""
         try:
             return await asyncio.to_thread(self._private_file, data)
         except OSError:
-            return None  # a full disk costs the copy, not the output
+            return None  # on a full disk only the copy is lost, not the output
 
     async def aclose(self) -> None:
-        """End what still runs and remove private files."""
+        """End running programs and remove private files."""
         await self._end_programs()
         await asyncio.to_thread(self._watcher.close)
         await asyncio.to_thread(self._spools.remove)
@@ -304,25 +305,25 @@ class LocalEnv:
     async def _end_programs(self) -> None:
         await self.jobs.aclose()
         left = list(self._run_agent)
-        self._run_agent.clear()  # the set itself stays: the finaliser has it
+        self._run_agent.clear()  # the set itself remains, since the finalizer references it
         await asyncio.gather(*[_terminate(running) for running in left])
 
     async def _with_realpath(self, work: Callable[..., _T], path: str, *args: object) -> _T:
-        """Do blocking work on the real path, in a thread."""
+        """Do blocking work on the resolved path, in a thread."""
         return await self._in_thread(lambda: work(self._files.resolve(path), *args))
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
-        """Do blocking work with files."""
+        """Do blocking work with files in a thread."""
         return await asyncio.to_thread(work)
 
     async def _launch(self, command: Sequence[str], folder: str, given: Mapping[str, str]) -> ProcessSpec:
-        """What is started where a program is asked for; a sandbox or a container puts its own in front."""
+        """Return the command to start for a program; a sandbox or a container prepends its own."""
         variables = {**child_environment(os.environ, self._hidden), **given, **self.variables}
         return ProcessSpec(command, folder, variables)
 
 
 class ProcessSpec(Struct, frozen=True):
-    """What is started on this machine: arguments, folder and all variables."""
+    """Return the process to start on this machine: arguments, folder, and all variables."""
 
     arguments: Sequence[str]
     cwd: str
@@ -330,7 +331,7 @@ class ProcessSpec(Struct, frozen=True):
 
 
 class _SpoolDirectory:
-    """Private files of one environment, in a folder that is made when it is first needed."""
+    """Private files of one environment, in a folder that is created when it is first needed."""
 
     def __init__(self) -> None:
         self._folder = ""
@@ -338,14 +339,14 @@ class _SpoolDirectory:
         self._lock = threading.Lock()
 
     def folder(self) -> str:
-        """The folder. Blocking."""
+        """Return the folder. Blocking."""
         with self._lock:
             if not self._folder:
                 self._folder = os.path.realpath(tempfile.mkdtemp(prefix="mainspring-"))
             return self._folder
 
     def new_path(self) -> str:
-        """A name for a new file. Blocking."""
+        """Return a name for a new file. Blocking."""
         self._count += 1
         return os.path.join(self.folder(), f"output-{self._count}.txt")
 
@@ -365,7 +366,7 @@ async def _terminate(running: RunningProcess | StdioConnection) -> None:
 
 
 def _check_arguments(command: Sequence[str]) -> None:
-    """Refuse what no argument can hold, with words in place of a ValueError."""
+    """Reject characters that no argument can contain, with a clear message instead of a ValueError."""
     try:
         if any(b"\0" in os.fsencode(argument) for argument in command):
             raise OSError(22, "an argument has a NUL character in it")
@@ -374,7 +375,7 @@ def _check_arguments(command: Sequence[str]) -> None:
 
 
 def _finalize(running: set[RunningProcess | StdioConnection], spools: _SpoolDirectory, watcher: OrphanReaper) -> None:
-    """What an environment that nobody closed leaves to do: nothing that it started outlives it."""
+    """Clean up an environment that was not closed: end everything that it started."""
     for left in running:
         left.kill()
     watcher.close()
@@ -382,7 +383,7 @@ def _finalize(running: set[RunningProcess | StdioConnection], spools: _SpoolDire
 
 
 async def find_shell(find_program: Callable[[str], Awaitable[str | None]]) -> str | None:
-    """The shell that scripts are given to, where nobody names another; ``None`` where there is none."""
+    """Return the default shell for scripts; None if none is installed."""
     for name in ("bash", "sh"):
         found = await find_program(name)
         if found and (sys.platform != "win32" or await asyncio.to_thread(is_shell, found)):
@@ -391,7 +392,7 @@ async def find_shell(find_program: Callable[[str], Awaitable[str | None]]) -> st
 
 
 def is_shell(program: str) -> bool:
-    """Whether a program runs scripts. Blocking. On Windows a ``bash`` may only say that there is no Linux for it."""
+    """Return True if a program runs scripts. Blocking. On Windows ``bash`` may only print that no Linux is installed."""
     try:
         done = subprocess.run(
             [program, "-c", "echo $((6 * 7))"], stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False

@@ -1,7 +1,4 @@
-"""Files of this machine, blocking; `LocalEnv` calls these in threads.
-
-The files of an environment, blocking: `LocalEnv` calls these in threads; a sandbox and a container have their own kind.
-"""
+"""Files of this machine, blocking. `LocalEnv` calls these functions in threads; a sandbox and a container have their own variants."""
 
 from __future__ import annotations
 
@@ -72,17 +69,17 @@ _UNSAFE_KERNEL_FILES = lazy_re(
     r"/proc/(?:kmsg|kcore|(?:self|thread-self|\d+)/(?:task/\d+/)?(?:mem|pagemap|clear_refs))"
     r"|/sys/kernel/(?:debug/)?tracing/(?:.*/)?trace_pipe(?:_raw)?"
 )
-"""Files of the kernel that look regular but never end, take away what they give, or are somebody's memory."""
+"""Kernel files that look regular but never end, are consumed by reading, or are the memory of a process."""
 
 
 def open_file(path: str) -> FileIO:
     """Open a regular file to read it.
 
     Args:
-        path: The real path.
+        path: The resolved path.
     """
     if _UNSAFE_KERNEL_FILES.fullmatch(path):
-        raise OSError(errno.EINVAL, "it is a window into the kernel or a process, not a file", path)
+        raise OSError(errno.EINVAL, "it is an interface to the kernel or a process, not a file", path)
     file = FileIO(open_beneath(path, os.O_RDONLY | _NONBLOCK | _BINARY), "r")
     mode = os.fstat(file.fileno()).st_mode
     if stat_module.S_ISREG(mode):
@@ -90,7 +87,7 @@ def open_file(path: str) -> FileIO:
     file.close()
     if stat_module.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    raise OSError(errno.EINVAL, f"it is no regular file but a {kind_from_mode(mode)}", path)
+    raise OSError(errno.EINVAL, f"it is not a regular file but a {kind_from_mode(mode)}", path)
 
 
 def read_local_file(path: str, offset: int, limit: int | None) -> bytes:
@@ -99,7 +96,7 @@ def read_local_file(path: str, offset: int, limit: int | None) -> bytes:
         if offset:
             file.seek(offset)
         if limit is None:
-            return file.read() or b""  # None: a file of the kernel that has nothing to give now
+            return file.read() or b""  # None: a kernel file without content now
         pieces: list[bytes] = []
         while limit > 0 and (piece := file.read(limit)):
             pieces.append(piece)
@@ -108,7 +105,7 @@ def read_local_file(path: str, offset: int, limit: int | None) -> bytes:
 
 
 def write_local_file(path: str, data: bytes, parents: bool) -> None:
-    """See `ExecutionEnv.write_bytes`; ``path`` is a real path."""
+    """See `ExecutionEnv.write_bytes`; ``path`` is a resolved path."""
     above, name = os.path.split(path)
     if not name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
@@ -122,13 +119,13 @@ def write_local_file(path: str, data: bytes, parents: bool) -> None:
 
 
 def _open_old(folder: Folder, name: str, path: str) -> FileIO | None:
-    """Open the file that is going to be replaced, for writing; None if there is none."""
+    """Open the file that will be replaced, for writing; None if it does not exist."""
     try:
         mode = folder.stat(name).st_mode
         if stat_module.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if not stat_module.S_ISREG(mode) and not stat_module.S_ISLNK(mode):
-            raise OSError(errno.EINVAL, "it is no regular file", path)
+            raise OSError(errno.EINVAL, "it is not a regular file", path)
         return FileIO(folder.open(name, os.O_WRONLY | _NONBLOCK | _BINARY), "w")
     except FileNotFoundError:
         return None
@@ -145,7 +142,7 @@ def _open_old(folder: Folder, name: str, path: str) -> FileIO | None:
 def _write_over(folder: Folder, name: str, data: bytes, old: FileIO, path: str) -> None:
     facts = os.fstat(old.fileno())
     if not stat_module.S_ISREG(facts.st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file", path)
+        raise OSError(errno.EINVAL, "it is not a regular file", path)
     if facts.st_nlink > 1:
         _overwrite_in_place(old.fileno(), data, path)
         return
@@ -168,7 +165,7 @@ def _replace(folder: Folder, name: str, data: bytes, old: FileIO | None, path: s
             _write_all(descriptor, data)
             _fsync_and_verify(descriptor, len(data), path)
         if old is not None and _ON_WINDOWS:
-            old.close()  # Windows does not replace a file that is open
+            old.close()  # Windows does not replace an open file
         _rename(folder, temporary, folder, name)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -182,12 +179,12 @@ def _rename(source: Folder, old: str, target: Folder, new: str) -> None:
 
 
 def _copy_owner_and_mode(source: int, descriptor: int) -> None:
-    """Give a new file an old one's owner, attributes and mode."""
+    """Copy owner, attributes, and mode of the old file to the new file."""
     if sys.platform == "win32":
         return
     old, new = os.fstat(source), os.fstat(descriptor)
     if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
-        os.fchown(descriptor, old.st_uid, old.st_gid)  # Where this is refused, the file is rewritten in place instead.
+        os.fchown(descriptor, old.st_uid, old.st_gid)  # If this fails, the file is rewritten in place instead.
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             for name in os.listxattr(source):
@@ -196,7 +193,7 @@ def _copy_owner_and_mode(source: int, descriptor: int) -> None:
 
 
 def _overwrite_in_place(descriptor: int, data: bytes, path: str) -> None:
-    sizeless = not os.fstat(descriptor).st_size  # as files of the kernel are, whatever is in them
+    sizeless = not os.fstat(descriptor).st_size  # kernel files report this size, whatever their content is
     _write_all(descriptor, data)
     os.ftruncate(descriptor, len(data))
     _fsync_and_verify(descriptor, len(data), path, sizeless=sizeless)
@@ -209,11 +206,11 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def _fsync_and_verify(descriptor: int, size: int, path: str, *, sizeless: bool = False) -> None:
-    """Have everything on the disk, and see that it is: some drives take less than they are given, without an error."""
+    """Flush everything to the disk, and verify it: some drives store less than they receive, without an error."""
     os.fsync(descriptor)
     found = os.fstat(descriptor).st_size
     if found != size and (found or not sizeless):
-        raise OSError(errno.EIO, f"the drive took {found} of {size} bytes", path)
+        raise OSError(errno.EIO, f"the drive stored {found} of {size} bytes", path)
 
 
 def list_directory(path: str) -> list[DirEntry]:
@@ -234,12 +231,12 @@ def _entries(dir_entries: Iterable[os.DirEntry[str]]) -> list[DirEntry]:
 
 
 def kind_from_mode(mode: int) -> FileKind:
-    """The kind that a file's mode tells."""
+    """Return the kind of a file from its mode."""
     return _KINDS.get(stat_module.S_IFMT(mode), "other")
 
 
 def entry_kind(entry: os.DirEntry[str]) -> FileKind:
-    """The kind of a name in a folder, links not followed."""
+    """Return the kind of a name in a folder, without following links."""
     try:
         if entry.is_symlink():
             return "symlink"
@@ -272,7 +269,7 @@ def rename_file(source: str, target: str, parents: bool) -> None:
 
 
 def _copy(source: Folder, old: str, target: Folder, new: str) -> None:
-    """Copy a file or link to another file system, with mode, attributes and times."""
+    """Copy a file or link to another file system, with mode, attributes, and times."""
     temporary = f".{new[:100]}.{secrets.token_hex(4)}.tmp"
     try:
         if stat_module.S_ISLNK(source.stat(old).st_mode):
@@ -293,7 +290,7 @@ def _copy_content(descriptor: int, folder: Folder, name: str) -> None:
         made = folder.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o600)
         with FileIO(made, "w") as target:
             shutil.copyfileobj(source, target, 1 << 20)
-            with contextlib.suppress(PermissionError):  # the owner cannot be kept by everyone
+            with contextlib.suppress(PermissionError):  # not every user may set the owner
                 _copy_owner_and_mode(descriptor, made)
             if sys.platform != "win32":
                 os.fchmod(made, stat_module.S_IMODE(facts.st_mode))
@@ -313,11 +310,11 @@ _MAX_IGNORE_FILE_BYTES = 1 << 20
 
 
 class LocalFiles:
-    """Files of this machine. All but `realpath` and `resolve_entry` take what those gave.
+    """Files of this machine. All methods except `realpath` and `resolve_entry` accept the results of those two.
 
     Args:
-        cwd: Where relative paths start.
-        home: What ``~`` stands for.
+        cwd: Base of relative paths.
+        home: The value of ``~``.
     """
 
     def __init__(self, cwd: str, home: str) -> None:
@@ -329,11 +326,11 @@ class LocalFiles:
         return resolve_local_path(path, self.cwd, self.home)
 
     def resolve(self, path: str) -> str:
-        """The real path of what a caller asks for; a real path is taken as it is, whatever it leads to now."""
+        """Return the resolved path of a path; a `RealPath` is returned unchanged, wherever it leads now."""
         return path if isinstance(path, RealPath) else self.realpath(path)
 
     def resolve_entry(self, path: str) -> str:
-        """The path of a name itself: the links on the way to it resolved, the last part as it is."""
+        """Return the path of a name itself: links in its parents are resolved, the last part is not."""
         if isinstance(path, RealPath):
             return path
         folder, name = os.path.split(path.rstrip("/"))
@@ -342,14 +339,14 @@ class LocalFiles:
         return os.path.join(self.realpath(folder or "."), name)
 
     def is_folder(self, path: str) -> bool:
-        """Whether it is there and a folder."""
+        """Return True if it exists and is a folder."""
         try:
             return self.stat(path).kind == "directory"
         except OSError:
             return False
 
     def exists(self, path: str) -> bool:
-        """Returns True if there is anything at a real path, even if it cannot be opened."""
+        """Return True if anything exists at a resolved path, even if it cannot be opened."""
         try:
             self.stat(path)
         except OSError:
@@ -369,7 +366,7 @@ class LocalFiles:
         return BufferedReader(open_file(path))
 
     def is_local(self, path: str) -> bool:
-        """Returns True if a file is opened on this machine, where other programs can change its path."""
+        """Return True if a file is opened on this machine, where other programs can change its path."""
         return True
 
     def write(self, path: str, data: bytes, parents: bool) -> None:
@@ -390,17 +387,17 @@ class LocalFiles:
 
 
 class LocalWalkSource:
-    """The files as a walk needs them."""
+    """The files for a walk."""
 
     def __init__(self, files: LocalFiles) -> None:
         self._files = files
 
     def list(self, path: str) -> list[DirEntry]:
-        """The names in a folder."""
+        """Return the names in a folder."""
         return self._files.list(path)
 
     def read(self, path: str) -> bytes | None:
-        """A small file's bytes; ``None`` if it cannot be read. Ignore files may be links."""
+        """Return a small file's bytes; None if it cannot be read. Ignore files may be links."""
         try:
             return self._files.read(path, 0, _MAX_IGNORE_FILE_BYTES)
         except PathChangedError:

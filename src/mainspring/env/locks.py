@@ -1,4 +1,4 @@
-"""One lock for each path, made when it is wanted and dropped when nobody holds it."""
+"""One lock for each path, created on demand and dropped when released."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 
 class PathLocks:
-    """Locks by path, first come first served."""
+    """Locks by path, in order of arrival."""
 
     __slots__ = ("_locks",)
 
@@ -17,7 +17,7 @@ class PathLocks:
 
     @asynccontextmanager
     async def acquire(self, path: str) -> AsyncGenerator[None]:
-        """Hold the lock of ``path``."""
+        """Acquire the lock of ``path``."""
         lock, users = self._locks.get(path) or (asyncio.Lock(), 0)
         self._locks[path] = (lock, users + 1)
         try:

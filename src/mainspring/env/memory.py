@@ -1,6 +1,6 @@
-"""A tree of files, folders and links in a dictionary.
+"""`MemoryEnv`: files, folders, and links in a dictionary, and programs with scripted results.
 
-`MemoryEnv`: files in a dictionary and programs that answer from a script. For tests, and for agents without a machine.
+Use it for tests, and for agents without a machine.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class DirectoryNode(Struct):
 
 
 class MemoryTree:
-    """Files by absolute path. Time goes on by a millisecond with each change."""
+    """Files by absolute path. The clock advances by a millisecond with each change."""
 
     def __init__(self, cwd: str, home: str) -> None:
         self._cwd = cwd
@@ -66,7 +66,7 @@ class MemoryTree:
         self._make_folder(cwd)
 
     def absolute(self, path: str) -> str:
-        """The path from the root; links and ``..`` as they are."""
+        """Return the path from the root; links and ``..`` stay unchanged."""
         if not path or "\0" in path:
             raise make_os_error(errno.EINVAL, path)
         if path == "~" or path.startswith("~/"):
@@ -74,7 +74,7 @@ class MemoryTree:
         return posixpath.join(self._cwd, path)
 
     def resolve(self, path: str) -> str:
-        """The real path."""
+        """Return the resolved path."""
         left = self.absolute(path).split("/")[::-1]
         real = "/"
         links = 0
@@ -100,21 +100,21 @@ class MemoryTree:
         return real
 
     def stat(self, path: str) -> FileStat:
-        """Facts about what ``path`` leads to."""
+        """Return facts about the target of ``path``."""
         node, real = self._node(path), self.resolve(path)
         if isinstance(node, FileNode):
             return FileStat(real, "file", len(node.data), node.mtime_ns)
         return FileStat(real, "directory", mode=0o755)
 
     def content(self, path: str) -> bytes:
-        """A file's bytes."""
+        """Return a file's bytes."""
         node = self._node(path)
         if not isinstance(node, FileNode):
             raise make_os_error(errno.EISDIR, path)
         return node.data
 
     def write(self, path: str, data: bytes, parents: bool) -> None:
-        """Replace or make a file."""
+        """Replace or create a file."""
         real = self.resolve(path)
         if isinstance(self._nodes.get(real), DirectoryNode):
             raise make_os_error(errno.EISDIR, path)
@@ -129,13 +129,13 @@ class MemoryTree:
         self._nodes[real] = FileNode(data, self._clock)
 
     def link(self, path: str, target: str) -> None:
-        """Make a symbolic link."""
+        """Create a symbolic link."""
         full = self._resolve_entry(path)
         self._make_folder(posixpath.dirname(full))
         self._nodes[full] = SymlinkNode(target)
 
     def remove(self, path: str) -> None:
-        """Delete a file, a link or an empty folder."""
+        """Delete a file, a link, or an empty folder."""
         full = self._resolve_entry(path)
         node = self._nodes.get(full)
         if node is None:
@@ -145,7 +145,7 @@ class MemoryTree:
         del self._nodes[full]
 
     def rename(self, source: str, target: str, parents: bool) -> None:
-        """Give a file or a link another name."""
+        """Rename a file or a link."""
         old, new = self._resolve_entry(source), self._resolve_entry(target)
         node = self._nodes.get(old)
         if node is None:
@@ -162,12 +162,12 @@ class MemoryTree:
         self._nodes[new] = node
 
     def files(self) -> dict[str, bytes]:
-        """All files, those of the project by their path in it."""
+        """Return all files, those of the project by their path in it."""
         prefix = self._cwd.rstrip("/") + "/"
         return {p.removeprefix(prefix): n.data for p, n in sorted(self._nodes.items()) if isinstance(n, FileNode)}
 
     def list(self, path: str) -> list[DirEntry]:
-        """The names in a folder."""
+        """Return the names in a folder."""
         real = self.resolve(path)
         if not isinstance(self._node(path), DirectoryNode):
             raise make_os_error(errno.ENOTDIR, path)
@@ -176,12 +176,12 @@ class MemoryTree:
         return [DirEntry(name, self._kind(prefix + name)) for name in names if "/" not in name]
 
     def read(self, path: str) -> bytes | None:
-        """A file's bytes; ``None`` if there is no such file."""
+        """Return a file's bytes; None if the file does not exist."""
         node = self._nodes.get(path)
         return node.data if isinstance(node, FileNode) else None
 
     def exists(self, path: str) -> bool:
-        """Whether there is anything of that absolute name."""
+        """Return True if anything exists at that absolute path."""
         return path in self._nodes
 
     def _node(self, path: str) -> FileNode | DirectoryNode:
@@ -208,20 +208,20 @@ class MemoryTree:
 
 
 def make_os_error(number: int, path: str) -> OSError:
-    """The `OSError` subclass of that number."""
+    """Return the `OSError` subclass of that number."""
     return OSError(number, os.strerror(number), path)
 
 
 Answer = str | ProcessResult
-"""What a program gives: what it prints, or a whole result."""
+"""The result of a program: its output, or a whole result."""
 
 
 CommandResponder = Callable[[str | list[str]], Answer | Awaitable[Answer]]
-"""Answers a command."""
+"""Function that returns the result of a command."""
 
 
 class MemoryEnv:
-    """Files and processes that exist only here. An `ExecutionEnv`.
+    """Files and processes that exist only in memory. An `ExecutionEnv`.
 
     Attributes:
         commands: Every command that was run, in order.
@@ -240,16 +240,16 @@ class MemoryEnv:
         run: CommandResponder | Mapping[str, Answer] | None = None,
         pages: Mapping[str, str | HttpResponse] | None = None,
     ) -> None:
-        """Make an environment.
+        """Create an environment.
 
         Args:
             files: Content by path, relative to ``cwd``.
             cwd: The project folder.
-            home: What ``~`` stands for.
+            home: The value of ``~``.
             links: Targets of symbolic links by path.
-            run: Answers to commands: a function, or texts and results by command line (arguments joined by a space). A
-                command without an answer ends with status 127.
-            pages: What web servers answer, by URL: HTML, or a whole answer.
+            run: Results of commands: a function, or texts and results by command line (arguments joined by a space). A
+                command without a result ends with status 127.
+            pages: Responses of web servers by URL: HTML, or a whole response.
         """
         self.commands: list[str | list[str]] = []
         self.path_filter: PathFilter | None = None
@@ -276,15 +276,15 @@ class MemoryEnv:
         return self._tree.files()
 
     async def realpath(self, path: str) -> str:
-        """The absolute path with every link resolved. See `ExecutionEnv.realpath`."""
+        """Return the absolute path with every link resolved. See `ExecutionEnv.realpath`."""
         return self._tree.resolve(str(path))
 
     async def stat(self, path: str) -> FileStat:
-        """Facts about a file. See `ExecutionEnv.stat`."""
+        """Return facts about a file. See `ExecutionEnv.stat`."""
         return self._tree.stat(path)
 
     async def read_bytes(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
-        """The bytes of a file. See `ExecutionEnv.read_bytes`."""
+        """Return the bytes of a file. See `ExecutionEnv.read_bytes`."""
         return self._tree.content(path)[offset : None if limit is None else offset + limit]
 
     async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
@@ -292,7 +292,7 @@ class MemoryEnv:
         self._tree.write(path, data, parents)
 
     async def list_dir(self, path: str) -> list[DirEntry]:
-        """The names in a folder. See `ExecutionEnv.list_dir`."""
+        """Return the names in a folder. See `ExecutionEnv.list_dir`."""
         return self._tree.list(path)
 
     async def walk(
@@ -304,7 +304,7 @@ class MemoryEnv:
         limit: int = 200_000,
         signal: CancelToken | None = None,
     ) -> WalkResult:
-        """Everything below a folder. See `ExecutionEnv.walk`."""
+        """Return everything below a folder. See `ExecutionEnv.walk`."""
         stop = signal or CancelToken()
         root = self._tree.resolve(path)
         walker = DirectoryWalker(self._tree, root, depth=depth, limit=limit, is_cancelled=lambda: stop.cancelled)
@@ -312,21 +312,21 @@ class MemoryEnv:
         return walker.walk(use_rules=not include_ignored, use_rules_above=above)
 
     async def is_ignored(self, path: str) -> bool:
-        """Whether an ignore file leaves it out. See `ExecutionEnv.is_ignored`."""
+        """Return True if an ignore file excludes the path. See `ExecutionEnv.is_ignored`."""
         real = self._tree.resolve(path)
         is_folder = self._tree.exists(real) and self._tree.stat(real).kind == "directory"
         return is_ignored(real, is_folder, self._tree.read)
 
     async def remove(self, path: str) -> None:
-        """Delete a file, a link or an empty folder. See `ExecutionEnv.remove`."""
+        """Delete a file, a link, or an empty folder. See `ExecutionEnv.remove`."""
         self._tree.remove(path)
 
     async def rename(self, source: str, target: str, *, parents: bool = True) -> None:
-        """Give a file another name. See `ExecutionEnv.rename`."""
+        """Rename a file. See `ExecutionEnv.rename`."""
         self._tree.rename(source, target, parents)
 
     async def find_program(self, name: str) -> str | None:
-        """No program is found."""
+        """Return None: no program is installed."""
         return None
 
     async def run(
@@ -341,7 +341,7 @@ class MemoryEnv:
         signal: CancelToken | None = None,
         limits: OutputLimits = DEFAULT_OUTPUT_LIMITS,
     ) -> ProcessResult:
-        """Answer from the script. See `ExecutionEnv.run`; limits of time and size are not applied."""
+        """Return the scripted result. See `ExecutionEnv.run`; limits of time and size are not applied."""
         request = command if isinstance(command, str) else list(command)
         self.commands.append(request)
         answer = await self._scripted_result(request)
@@ -365,21 +365,21 @@ class MemoryEnv:
     async def connect(
         self, command: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
     ) -> ProcessConnection:
-        """No program is found."""
+        """Raise an error: no program is installed."""
         raise make_os_error(errno.ENOENT, command[0])
 
     async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> HttpResponse:
-        """Answer from the given pages. See `ExecutionEnv.fetch`."""
+        """Return the response from the given pages. See `ExecutionEnv.fetch`."""
         page = self._list_all_pages.get(url)
         if page is None:
-            raise OSError(errno.EHOSTUNREACH, "there is no network", url)
+            raise OSError(errno.EHOSTUNREACH, "the network is not available", url)
         if isinstance(page, HttpResponse):
             return page
         data = page.encode()
         return HttpResponse(url, 200, {"content-type": "text/html"}, data[:max_bytes], len(data) > max_bytes)
 
     def lock(self, path: str) -> AbstractAsyncContextManager[None]:
-        """Hold it while a file is changed. See `ExecutionEnv.lock`."""
+        """Return the lock for changes to a file. See `ExecutionEnv.lock`."""
         return self._locks.acquire(path)
 
     async def aclose(self) -> None:

@@ -1,7 +1,4 @@
-"""How paths are shown and compared.
-
-Words for what the operating system refused.
-"""
+"""Display and compare paths, and describe errors of the operating system."""
 
 from __future__ import annotations
 
@@ -22,27 +19,27 @@ GUARDED_NAMES = (
     ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zprofile",
     ".zshenv", ".zlogin", ".gitconfig",
 )  # fmt: skip
-"""Names, in lower case, of files and folders that decide what runs later, at any depth: settings, hooks, and start-up files.
+"""Names, in lower case, of files and folders that define the programs that run later, at any depth: settings, hooks, and startup files.
 
-Permissions ask before a change, and a sandbox prevents it. The files of git are known to each of both in more detail.
+Permissions ask before a change, and a sandbox prevents it. Both have more detailed rules for git files.
 """
 
 _GUARDED_ENDINGS = tuple(name[1:] for name in GUARDED_NAMES if name.startswith("*"))
 
 
 def is_guarded_name(name: str) -> bool:
-    """Return True if a file or folder of that name decides what runs later, in upper or lower case."""
+    """Return True if a file or folder with that name defines the programs that run later; case is ignored."""
     lowered = name.lower()
     return lowered in GUARDED_NAMES or lowered.endswith(_GUARDED_ENDINGS)
 
 
 def is_inside(path: str, folder: str) -> bool:
-    """Whether ``path`` is ``folder`` or lies below it; both real paths."""
+    """Return True if ``path`` is ``folder`` or is below it; both are resolved paths."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def display_path(path: str, cwd: str = "") -> str:
-    r"""A path for reading: relative to ``cwd`` where it lies below, control characters and bytes that are not UTF-8 as ``\xNN``."""
+    r"""Return a path for display: relative to ``cwd`` if it is below, control characters and bytes that are not UTF-8 as ``\xNN``."""
     if cwd and path == cwd:
         return "."
     if cwd and is_inside(path, cwd):
@@ -51,7 +48,7 @@ def display_path(path: str, cwd: str = "") -> str:
 
 
 def path_variants(path: str) -> tuple[str, ...]:
-    """Other ways to write a path that a person or a model may mean by it: ``@`` left off, composed, decomposed, bytes."""
+    """Return other spellings that a user or a model may mean by a path: without ``@``, composed, decomposed, bytes."""
     found = [path]
     if path.startswith("@") and len(path) > 1:
         found.append(path[1:])
@@ -66,7 +63,7 @@ def _byte(value: int) -> str:
 
 
 def is_lookalike_name(a: str, b: str) -> bool:
-    """Whether two names look alike: they differ in kinds of spaces, in kinds of quotes, or in how accents are composed."""
+    """Return True if two names look alike: they differ only in kinds of spaces or quotes, or in how accents are composed."""
     return not _normalizes_to_ascii(a) and not _normalizes_to_ascii(b) and _skeleton(a) == _skeleton(b)
 
 
@@ -75,7 +72,7 @@ def _skeleton(name: str) -> str:
 
 
 def _normalizes_to_ascii(name: str) -> bool:
-    """Whether composing would turn something else into an ASCII letter, as the Kelvin sign into K."""
+    """Return True if composing would turn another character into an ASCII letter, for example, the Kelvin sign into K."""
     return not name.isascii() and any(c > "\x7f" and unicodedata.normalize("NFC", c).isascii() for c in name)
 
 
@@ -91,14 +88,14 @@ _REASONS = {
     errno.ELOOP: "its symbolic links form a loop",
     errno.ENAMETOOLONG: "the name is too long",
     errno.ENOTEMPTY: "the folder is not empty",
-    errno.EINVAL: "it is no valid path",
+    errno.EINVAL: "it is not a valid path",
     errno.E2BIG: "the arguments are too long",
     errno.ENOEXEC: "it is not executable",
 }
 
 
 def explain(error: OSError) -> str:
-    """Why it failed, as the second half of a sentence: ``cannot read x: it does not exist``."""
+    """Return the reason of an error as the second half of a sentence: ``cannot read x: it does not exist``."""
     known = _REASONS.get(error.errno or 0)
     if known and error.errno not in (errno.EINVAL, errno.EPERM):
         return known

@@ -1,6 +1,6 @@
-"""Keeping a program's output: the start and the end in memory, all of it in a private file where asked for.
+"""Run a program until it exits: time limit, cancellation, output, and surviving processes.
 
-Running a program to its end: time limit, cancellation, output, and nothing left behind unnoticed.
+The start and the end of the output are stored in memory; all of it is written to a private file on request.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class OutputHeadAndTail:
         self.total = 0
 
     def feed(self, data: bytes) -> bool:
-        """Take bytes; False once some are not kept."""
+        """Add bytes; return False once some are dropped."""
         self.total += len(data)
-        room = self._head_limit - len(self._head)
-        if room > 0:
-            self._head += data[:room]
-            data = data[room:]
+        remaining = self._head_limit - len(self._head)
+        if remaining > 0:
+            self._head += data[:remaining]
+            data = data[remaining:]
         if data:
             self._pieces.append(data)
             self._tail_size += len(data)
@@ -57,7 +57,7 @@ class OutputHeadAndTail:
         return self.total <= self._head_limit + self._tail_limit
 
     def output(self) -> CapturedOutput:
-        """What was kept."""
+        """Return the stored output."""
         tail = b"".join(self._pieces)
         if len(tail) > self._tail_limit:
             tail = tail[len(tail) - self._tail_limit :]
@@ -81,11 +81,11 @@ class OutputCapture:
 
     @property
     def exceeds_limit(self) -> bool:
-        """Whether more came than the cap allows."""
+        """Return True if the output exceeds the limit."""
         return self.buffers["stdout"].total + self.buffers["stderr"].total > self._request_timeouts.cap
 
     async def feed(self, stream: StreamName, data: bytes) -> None:
-        """Take a piece of output. What comes after an overflow is counted but not kept."""
+        """Add a piece of output. Output after an overflow is counted but not stored."""
         if self.exceeds_limit:
             self.buffers[stream].total += len(data)
             return
@@ -101,7 +101,7 @@ class OutputCapture:
                 await self._open_spool_file()
 
     async def start_spool(self) -> None:
-        """Write what came so far, and from now on everything, to a private file."""
+        """Write the output so far, and all output from now on, to a private file."""
         async with self._lock:
             await self._open_spool_file()
 
@@ -121,7 +121,7 @@ class OutputCapture:
             self.spool = self._new_spool()
             self._file = open(self.spool, "wb", buffering=0, opener=_private_opener)
         except OSError:
-            self.spool = None  # A full disk costs the copy, not the command.
+            self.spool = None  # On a full disk only the copy is lost, not the command.
             return
         self._write(data)
 
@@ -142,13 +142,13 @@ def _private_opener(path: str, flags: int) -> int:
 
 
 DRAIN_SECONDS = 0.2
-"""Seconds to wait for the rest of the output once the program has ended; something it left behind may hold the pipe."""
+"""Seconds to wait for the rest of the output after the program has exited; a surviving process may keep the pipe open."""
 TERMINATE_GRACE = 2.0
-"""Seconds between asking a program to end and forcing it, when its time is up."""
+"""Seconds between SIGTERM and SIGKILL after a timeout."""
 CANCEL_GRACE = 0.5
-"""The same when the call is cancelled."""
+"""Seconds between SIGTERM and SIGKILL after a cancellation."""
 PROCESS_POLL_INTERVAL = 0.1
-"""Seconds between two looks at how many processes a command has, where that is limited."""
+"""Seconds between two counts of a command's processes, if their number is limited."""
 _READ_SIZE = 1 << 16
 
 
@@ -156,7 +156,7 @@ EndReason = Literal["ended", "timed_out", "cancelled", "overflowed", "swarmed"]
 
 
 class _Pipes(SubprocessStreamProtocol):
-    """Knows when the program has ended, whoever still holds its pipes."""
+    """Detects the exit of the program, even if other processes keep its pipes open."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(_READ_SIZE * 2, loop)
@@ -169,7 +169,7 @@ class _Pipes(SubprocessStreamProtocol):
 
 
 class RunningProcess:
-    """A program that was started."""
+    """A started program."""
 
     def __init__(
         self, transport: asyncio.SubprocessTransport, pipes: _Pipes, capture: OutputCapture, mark: str
@@ -186,18 +186,18 @@ class RunningProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id, which is also its group's."""
+        """The process ID, which is also the ID of the process group."""
         return self._transport.get_pid()
 
     def feed(self, data: bytes | None) -> None:
-        """Give it its whole input."""
+        """Write the whole input to the program."""
         if self._pipes.stdin is not None:
             if data:
                 self._pipes.stdin.write(data)
             self._pipes.stdin.close()
 
     def start_reading(self, on_output: Callable[[StreamName, bytes], object] | None) -> None:
-        """Start to take its output."""
+        """Start reading the output."""
         self._on_output = on_output
         readers: dict[StreamName, asyncio.StreamReader | None] = {
             "stdout": self._pipes.stdout,
@@ -218,7 +218,7 @@ class RunningProcess:
                 elif self._on_output:
                     self._on_output(name, data)
         except ConnectionError:
-            pass  # The pipe was closed under it.
+            pass  # The pipe was closed during the write.
         except asyncio.CancelledError:
             self.close()
             raise
@@ -228,7 +228,7 @@ class RunningProcess:
             self._capture.close()
 
     async def wait(self, timeout: float | None, signal: CancelToken | None, most: int | None = None) -> EndReason:
-        """Wait for its end or for a reason to end it; ``most`` is how many processes it may have."""
+        """Wait until the program exits or must be ended; ``most`` is the maximum number of its processes."""
         loop = asyncio.get_running_loop()
         hit: asyncio.Future[None] = loop.create_future()
         flooded = asyncio.ensure_future(self._output_exceeded.wait())
@@ -257,7 +257,7 @@ class RunningProcess:
                 remove()
 
     async def _wait_for_process_limit(self, limit: int | None) -> None:
-        """Come back once it has more processes than it may."""
+        """Return once the program exceeds the maximum number of processes."""
         if limit is None:
             await asyncio.get_running_loop().create_future()
             return
@@ -272,7 +272,7 @@ class RunningProcess:
                 raise error
 
     async def drain(self) -> bool:
-        """Take what output is left; False if something still holds a pipe."""
+        """Read the remaining output; return False if a process still keeps a pipe open."""
         open_pumps = [p for p in self._pumps if not p.done()]
         if open_pumps:
             await asyncio.wait(open_pumps, timeout=DRAIN_SECONDS)
@@ -280,14 +280,14 @@ class RunningProcess:
         return all(p.done() for p in self._pumps)
 
     async def find_survivors(self, drained: bool) -> None:
-        """Find what it left behind."""
+        """Find the processes that survived the program."""
         if not drained or is_group_alive(self.pid):
             self.survivors = await asyncio.to_thread(find_processes, self.pid, self._mark)
         else:
             self.survivors = await asyncio.to_thread(find_by_run_id, self._mark, self.pid)
 
     async def detach(self, most: int | None) -> None:
-        """Leave it to what survived: what they still write goes into the spool, and nowhere else."""
+        """Detach from the surviving processes: their further output is written only to the spool."""
         self._on_output = None
         if most is not None:
             self._watch = asyncio.ensure_future(self._enforce_process_limit(most))
@@ -295,7 +295,7 @@ class RunningProcess:
             await self._capture.start_spool()
 
     async def _enforce_process_limit(self, limit: int) -> None:
-        """End what survived once it has more processes than it may."""
+        """End the surviving processes once they exceed the maximum number of processes."""
         count = 1
         while 0 < count <= limit:
             await asyncio.sleep(10 * PROCESS_POLL_INTERVAL)
@@ -304,18 +304,18 @@ class RunningProcess:
             self.survivors = await terminate_tree(self.pid, self._mark, CANCEL_GRACE, find_orphans)
 
     async def end(self, grace: float) -> None:
-        """End it and everything it started, or what it left behind."""
+        """End the program and everything it started, or the processes that survived it."""
         find = find_orphans if self._pipes.ended.done() and self.survivors else find_processes
         self.survivors = await terminate_tree(self.pid, self._mark, grace, find)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._pipes.ended), 1.0)
 
     def kill(self) -> None:
-        """Force it and everything it started to end, at once. Blocks for some milliseconds."""
+        """Kill the program and everything it started immediately. Blocks for some milliseconds."""
         kill_tree(self.pid, self._mark, find_orphans if self._pipes.ended.done() else find_processes)
 
     def close(self) -> None:
-        """Let go of its pipes."""
+        """Close its pipes."""
         if self._watch is not None:
             self._watch.cancel()
         for pump in self._pumps:
@@ -325,7 +325,7 @@ class RunningProcess:
         self._capture.close()
 
     def result(self, cause: EndReason, seconds: float) -> ProcessResult:
-        """How it ended."""
+        """Return the result."""
         code = self._transport.get_returncode()
         code = -9 if code is None else code
         return ProcessResult(
@@ -353,7 +353,7 @@ async def start_process(
     new_spool: Callable[[], str],
     mark: str = "",
 ) -> RunningProcess:
-    """Start a program in a session of its own, without a terminal; ``mark`` is how the mark of its run begins."""
+    """Start a program in its own session, without a terminal; ``mark`` is the prefix of the run's mark."""
     loop = asyncio.get_running_loop()
     mark += secrets.token_hex(8)
     transport, pipes = await loop.subprocess_exec(
@@ -379,7 +379,7 @@ async def wait_for_result(
     on_output: Callable[[StreamName, bytes], object] | None,
     most: int | None = None,
 ) -> ProcessResult:
-    """See a started program through. It may leave survivors, whose output then goes on into the spool."""
+    """Wait for a started program. It may leave survivors, whose further output is written to the spool."""
     began = time.monotonic()
     running.start_reading(on_output)
     try:
@@ -405,7 +405,7 @@ async def wait_for_result(
 
 
 async def _terminate_shielded(running: RunningProcess) -> None:
-    """End it though this task is being cancelled, perhaps twice."""
+    """End the program although this task is being cancelled, perhaps twice."""
     ending = asyncio.ensure_future(running.end(CANCEL_GRACE))
     try:
         await asyncio.shield(ending)
@@ -432,7 +432,7 @@ _MAX_STDERR_BYTES = 1 << 14
 
 
 class StdioConnection:
-    """A running program of this machine. A `Connection`."""
+    """A running program of this machine. A `ProcessConnection`."""
 
     def __init__(self, transport: asyncio.SubprocessTransport, pipes: SubprocessStreamProtocol, mark: str) -> None:
         self._transport = transport
@@ -443,31 +443,31 @@ class StdioConnection:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process ID."""
         return self._process.pid
 
     @property
     def errors(self) -> str:
-        """The end of what it wrote to standard error."""
+        """The end of its standard error."""
         return b"".join(self._errors)[-_MAX_STDERR_BYTES:].decode("utf-8", "replace")
 
     async def read(self, limit: int = 1 << 16) -> bytes:
-        """Some of its output; nothing at its end."""
+        """Read some of its output; empty at its end."""
         assert self._process.stdout is not None
         return await self._process.stdout.read(limit)
 
     async def write(self, data: bytes) -> None:
-        """Send it something.
+        """Write to its input.
 
         Raises:
-            ConnectionError: If it has ended.
+            ConnectionError: If it has exited.
         """
         assert self._process.stdin is not None
         self._process.stdin.write(data)
         await self._process.stdin.drain()
 
     async def aclose(self) -> None:
-        """End it with everything it started: its input is closed, then it is asked, then forced."""
+        """End it with everything it started: close its input, then send SIGTERM, then SIGKILL."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         with contextlib.suppress(TimeoutError):
@@ -479,7 +479,7 @@ class StdioConnection:
         self._transport.close()
 
     def kill(self) -> None:
-        """Force it and everything it started to end, at once. Blocks for some milliseconds."""
+        """Kill it and everything it started immediately. Blocks for some milliseconds."""
         kill_tree(self._process.pid, self._mark)
 
     async def _drain_stderr(self) -> None:
@@ -489,7 +489,7 @@ class StdioConnection:
 
 
 async def open_connection(arguments: Sequence[str], cwd: str, env: Mapping[str, str]) -> StdioConnection:
-    """Start a program in a session of its own.
+    """Start a program in its own session.
 
     Raises:
         OSError: If it cannot be started.

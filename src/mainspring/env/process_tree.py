@@ -1,9 +1,9 @@
-"""Which processes belong to a command, and ending all of them.
+"""Find the processes that belong to a command, and end all of them.
 
-A command's family: its session and process group, their descendants, and (on Linux) every process that carries the
-variable `MARK` of the run, so that a daemon that left both is found too.
+A command's process tree is its session and process group, their descendants, and (on Linux) every process with the
+variable `RUN_ID_VARIABLE` of the run, so that a daemon that left both is found too.
 
-Ends what an environment left running when this program is killed and can do nothing itself.
+A reaper process ends the programs of an environment if this process is killed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from msgspec import Struct
 from mainspring.programs import find_program
 
 RUN_ID_VARIABLE = "MAINSPRING_RUN"
-"""Variable that tells a run's processes; its value is unique to the run."""
+"""Variable that marks the processes of a run; its value is unique to the run."""
 
 
 _POLL = 0.02
@@ -41,9 +41,9 @@ class Process(Struct, frozen=True):
 
 
 def find_processes(leader: int, mark: str) -> set[int]:
-    """The running processes of the run that ``leader`` was started for. Blocking; some milliseconds.
+    """Return the running processes of the run that ``leader`` was started for. Blocking; some milliseconds.
 
-    Without a mark, those that left its session while their parent ended are not found, and it takes half the time.
+    Without a mark the search takes half the time, but misses processes that left the session after their parent exited.
     """
     processes = _linux_processes() if sys.platform == "linux" else _ps_processes()
     found = {p.pid for p in processes if leader in (p.pid, p.group, p.session)}
@@ -60,18 +60,18 @@ def find_processes(leader: int, mark: str) -> set[int]:
 
 
 def find_by_run_id(mark: str, after: int = 0) -> set[int]:
-    """The processes that carry the mark, of those that got their id after the process ``after``. Only Linux can tell."""
+    """Return the processes with the mark, of those that started after the process ``after``. Linux only."""
     if sys.platform != "linux":
         return set()
     if after and _last_id() < after:
-        after = 0  # Ids began anew since.
+        after = 0  # The process IDs wrapped around since then.
     needle = f"{RUN_ID_VARIABLE}={mark}".encode()
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) > after]
     return {pid for pid in pids if _has_variable(pid, needle)}
 
 
 def _last_id() -> int:
-    """The id that was given to a process last."""
+    """Return the process ID that was assigned last."""
     try:
         with open("/proc/loadavg", "rb") as file:
             return int(file.read().split()[4])
@@ -80,12 +80,12 @@ def _last_id() -> int:
 
 
 def find_orphans(leader: int, mark: str) -> set[int]:
-    """What still runs of a run whose leader ended some time ago, when its id may belong to somebody else."""
+    """Return the running processes of a run whose leader exited some time ago, when its ID may belong to another process."""
     return find_by_run_id(mark) if sys.platform == "linux" else find_processes(leader, mark)
 
 
 def is_group_alive(leader: int) -> bool:
-    """Whether the leader's process group has members, dead ones included; cheap."""
+    """Return True if the leader's process group has members, including zombies; cheap."""
     if sys.platform == "win32":
         return False
     try:
@@ -101,16 +101,16 @@ ProcessFinder = Callable[[int, str], set[int]]
 
 
 async def terminate_tree(leader: int, mark: str, grace: float, find: ProcessFinder = find_processes) -> set[int]:
-    """Ask all to end (SIGTERM), wait ``grace`` seconds, force what is left (SIGKILL).
+    """Send SIGTERM to all processes, wait ``grace`` seconds, and send SIGKILL to the rest.
 
     Args:
         leader: The process that was started.
         mark: The mark of its run.
         grace: Seconds to wait.
-        find: Finds its family; `left_behind` once the leader is gone.
+        find: Function that finds its process tree; `find_orphans` after the leader has exited.
 
     Returns:
-        Those that still run, which can only be such as the system does not let us end.
+        The processes that still run because the system does not let this process end them.
     """
     if sys.platform == "win32":
         await asyncio.to_thread(subprocess.run, ["taskkill", "/T", "/F", "/PID", str(leader)], capture_output=True)
@@ -118,7 +118,7 @@ async def terminate_tree(leader: int, mark: str, grace: float, find: ProcessFind
     left = await asyncio.to_thread(find, leader, mark)
     _signal(left, signal.SIGTERM, leader if find is find_processes else 0)
     left = await _wait_for_end(leader, mark, left, grace, find)
-    for _ in range(3):  # What is killed may have started something in the meantime.
+    for _ in range(3):  # A process may have started another one before it was killed.
         if not left:
             break
         if len(left) > _STOP_FIRST_ABOVE:
@@ -129,7 +129,7 @@ async def terminate_tree(leader: int, mark: str, grace: float, find: ProcessFind
 
 
 def _stop_fork_bomb(leader: int, mark: str, find: ProcessFinder) -> set[int]:
-    """Stop a swarm that starts new processes as fast as they are killed: what is stopped starts no more. Blocking."""
+    """Stop a fork bomb that starts processes faster than they are killed: a stopped process starts none. Blocking."""
     found: set[int] = set()
     for _ in range(_MAX_ROUNDS):
         fresh = find(leader, mark) - found
@@ -141,7 +141,7 @@ def _stop_fork_bomb(leader: int, mark: str, find: ProcessFinder) -> set[int]:
 
 
 def kill_tree(leader: int, mark: str, find: ProcessFinder = find_processes) -> None:
-    """Force all to end, at once. Blocking; some milliseconds."""
+    """Kill all processes immediately. Blocking; some milliseconds."""
     if sys.platform != "win32":
         found = find(leader, mark)
         if len(found) > _STOP_FIRST_ABOVE:
@@ -160,7 +160,7 @@ async def _wait_for_end(leader: int, mark: str, left: set[int], seconds: float, 
 
 
 def _signal(pids: Iterable[int], number: signal.Signals, group: int) -> None:
-    """Signal each once: many programs take a second SIGTERM for «now»."""
+    """Signal each process once: many programs exit immediately at a second SIGTERM."""
     alone = [pid for pid in pids if not group or not _is_in(group, pid)]
     if group:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -222,17 +222,17 @@ for round in 1 2 3; do
   done
 done
 """
-"""It waits on a pipe that the system closes when this program ends, however it ends."""
+"""Script that waits on a pipe, which the system closes when this process ends in any way."""
 
 
 class OrphanReaper:
-    """A shell in a session of its own that forces the programs of an environment to end once this program is gone.
+    """A shell in its own session that kills the programs of an environment after this process has ended.
 
-    It is started when it is first needed, by a command that may run on by itself, and takes a few milliseconds. Only on
-    Linux can it tell which programs those are; elsewhere it does nothing.
+    It is started when it is first needed, by a command that may keep running, and takes a few milliseconds. It can find those programs
+    only on Linux; elsewhere it does nothing.
 
     Args:
-        mark: How the marks of all runs of the environment begin.
+        mark: The prefix of the marks of all runs of the environment.
     """
 
     def __init__(self, mark: str) -> None:
@@ -241,7 +241,7 @@ class OrphanReaper:
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Start it, unless it runs. Blocking. Where it cannot be started there is none."""
+        """Start the reaper, unless it runs. Blocking. If it cannot be started, the environment works without one."""
         if sys.platform != "linux":
             return
         with self._lock, contextlib.suppress(OSError):
@@ -257,11 +257,11 @@ class OrphanReaper:
                 )
 
     def close(self) -> None:
-        """End it; it does nothing then. Takes about a millisecond, so that a finalizer may do it anywhere."""
+        """Stop the reaper without killing anything. Takes about a millisecond, so that a finalizer may call it anywhere."""
         with self._lock:
             process, self._process = self._process, None
         if process is None or process.stdin is None:
             return
-        process.kill()  # before its pipe closes, which would be the sign for it
+        process.kill()  # before its pipe closes, which would trigger it
         process.stdin.close()
         process.wait()

@@ -1,13 +1,13 @@
-"""The port between tools and the outside: files and processes.
+"""The interface between tools and files and processes.
 
-Above it stand the tools, which touch nothing but this; below it a machine (`LocalEnv`), a container, a sandbox, or a
-dictionary (`MemoryEnv`).
+Tools access files and processes only through this interface. A machine (`LocalEnv`), a container, a sandbox, or a dictionary
+(`MemoryEnv`) implements it.
 
 Paths are POSIX strings as a model writes them: relative ones start at ``cwd``, a leading ``~/`` is the home folder (write
-``./~`` for a file of that name), separators are forward slashes on every system. A name that is not UTF-8 carries its
-bytes as surrogate escapes. A `RealPath` is used as it is: if a part of it is a symbolic link by then, the call fails.
+``./~`` for a file with that name), separators are forward slashes on every system. A name that is not UTF-8 contains its
+bytes as surrogate escapes. A `RealPath` is used unchanged: if a part of it has become a symbolic link, the call fails.
 Failures are plain `OSError` subclasses (`FileNotFoundError`, `PermissionError`, `IsADirectoryError`, ...);
-`mainspring.env.paths` words them.
+`mainspring.env.paths` describes them for display.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ _T = TypeVar("_T")
 
 
 class ProcessConnection(Protocol):
-    """A running program to talk to."""
+    """A connection to a running program."""
 
     @property
     def errors(self) -> str:
-        """The end of what it wrote to standard error."""
+        """The end of its standard error."""
         ...
 
     async def read(self, limit: int = 1 << 16) -> bytes:
-        """Some of its output; nothing at its end."""
+        """Read some of its output; empty at its end."""
         ...
 
     async def write(self, data: bytes) -> None:
-        """Send it something.
+        """Write to its input.
 
         Raises:
-            ConnectionError: If it has ended.
+            ConnectionError: If it has exited.
         """
         ...
 
@@ -63,22 +63,22 @@ class ProcessConnection(Protocol):
 
 @runtime_checkable
 class PathNaming(Protocol):
-    """An environment where a real path has another name for programs, for rules and for people."""
+    """An environment in which a resolved path has another name for programs, rules, and users."""
 
     def display_name(self, path: str) -> str:
-        """The name of a real path; the path itself where it has no other."""
+        """Return the name of a resolved path; the path itself if it has no other name."""
         ...
 
 
 @runtime_checkable
 class OnFiles(Protocol):
-    """An environment whose files can be used directly, to check what a program has found in them."""
+    """An environment whose files can be used directly, to check the results of a program."""
 
     async def on_files(self, work: Callable[[LocalFiles], _T]) -> _T | None:
-        """Do blocking work with files in a thread; paths are real ones there, and no link is followed.
+        """Do blocking work with files in a thread, with resolved paths and without following links.
 
         Returns:
-            The result of the work; None if it was not done, since the environment has no such files.
+            The result of the work; None if it was not done because the environment has no such files.
         """
         ...
 
@@ -87,9 +87,9 @@ class ExecutionEnv(Protocol):
     """Files and processes of one project.
 
     Attributes:
-        path_filter: Tells whether a search may show what is in a file, by its real path; a policy sets it. Files that a call names
-            are not asked about here, since that call was permitted.
-        scratch: What tools keep for as long as the environment lives, by their own keys.
+        path_filter: Function that returns whether a search may show the content of a file, by its resolved path; a policy sets it. It is
+            not called for files that a call names, since that call was allowed.
+        scratch: State of tools for the lifetime of the environment, by their own keys.
     """
 
     path_filter: PathFilter | None
@@ -97,7 +97,7 @@ class ExecutionEnv(Protocol):
 
     @property
     def jobs(self) -> JobManager:
-        """The commands that run in the background; they end with the environment."""
+        """The background commands; they end with the environment."""
         ...
 
     @property
@@ -106,40 +106,40 @@ class ExecutionEnv(Protocol):
         ...
 
     async def realpath(self, path: str) -> str:
-        """The absolute path with every link resolved; of a file that does not exist, its deepest existing parent's.
+        """Return the absolute path with every link resolved; for a missing file, that of its deepest existing parent is resolved.
 
         Raises:
-            OSError: If links form a loop, or the path is no path (empty, a NUL in it).
+            OSError: If links form a loop, or the path is invalid (empty, or with a NUL).
         """
         ...
 
     async def stat(self, path: str) -> FileStat:
-        """Facts about the file that ``path`` leads to.
+        """Return facts about the file that ``path`` leads to.
 
         Raises:
-            FileNotFoundError: If there is none.
+            FileNotFoundError: If it does not exist.
         """
         ...
 
     async def read_bytes(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
-        """The bytes of a regular file, or a part of them. Anything but a regular file is refused, so it cannot block."""
+        """Return the bytes of a regular file, or a part of them. Other files are rejected, so that the call cannot block."""
         ...
 
     async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
-        """Replace a file's content, whole or not at all.
+        """Replace a file's content atomically.
 
-        A link is followed; mode, owner and other names of the file stay. Where the file cannot be replaced by renaming (it
-        has other names, another owner, or its folder is closed), it is rewritten in place.
+        A link is followed; mode, owner, and other names of the file stay unchanged. If the file cannot be replaced by renaming (it
+        has other names, another owner, or its folder is read-only), it is rewritten in place.
 
         Args:
             path: The file.
             data: Its new content.
-            parents: Whether missing folders are made.
+            parents: Whether to create missing folders.
         """
         ...
 
     async def list_dir(self, path: str) -> list[DirEntry]:
-        """The names in a folder, sorted."""
+        """Return the names in a folder, sorted."""
         ...
 
     async def walk(
@@ -151,36 +151,36 @@ class ExecutionEnv(Protocol):
         limit: int = 200_000,
         signal: CancelToken | None = None,
     ) -> WalkResult:
-        """Everything below a folder.
+        """Return everything below a folder.
 
-        ``.gitignore`` (also outside a repository), ``.ignore`` and ``.rgignore`` files are obeyed, those of parent folders
-        too; names that start with a dot are not special. The folder itself was asked for by name, so rules that would
-        leave it out do not apply. Version control folders (``.git``, ``.hg``, ``.svn``, ``.jj``) are always left out.
+        ``.gitignore`` (also outside a repository), ``.ignore``, and ``.rgignore`` files are applied, including those of parent
+        folders; names that start with a dot are not special. The folder itself was requested by name, so rules that would
+        exclude it do not apply. Version control folders (``.git``, ``.hg``, ``.svn``, ``.jj``) are always excluded.
 
         Args:
             path: The folder.
-            depth: Levels to go down; 1 lists the folder itself. ``None``: all.
-            include_ignored: Whether ignore files are disregarded.
-            limit: Most entries to return.
-            signal: Stops the walk when set; what was found so far is returned as truncated.
+            depth: Number of levels; 1 lists the folder itself. ``None``: all.
+            include_ignored: Whether to include ignored files.
+            limit: Maximum number of entries.
+            signal: Stops the walk when set; the entries found so far are returned as truncated.
         """
         ...
 
     async def is_ignored(self, path: str) -> bool:
-        """Whether an ignore file leaves this file or folder, or one that holds it, out of a walk of the file system."""
+        """Return True if an ignore file excludes this file or folder, or one of its parents, from a walk."""
         ...
 
     async def remove(self, path: str) -> None:
-        """Delete a file, a link (not what it leads to) or an empty folder."""
+        """Delete a file, a link (not its target), or an empty folder."""
         ...
 
     async def rename(self, source: str, target: str, *, parents: bool = True) -> None:
-        """Give a file another name; mode, owner and times stay. A file that has that name already is replaced.
+        """Rename a file; mode, owner, and times stay unchanged. An existing target is replaced.
 
         Args:
-            source: The file; a link itself, not what it leads to.
+            source: The file; a link itself, not its target.
             target: Its new path.
-            parents: Whether missing folders are made.
+            parents: Whether to create missing folders.
 
         Raises:
             IsADirectoryError: If one of them is a folder.
@@ -188,7 +188,7 @@ class ExecutionEnv(Protocol):
         ...
 
     async def find_program(self, name: str) -> str | None:
-        """Where a program is, or ``None``."""
+        """Return the path of a program, or ``None``."""
         ...
 
     async def run(
@@ -203,21 +203,21 @@ class ExecutionEnv(Protocol):
         signal: CancelToken | None = None,
         limits: OutputLimits = DEFAULT_OUTPUT_LIMITS,
     ) -> ProcessResult:
-        """Run a program, or a script in a shell, to its end.
+        """Run a program, or a script in a shell, until it exits.
 
-        The program gets no terminal. It is over when the program itself ends, even if something it started still holds its
-        output; that is told as ``survivors``. On time-out, ``signal``, overflow and cancellation it is ended with
-        everything it started: asked first (SIGTERM), forced soon after.
+        The program gets no terminal. It has ended when the program itself exits, even if a process that it started keeps its
+        output open; such processes are reported as ``survivors``. On timeout, ``signal``, overflow, and cancellation it is ended with
+        everything it started: first with SIGTERM, soon after with SIGKILL.
 
         Args:
             command: A program and its arguments, or a script for the environment's shell.
-            cwd: Where to run; the project folder if not given.
+            cwd: Folder in which to run (default: the project folder).
             env: Variables to add.
-            timeout: Seconds it may take.
-            stdin: What it can read; nothing (end of file) if not given.
+            timeout: Maximum seconds for the program.
+            stdin: Its input (default: none, end of file).
             on_output: Called with each piece of output as it arrives.
             signal: Ends it when set.
-            limits: How much output to keep.
+            limits: Limits of the stored output.
 
         Raises:
             OSError: If it cannot be started.
@@ -227,11 +227,11 @@ class ExecutionEnv(Protocol):
     async def connect(
         self, command: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
     ) -> ProcessConnection:
-        """Start a program and talk to it. It ends with the environment, if it is not closed before.
+        """Start a program and connect to it. It ends with the environment, if it is not closed before.
 
         Args:
             command: The program and its arguments.
-            cwd: Where to run; the project folder if not given.
+            cwd: Folder in which to run (default: the project folder).
             env: Variables to add.
 
         Raises:
@@ -240,23 +240,23 @@ class ExecutionEnv(Protocol):
         ...
 
     async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> HttpResponse:
-        """Ask a web server for one URL. Private addresses are refused, redirects are not followed, no cookie is sent.
+        """Send a request for one URL to a web server. Private addresses are rejected, redirects are not followed, no cookie is sent.
 
         Args:
             url: An ``http`` or ``https`` URL.
-            timeout: Seconds for all of it.
-            max_bytes: Bytes of the body after which it is cut off.
-            accept: The kinds of content that are welcome.
+            timeout: Maximum seconds for the whole request.
+            max_bytes: Maximum bytes of the body; a longer body is truncated.
+            accept: The accepted content types.
 
         Raises:
-            OSError: If there is no answer, or none may be asked for.
+            OSError: If no response arrives, or the request is not allowed.
         """
         ...
 
     def lock(self, path: str) -> AbstractAsyncContextManager[None]:
-        """Hold it while a file is read, changed and written; ``path`` is a real path. Waiters go in order of arrival."""
+        """Return the lock for reading, changing, and writing a file; ``path`` is a resolved path. The lock is granted in order of arrival."""
         ...
 
     async def aclose(self) -> None:
-        """End what still runs and remove private files."""
+        """End running programs and remove private files."""
         ...

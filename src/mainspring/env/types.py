@@ -8,26 +8,26 @@ from typing import Literal
 from msgspec import Struct
 
 FileKind = Literal["file", "directory", "symlink", "fifo", "socket", "device", "other"]
-"""What a name in a folder stands for."""
+"""The kind of a name in a folder."""
 
 
 StreamName = Literal["stdout", "stderr"]
 
 
 PathFilter = Callable[[str], bool | Awaitable[bool]]
-"""Tells whether a search may show what lies at a real path."""
+"""Function that returns whether a search may show the content of a resolved path."""
 
 
 class FileStat(Struct, frozen=True):
-    """What is known of a file without reading it; links are followed.
+    """Facts about a file without its content; links are followed.
 
     Attributes:
-        path: Its real path.
-        kind: What it is; never ``symlink``.
+        path: Its resolved path.
+        kind: Its kind; never ``symlink``.
         size: Bytes.
         mtime_ns: Time of the last change, in nanoseconds.
         mode: Permission bits.
-        links: How many names the file has.
+        links: Number of hard links.
     """
 
     path: str
@@ -39,7 +39,7 @@ class FileStat(Struct, frozen=True):
 
 
 class DirEntry(Struct, frozen=True):
-    """A name in a folder. ``kind`` is that of the name itself, so a link is a ``symlink`` wherever it leads."""
+    """A name in a folder. ``kind`` is that of the name itself, so that a link is a ``symlink`` wherever it leads."""
 
     name: str
     kind: FileKind
@@ -53,13 +53,13 @@ class WalkedPath(Struct, frozen=True):
 
 
 class WalkResult(Struct, frozen=True):
-    """What a walk found.
+    """The result of a walk.
 
     Attributes:
-        entries: Sorted by path, a folder right before what it holds. Links are listed, not followed.
-        ignored: What ignore files and the rule for version control folders left out; folders end in ``/``.
+        entries: Sorted by path, a folder directly before its content. Links are listed, not followed.
+        ignored: Paths that ignore files and the rule for version control folders excluded; folders end in ``/``.
         unreadable: Folders that could not be opened, with the reason.
-        truncated: Whether the limit stopped it; then what is missing lies deepest.
+        truncated: Whether the limit stopped it; then the deepest entries are missing.
     """
 
     entries: tuple[WalkedPath, ...] = ()
@@ -69,13 +69,13 @@ class WalkResult(Struct, frozen=True):
 
 
 class OutputLimits(Struct, frozen=True):
-    """How much of a program's output is kept, for each stream.
+    """Limits of the stored output of a program, for each stream.
 
     Attributes:
-        head: Bytes kept in memory from the start.
-        tail: Bytes kept in memory from the end.
+        head: Bytes stored in memory from the start.
+        tail: Bytes stored in memory from the end.
         cap: Bytes of both streams together after which the program is killed.
-        spool: Whether everything goes to a private file once memory does not hold it all.
+        spool: Whether all output is written to a private file once it does not fit into memory.
     """
 
     head: int = 1 << 20
@@ -88,7 +88,7 @@ DEFAULT_OUTPUT_LIMITS = OutputLimits()
 
 
 class CapturedOutput(Struct, frozen=True):
-    """What a program wrote to one stream. ``total`` counts the bytes that it wrote, kept or not."""
+    """The output of a program to one stream. ``total`` counts the bytes that it wrote, stored or not."""
 
     head: bytes = b""
     tail: bytes = b""
@@ -96,35 +96,35 @@ class CapturedOutput(Struct, frozen=True):
 
     @property
     def omitted(self) -> int:
-        """Bytes between head and tail that were not kept."""
+        """Number of dropped bytes between head and tail."""
         return self.total - len(self.head) - len(self.tail)
 
     @property
     def data(self) -> bytes:
-        """What was kept."""
+        """The stored output."""
         return self.head + self.tail
 
     @property
     def text(self) -> str:
-        """What was kept, as text; bytes that are not UTF-8 become U+FFFD."""
+        """The stored output as text; bytes that are not UTF-8 become U+FFFD."""
         return self.data.decode("utf-8", "replace")
 
 
 class ProcessResult(Struct, frozen=True, kw_only=True):
-    """How a program ended.
+    """The result of a program.
 
     Attributes:
-        exit_code: Its status as a shell tells it: 128 + N where signal N ended it.
-        signal: Name of the signal that ended it, as in ``SIGKILL``.
-        stdout: What it wrote there.
-        stderr: What it wrote there.
-        seconds: How long it ran.
-        timed_out: Whether it was killed because its time was up.
+        exit_code: Its exit status as a shell reports it: 128 + N if signal N ended it.
+        signal: Name of the signal that ended it, for example, ``SIGKILL``.
+        stdout: Its standard output.
+        stderr: Its standard error.
+        seconds: Run time in seconds.
+        timed_out: Whether it was killed because it timed out.
         cancelled: Whether it was killed because the signal was set.
         overflowed: Whether it was killed because it wrote more than ``limits.cap``.
         swarmed: Whether it was killed because it had more processes than the environment allows.
         spool: File with the whole output, in order of arrival, if one was written. It grows while survivors write.
-        survivors: Process ids that it left behind and that still run. They are killed when the environment closes.
+        survivors: IDs of processes that survived it and still run. They are killed when the environment closes.
     """
 
     exit_code: int
@@ -141,14 +141,14 @@ class ProcessResult(Struct, frozen=True, kw_only=True):
 
 
 class HttpResponse(Struct, frozen=True):
-    """What a web server answered.
+    """The response of a web server.
 
     Attributes:
-        url: What was asked for.
+        url: The requested URL.
         status: The HTTP status.
         headers: By their names in lower case.
-        body: The content, unpacked.
-        cut: Whether the body goes on.
+        body: The decompressed content.
+        cut: Whether the body was truncated.
     """
 
     url: str

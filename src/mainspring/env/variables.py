@@ -1,6 +1,6 @@
-"""The environment variables that programs get: the user's, without what belongs to this program alone.
+"""The environment variables that programs get: the user's, without those that are only for this program.
 
-The variables of commands that nobody sits in front of.
+Also the variables for commands without an interactive user.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _BUNDLER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LIBPATH")
 
 
 def child_environment(user: Mapping[str, str], hidden: Iterable[str] = ()) -> dict[str, str]:
-    """The user's variables without model providers' keys, our own ``MAINSPRING_`` settings and a bundler's library paths.
+    """Return the user's variables without model providers' keys, our own ``MAINSPRING_`` settings, and a bundler's library paths.
 
-    Keys of other programs stay: ``GITHUB_TOKEN`` is what ``gh`` and ``git`` need to work.
+    Keys of other programs stay: ``gh`` and ``git`` need ``GITHUB_TOKEN`` to work.
 
     Args:
         user: The variables of this process.
-        hidden: More names to leave out.
+        hidden: More names to remove.
     """
     left_out = set(hidden)
     found = {k: v for k, v in user.items() if k not in left_out and not _is_internal(k)}
@@ -70,4 +70,4 @@ NONINTERACTIVE_VARIABLES = {
     "TERM": "dumb",
     "NO_COLOR": "1",
 }
-"""Variables that keep programs from asking, paging and colouring. An environment's own variables come over them."""
+"""Variables that keep programs from prompting, paging, and coloring. An environment's own variables override them."""

@@ -1,4 +1,4 @@
-"""Walk a folder with ignore rules; the same for every environment that can list a folder.
+"""Walk a folder with ignore rules, in every environment that can list a folder.
 
 Ignore files are ``.gitignore``, ``.ignore``, and ``.rgignore``, read as ripgrep reads them with ``--no-require-git``.
 """
@@ -20,11 +20,11 @@ VCS_DIRECTORIES = frozenset({".git", ".hg", ".svn", ".jj"})
 
 
 FileReader = Callable[[str], bytes | None]
-"""Reads a file; ``None`` if there is none or it cannot be read."""
+"""Function that reads a file; ``None`` if it does not exist or cannot be read."""
 
 
 class IgnoreRules:
-    """The ignore files of one folder, and through ``parent`` those of the folders that hold it."""
+    """The ignore files of one folder, and, through ``parent``, those of its parent folders."""
 
     __slots__ = ("_folder", "_specs", "parent")
 
@@ -34,7 +34,7 @@ class IgnoreRules:
         self._specs = {kind: compile_rules(rule_lines(data)) for kind, data in files.items()}
 
     def ignores(self, path: str, is_folder: bool) -> bool:
-        """Whether a rule leaves out ``path``, an absolute path below this folder."""
+        """Return True if a rule excludes ``path``, an absolute path below this folder."""
         for kind in IGNORE_FILE_NAMES:
             level: IgnoreRules | None = self
             while level is not None:
@@ -45,7 +45,7 @@ class IgnoreRules:
         return False
 
     def match(self, kind: str, path: str, is_folder: bool) -> bool | None:
-        """What this folder's file of one kind says of ``path``: left out, kept, or nothing."""
+        """Return whether this folder's file of one kind excludes ``path``, includes it, or does not mention it."""
         spec = self._specs.get(kind)
         if spec is None:
             return None
@@ -53,13 +53,13 @@ class IgnoreRules:
 
 
 def load_rules(folder: str, parent: IgnoreRules | None, read: FileReader) -> IgnoreRules | None:
-    """The level of ``folder``; that of the folder above if this one adds nothing."""
+    """Return the rules of ``folder``; those of the folder above if this one adds none."""
     files = {kind: data for kind in IGNORE_FILE_NAMES if (data := read(posixpath.join(folder, kind)))}
     return IgnoreRules(folder, parent, files) if files else parent
 
 
 def load_parent_rules(folder: str, read: FileReader) -> IgnoreRules | None:
-    """The levels of all folders that hold ``folder``."""
+    """Return the rules of all parents of ``folder``."""
     level = None
     for parent in _parents(folder):
         level = load_rules(parent, level, read)
@@ -67,7 +67,7 @@ def load_parent_rules(folder: str, read: FileReader) -> IgnoreRules | None:
 
 
 def is_ignored(path: str, is_folder: bool, read: FileReader) -> bool:
-    """Whether ``path`` or a folder that holds it is left out by a rule."""
+    """Return True if a rule excludes ``path`` or one of its parents."""
     steps = [*_parents(path), path]
     files: dict[str, dict[str, bytes]] = {}
     for parent in steps[:-1]:
@@ -86,18 +86,18 @@ def is_ignored(path: str, is_folder: bool, read: FileReader) -> bool:
 
 
 def is_vcs_entry(name: str, kind: FileKind) -> bool:
-    """Whether a name is left out because it belongs to version control."""
+    """Return True if a name is excluded because it belongs to version control."""
     return name in VCS_DIRECTORIES and (kind == "directory" or name == ".git")
 
 
 def rule_lines(data: bytes) -> list[str]:
-    """The rules in an ignore file."""
+    """Return the rules in an ignore file."""
     text = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
     return [line for line in text.replace("\r\n", "\n").split("\n") if line.strip() and not line.startswith("#")]
 
 
 def _could_match(rule: str, names: list[str]) -> bool:
-    """Whether a rule could leave out one of these names; errs towards yes, and spares loading the matcher."""
+    """Return True if a rule might exclude one of these names; a False avoids loading the matcher."""
     last = rule.rstrip().rstrip("/").rpartition("/")[2]
     return not rule.startswith("!") and ("\\" in last or any(fnmatchcase(name, last) for name in names))
 
@@ -111,8 +111,8 @@ def _parents(path: str) -> list[str]:
 
 
 def compile_rules(lines: list[str]) -> Any:
-    """The matcher of an ignore file's rules; a line that is no rule is passed over, as git does."""
-    from pathspec import GitIgnoreSpec  # 60 ms and more: only where there is something to match
+    """Compile the rules of an ignore file; an invalid line is skipped, like in git."""
+    from pathspec import GitIgnoreSpec  # takes 60 ms or more to import: only if a rule may match
 
     try:
         return GitIgnoreSpec.from_lines(lines)
@@ -131,19 +131,19 @@ def _is_valid(line: str) -> bool:
 
 
 class WalkSource(Protocol):
-    """What a walk needs, blocking."""
+    """The file operations of a walk, blocking."""
 
     def list(self, path: str) -> list[DirEntry]:
-        """The names in a folder."""
+        """Return the names in a folder."""
         ...
 
     def read(self, path: str) -> bytes | None:
-        """A small file's bytes; ``None`` if it cannot be read."""
+        """Return a small file's bytes; ``None`` if it cannot be read."""
         ...
 
 
 class DirectoryWalker:
-    """One walk, level by level, so that a limit cuts off what lies deepest."""
+    """One walk, level by level, so that a limit drops the deepest entries."""
 
     def __init__(
         self, folders: WalkSource, root: str, *, depth: int | None, limit: int, is_cancelled: Callable[[], bool]
@@ -159,9 +159,9 @@ class DirectoryWalker:
         self._queue: deque[tuple[str, int, IgnoreRules | None]] = deque()
 
     def walk(self, *, use_rules: bool, use_rules_above: bool) -> WalkResult:
-        """Walk. Without ``use_rules_above`` only ignore files inside the folder count."""
+        """Walk the folder. Without ``use_rules_above`` only ignore files inside the folder apply."""
         folders = self._folders
-        folders.list(self._root)  # Fails here if it is no folder.
+        folders.list(self._root)  # Fails here if the path is not a folder.
         above = load_parent_rules(self._root, folders.read) if use_rules and use_rules_above else None
         self._queue.append(("", 1, above))
         truncated = False
@@ -171,7 +171,7 @@ class DirectoryWalker:
         return WalkResult(tuple(self._entries), tuple(sorted(self._ignored)), tuple(self._unreadable), truncated)
 
     def _visit(self, folder: str, depth: int, level: IgnoreRules | None, use_rules: bool) -> bool:
-        """List one folder; False once the limit is reached."""
+        """List one folder; return False once the limit is reached."""
         full = posixpath.join(self._root, folder) if folder else self._root
         try:
             entries = self._folders.list(full)

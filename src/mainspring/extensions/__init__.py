@@ -1,4 +1,4 @@
-"""Extensions: functions that extend an agent in this process, and commands that are asked as hooks."""
+"""Extensions: functions that extend an agent in this process, and commands that run as hooks."""
 
 from __future__ import annotations
 

@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 
 
 Extension = Callable[["ExtensionAPI"], "Awaitable[Any] | Any"]
-"""A function that gets the api and registers what it wants. Sync or async."""
+"""A function that gets the API and registers handlers, tools, and commands. Sync or async."""
 
 
 Detach = Callable[[], None]
 
 
 class ExtensionSource(Struct, frozen=True, eq=False):
-    """An extension and where it comes from.
+    """An extension and its origin.
 
     Attributes:
-        name: Its name; each is used once.
+        name: Its unique name.
         function: The extension.
-        place: Its file, or what else it comes from; empty for code.
-        origin: ``code``, ``builtin``, ``user``, ``project`` or ``package``.
+        place: Its file, or another origin; empty for code.
+        origin: ``code``, ``builtin``, ``user``, ``project``, or ``package``.
     """
 
     name: str
@@ -55,13 +55,13 @@ class ExtensionSource(Struct, frozen=True, eq=False):
 
 
 class ExtensionError(Struct, frozen=True):
-    """An extension that was not loaded, and why.
+    """An extension that was not loaded, with the reason.
 
     Attributes:
         name: Its name.
-        reason: What is wrong.
-        file: Where; empty where that is unknown.
-        line: In which line; 0 where that is unknown.
+        reason: The error.
+        file: Its file; empty if unknown.
+        line: The line of the error; 0 if unknown.
     """
 
     name: str
@@ -75,18 +75,18 @@ class ExtensionError(Struct, frozen=True):
 
 
 class FoundExtensions(Struct, frozen=True):
-    """What was found: extensions in the order in which they count, and what gives none."""
+    """The extensions that were found, in order of precedence, and those that cannot be read."""
 
     extensions: tuple[ExtensionSource, ...] = ()
     problems: tuple[ExtensionError, ...] = ()
 
 
 def to_extension_error(name: str, error: BaseException, place: str = "") -> ExtensionError:
-    """What is wrong, with the line of the extension's own file where it went wrong.
+    """Create the error of an extension, with the failing line of its own file.
 
     Args:
         name: The extension.
-        error: What it raised.
+        error: The exception that it raised.
         place: Its file or folder.
     """
     reason = redact_environment(f"{type(error).__name__}: {error}")
@@ -96,7 +96,7 @@ def to_extension_error(name: str, error: BaseException, place: str = "") -> Exte
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if home is not None and (Path(f.filename) == home or home in Path(f.filename).parents)]
     if not own and not place and len(frames) > 1:
-        own = frames[-1:]  # code has no file of its own: the place that raised
+        own = frames[-1:]  # An extension from code has no file: use the location that raised.
     return ExtensionError(name, reason, own[-1].filename if own else place, (own[-1].lineno or 0) if own else 0)
 
 
@@ -104,11 +104,11 @@ class HandlerRegistration(Struct, frozen=True, eq=False):
     """A handler that an extension has registered.
 
     Attributes:
-        event: The name under which it did.
+        event: The name of the event at registration.
         hook: The hook of the bus.
-        binding: How its event is made; ``None`` hands it the hook.
+        binding: The conversion of the hook to an event; ``None`` to pass the hook itself.
         handler: The handler.
-        order: Handlers with a lower number are asked first.
+        order: Handlers with a lower number run first.
     """
 
     event: str
@@ -119,12 +119,12 @@ class HandlerRegistration(Struct, frozen=True, eq=False):
 
 
 class Registration:
-    """Something an extension has registered. It can be taken away and put back.
+    """A registration of an extension. It can be detached and attached again.
 
     Args:
-        attach: Puts it where it belongs; what it returns takes it away.
-        listening: What it listens to, if it is a handler.
-        handler: That handler, as the bus has it.
+        attach: Activates the registration; returns a function that deactivates it.
+        listening: The registered handler, if it is one.
+        handler: That handler as registered on the bus.
     """
 
     __slots__ = ("_attach", "_detach", "handler", "listening")
@@ -141,25 +141,25 @@ class Registration:
         self._detach: Detach | None = None
 
     def attach(self) -> None:
-        """Put it where it belongs, unless it is there."""
+        """Activate the registration, unless it is active."""
         if self._detach is None:
             self._detach = self._attach()
 
     def detach(self) -> None:
-        """Take it away, if it is there."""
+        """Deactivate the registration, if it is active."""
         detach, self._detach = self._detach, None
         if detach is not None:
             detach()
 
 
 class LoadedExtension:
-    """An extension and all that it has registered.
+    """An extension and all of its registrations.
 
     Args:
         source: The extension.
 
     Attributes:
-        is_active: Whether what it registers takes effect at once; not before all of it has been loaded.
+        is_active: Whether registrations take effect immediately; False until the extension is fully loaded.
     """
 
     def __init__(self, source: ExtensionSource) -> None:
@@ -168,7 +168,7 @@ class LoadedExtension:
         self._registered: list[Registration] = []
 
     def add(self, registration: Registration) -> Detach:
-        """Keep a registration; the returned function ends it."""
+        """Add a registration; the returned function removes it."""
         if self.is_active:
             registration.attach()
         self._registered.append(registration)
@@ -181,7 +181,7 @@ class LoadedExtension:
         return remove
 
     def attach(self) -> None:
-        """Let everything take effect: all of it, or nothing.
+        """Activate all registrations, or none.
 
         Raises:
             ConfigError: If a name is taken.
@@ -195,33 +195,33 @@ class LoadedExtension:
         self.is_active = True
 
     def detach(self) -> None:
-        """Take everything away, the last first; it can be attached again."""
+        """Deactivate all registrations, last first; they can be activated again."""
         self.is_active = False
         for registration in reversed(self._registered):
             registration.detach()
 
     @property
     def handlers(self) -> tuple[Callable[[Any], Any], ...]:
-        """Its handlers, as the bus has them."""
+        """Return its handlers as registered on the bus."""
         return tuple([r.handler for r in self._registered if r.handler is not None])
 
     @property
     def listening(self) -> tuple[HandlerRegistration, ...]:
-        """What it listens to."""
+        """Return its registered handlers."""
         return tuple([r.listening for r in self._registered if r.listening is not None])
 
 
 DeliveryMode = Literal["steer", "follow_up"]
-"""When a message is seen: at the next tool boundary, or when the run would stop."""
+"""The delivery time of a message: at the next tool boundary, or when the run would stop."""
 
 
 class ExtensionAPI:
-    """The door through which an extension acts. What it registers while it is loaded takes effect once all of it is loaded;
-    later, at once.
+    """The API for extensions. Registrations during loading take effect once the extension is fully loaded; later ones take effect
+    immediately.
 
     Attributes:
         name: The extension's name.
-        ctx: The agent, as handlers see it.
+        ctx: The agent's context, as passed to handlers.
     """
 
     def __init__(
@@ -237,25 +237,25 @@ class ExtensionAPI:
         self._commands = commands
         self._shortcuts = shortcuts
 
-    # --- what it registers ------------------------------------------------------------------------------------------
+    # --- registrations ----------------------------------------------------------------------------------------------
 
     @overload
     def on(self, event: str | type[Hook], handler: EventHandler, *, order: int = 0) -> Detach: ...
     @overload
     def on(self, event: str | type[Hook], *, order: int = 0) -> Callable[[EventHandler], EventHandler]: ...
     def on(self, event: str | type[Hook], handler: EventHandler | None = None, *, order: int = 0) -> Any:
-        """Call ``handler(event)`` or ``handler(event, ctx)`` whenever ``event`` happens. A decorator, too.
+        """Call ``handler(event)`` or ``handler(event, ctx)`` for each ``event``. Also usable as a decorator.
 
         Args:
             event: One of `EVENTS` (``tool_call``, ``input``, ...), or a hook of the bus by name or class.
             handler: Sync or async. It changes the fields of the event, or returns a mapping of fields to set.
-            order: Handlers with a lower number are asked first.
+            order: Handlers with a lower number run first.
 
         Returns:
-            A function that takes the handler away; as a decorator, the handler.
+            A function that removes the handler; as a decorator, the handler.
 
         Raises:
-            ConfigError: If there is no such event.
+            ConfigError: If the event is unknown.
         """
         if handler is None:
 
@@ -292,10 +292,10 @@ class ExtensionAPI:
         return Registration(lambda: bus.on(listening.hook, handler, order=listening.order), listening, handler)
 
     def register_tool(self, given: Tool | Callable[..., Any]) -> Detach:
-        """Offer a tool to the model; a plain function becomes one. The returned function takes it away.
+        """Offer a tool to the model; a plain function is converted. The returned function removes the tool.
 
         Raises:
-            ConfigError: If its name is taken; while the extension is loaded, that keeps the extension out.
+            ConfigError: If its name is taken; during loading, the extension is then not loaded.
         """
         made = replace(given if isinstance(given, Tool) else tool(given), source="extension")
         agent = self.ctx.agent
@@ -307,67 +307,67 @@ class ExtensionAPI:
         return self._load_outputs.add(Registration(attach))
 
     def register_command(self, name: str, handler: CommandHandler, *, description: str = "") -> Detach:
-        """Offer ``/name``. The returned function takes it away.
+        """Register the command ``/name``. The returned function removes it.
 
         Args:
-            name: Without the slash.
+            name: Name without the slash.
             handler: ``handler(arguments, ctx)``, sync or async; the text that it returns is shown.
-            description: One line for people.
+            description: One line for the user.
 
         Raises:
-            ConfigError: If the name is none, or taken.
+            ConfigError: If the name is invalid or taken.
         """
         command = Command(normalize_command_name(name), handler, description, self.name)
         return self._load_outputs.add(Registration(lambda: self._commands.add(command.name, command)))
 
     def register_shortcut(self, key: str, handler: ShortcutHandler, *, description: str = "") -> Detach:
-        """Do something on a key, in front ends that have keys. The returned function takes it away.
+        """Register a keyboard shortcut, for front ends with a keyboard. The returned function removes it.
 
         Args:
-            key: As in ``ctrl+k``.
+            key: The key, for example ``ctrl+k``.
             handler: ``handler(ctx)``, sync or async.
-            description: One line for people.
+            description: One line for the user.
 
         Raises:
-            ConfigError: If the key is none, or taken.
+            ConfigError: If the key is invalid or taken.
         """
         shortcut = Shortcut(normalize_key(key), handler, description, self.name)
         return self._load_outputs.add(Registration(lambda: self._shortcuts.add(shortcut.key, shortcut)))
 
     @property
     def commands(self) -> tuple[Command, ...]:
-        """All commands of all extensions, by name."""
+        """Return all commands of all extensions, by name."""
         return tuple(self._commands)
 
-    # --- what it does -----------------------------------------------------------------------------------------------
+    # --- actions ----------------------------------------------------------------------------------------------------
 
     def send_message(self, message: str | AgentMessage, *, deliver: DeliveryMode = "steer") -> None:
-        """Have the model see a message. Without a run it waits for the next one.
+        """Send a message to the model. Without a run, the message is queued for the next one.
 
         Args:
             message: Text of the user, or a whole message.
-            deliver: When.
+            deliver: Delivery time.
 
         Raises:
-            ValueError: If ``deliver`` is neither.
+            ValueError: If ``deliver`` is invalid.
         """
         if deliver not in get_args(DeliveryMode):
-            raise ValueError(f"deliver is {deliver!r}; it can be {' or '.join(get_args(DeliveryMode))}")
+            raise ValueError(f"deliver must be {' or '.join(get_args(DeliveryMode))}, not {deliver!r}.")
         agent = self.ctx.agent
         (agent.steer if deliver == "steer" else agent.follow_up)(message)
 
     def abort(self, reason: str = "aborted by an extension") -> None:
-        """Stop the run; without one nothing happens. Safe from any thread."""
+        """Abort the run; does nothing without a run. Thread-safe."""
         self.ctx.abort(reason)
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """The names of all tools, those that are not active too."""
+        """Return the names of all tools, including inactive ones."""
         return tuple([t.name for t in self.ctx.agent.tools])
 
     @property
     def active_tools(self) -> tuple[str, ...]:
-        """The names of the tools that the model may call; set, they hold from the next request on. ``None`` is all."""
+        """The names of the tools that the model may call; a new value applies from the next request. ``None`` means all."""
         return self.ctx.agent.active_tools
 
     @active_tools.setter
@@ -376,7 +376,7 @@ class ExtensionAPI:
 
     @property
     def thinking(self) -> ThinkingLevel | None:
-        """How much the model reasons; set, it holds from the next request on."""
+        """The model's reasoning effort; a new value applies from the next request."""
         return self.ctx.agent.thinking
 
     @thinking.setter
@@ -385,7 +385,7 @@ class ExtensionAPI:
 
 
 def handler_label(extension: str, place: str, listening: HandlerRegistration) -> str:
-    """A handler's name in messages."""
+    """Return the name of a handler for messages."""
     own = getattr(listening.handler, "__qualname__", type(listening.handler).__name__)
     return f"{own} of the extension {extension}" + (f" ({place})" if place else "")
 

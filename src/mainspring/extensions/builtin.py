@@ -1,4 +1,4 @@
-"""Extensions that come with the program."""
+"""Built-in extensions."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _ARGUMENTS = lazy_re(r"\$ARGUMENTS|\$([1-9])")
 
 
 def help_command(api: ExtensionAPI) -> None:
-    """``/help``: the commands that extensions offer."""
+    """Add ``/help``, which lists the commands of extensions."""
 
     def show_help(arguments: str) -> str:
         requested = arguments.strip().removeprefix("/").lower()
         shown = [c for c in api.commands if requested in ("", c.name)]
         if not shown:
-            return f"there is no command /{requested}; /help lists them"
+            return f"Unknown command: /{requested}. Type /help to list the commands."
         width = max(len(c.name) for c in shown)
         return "\n".join(f"/{c.name:<{width}}  {c.description}".rstrip() for c in shown)
 
@@ -30,27 +30,25 @@ def help_command(api: ExtensionAPI) -> None:
 
 
 def guardrails(api: ExtensionAPI) -> None:
-    """Holds back what would destroy much (see `mainspring.policies.guardrails.DEFAULT_GUARDRAILS`) until the person confirms it; with nobody
-    to ask it is refused.
-    """
+    """Ask the user to confirm destructive calls (see `mainspring.policies.guardrails.DEFAULT_GUARDRAILS`); without a user, deny them."""
 
     async def confirm(danger: FlaggedCall) -> bool:
-        return await api.ctx.ui.confirm(f"{danger.tool}: {danger.guardrail.why}. Go on?", danger.text)
+        return await api.ctx.ui.confirm(f"{danger.tool}: {danger.guardrail.why}. Continue?", danger.text)
 
     api.on(PermissionCheck, Guardrails(confirm=confirm).on_tool_permit, order=HOOK_ORDER)
 
 
 def aliases(texts: Mapping[str, str]) -> Callable[[ExtensionAPI], None]:
-    """An extension by which a prompt that begins with ``/name`` becomes another text.
+    """Create an extension that replaces a prompt that begins with ``/name`` with another text.
 
-    In the text ``$ARGUMENTS`` stands for what was typed behind the name, ``$1`` to ``$9`` for its words; all other dollars stay, and
-    what was typed is not looked through again. Without any of them what was typed is put behind the text.
+    In the text ``$ARGUMENTS`` is replaced with the arguments after the name, and ``$1`` to ``$9`` with single arguments; other
+    dollar signs stay, and the arguments are not expanded again. Without placeholders the arguments are appended to the text.
 
     Args:
-        texts: The text by name, without the slash.
+        texts: The texts by name, without the slash.
 
     Raises:
-        ConfigError: If a name cannot be typed.
+        ConfigError: If a name is invalid.
     """
     known = {normalize_command_name(name): text for name, text in texts.items()}
 
@@ -68,7 +66,7 @@ def aliases(texts: Mapping[str, str]) -> Callable[[ExtensionAPI], None]:
 
 
 def substitute_arguments(text: str, typed: str) -> str:
-    """The text with what was typed in its places, in one pass."""
+    """Replace the placeholders in the text with the arguments, in one pass."""
     words = typed.split()
 
     def value(match: re.Match[str]) -> str:

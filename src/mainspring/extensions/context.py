@@ -25,39 +25,39 @@ _LEVELS: dict[str, int] = {"info": logging.INFO, "warn": logging.WARNING, "error
 
 
 class UserInterface(Protocol):
-    """A person at a terminal, in an editor or behind a web page; or nobody, as in `HeadlessUI`.
+    """A user at a terminal, in an editor, or at a web page; or no user, as with `NonInteractiveUI`.
 
-    Texts come from extensions and models: whoever shows them escapes control characters and interprets no markup. Questions
-    are put one after the other.
+    Texts come from extensions and models: a front end escapes control characters and interprets no markup. Questions are asked
+    one after the other.
     """
 
     @property
     def is_attended(self) -> bool:
-        """Whether somebody can answer."""
+        """Return True if a user can answer."""
         ...
 
     async def confirm(self, title: str, message: str = "") -> bool:
-        """Whether they say yes; False without an answer."""
+        """Ask a yes/no question; return False without an answer."""
         ...
 
     async def select(self, title: str, options: Sequence[str]) -> str | None:
-        """What they choose; ``None`` without an answer."""
+        """Ask the user to choose an option; return ``None`` without an answer."""
         ...
 
     async def input(self, title: str, placeholder: str = "") -> str | None:
-        """What they write; ``None`` without an answer."""
+        """Ask the user for text; return ``None`` without an answer."""
         ...
 
     def notify(self, message: str, level: NoticeLevel = "info") -> None:
-        """Tell them something. Returns at once."""
+        """Notify the user. Returns immediately."""
         ...
 
 
 class NonInteractiveUI:
-    """Nobody is there: every question is answered with no, at once. A `UserInterface`.
+    """No user: every question gets an immediate no. A `UserInterface`.
 
     Args:
-        publish: Gets notices. Default: they go to the log.
+        publish: Receives notices. Default: they are logged.
     """
 
     def __init__(self, publish: Callable[[str, NoticeLevel], object] | None = None) -> None:
@@ -65,29 +65,29 @@ class NonInteractiveUI:
 
     @property
     def is_attended(self) -> bool:
-        """Nobody can answer."""
+        """Return False."""
         return False
 
     async def confirm(self, title: str, message: str = "") -> bool:
-        """No."""
+        """Return False."""
         return False
 
     async def select(self, title: str, options: Sequence[str]) -> str | None:
-        """No answer."""
+        """Return ``None``."""
         return None
 
     async def input(self, title: str, placeholder: str = "") -> str | None:
-        """No answer."""
+        """Return ``None``."""
         return None
 
     def notify(self, message: str, level: NoticeLevel = "info") -> None:
-        """Hand it to ``tell``, or log it.
+        """Pass the notice to ``publish``, or log it.
 
         Raises:
-            ValueError: If there is no such level.
+            ValueError: If the level is unknown.
         """
         if level not in _LEVELS:
-            raise ValueError(f"there is no level {level!r}; there are {', '.join(_LEVELS)}")
+            raise ValueError(f"Unknown level: {level!r}. Use one of {', '.join(_LEVELS)}.")
         if self._notify is not None:
             self._notify(message, level)
         else:
@@ -95,11 +95,11 @@ class NonInteractiveUI:
 
 
 class ContextUsage(Struct, frozen=True):
-    """How full the model's window is.
+    """Usage of the model's window.
 
     Attributes:
-        tokens: Tokens of the conversation: what the provider told last, and an estimate for what was added since.
-        window: Tokens of the model's window; ``None`` is unknown.
+        tokens: Tokens of the conversation: the last reported usage plus an estimate of later messages.
+        window: Tokens of the model's window; ``None`` if unknown.
     """
 
     tokens: int
@@ -107,15 +107,15 @@ class ContextUsage(Struct, frozen=True):
 
     @property
     def used_fraction(self) -> float | None:
-        """How much of the window is used, from 0 on; ``None`` where its size is unknown."""
+        """Used share of the window, from 0; ``None`` if its size is unknown."""
         return self.tokens / self.window if self.window else None
 
 
 class ExtensionContext:
-    """The agent, as handlers see it.
+    """The agent's context for handlers.
 
     Attributes:
-        ui: Asks and tells the person, if there is one.
+        ui: Asks and notifies the user, if there is one.
     """
 
     def __init__(self, agent: CoreAgent, ui: UserInterface) -> None:
@@ -126,7 +126,7 @@ class ExtensionContext:
 
     @property
     def has_ui(self) -> bool:
-        """Whether somebody can answer; if not, `ui` answers every question with no."""
+        """Return True if a user can answer; otherwise `ui` answers every question with no."""
         return self.ui.is_attended
 
     @property
@@ -145,29 +145,29 @@ class ExtensionContext:
         return self._agent
 
     def is_idle(self) -> bool:
-        """Whether no run goes on."""
+        """Return True if no run is in progress."""
         return not self._agent.running
 
     def abort(self, reason: str = "aborted by an extension") -> None:
-        """Stop the run; without one nothing happens. Safe from any thread."""
+        """Abort the run; does nothing without a run. Thread-safe."""
         self._agent.abort(reason)
 
     def get_context_usage(self) -> ContextUsage:
-        """How full the model's window is."""
+        """Return the usage of the model's window."""
         agent = self._agent
         overhead = estimate_overhead(self.get_system_prompt(), agent.tools.specs)
         tokens = TokenEstimator().tokens(agent.messages, overhead=overhead)
         return ContextUsage(tokens, agent.model.info.context_window)
 
     def get_system_prompt(self) -> str:
-        """The system prompt as the last request had it; before the first one, the agent's own."""
+        """Return the system prompt of the last request; before the first request, the agent's own."""
         return self._agent.context.system if self._system is None else self._system
 
     @property
     def turn(self) -> int:
-        """The turn of the run, from 1 on; 0 before the first one."""
+        """The turn of the run, from 1; 0 before the first turn."""
         return self._turn
 
     def record_request(self, hook: SystemTransform) -> None:
-        """Remember what a request is made of. A handler that stands behind all others."""
+        """Record the parts of a request. A handler that runs after all others."""
         self._system, self._turn = hook.system, hook.turn

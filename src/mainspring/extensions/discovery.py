@@ -1,4 +1,4 @@
-"""Extensions in folders and in installed packages. They are Python code: reading one runs it."""
+"""Extensions in folders and in installed packages. They are Python code: loading one runs it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 from mainspring.extensions.api import ExtensionError, ExtensionSource, FoundExtensions, to_extension_error
 
 ENTRY_POINTS = "mainspring.extensions"
-"""The group under which packages name their extensions."""
+"""The entry point group in which packages register their extensions."""
 
 FUNCTION = "extension"
-"""The function that a module must have."""
+"""The function that a module must define."""
 
-_UNTRUSTED = "the project is not trusted, so it was not read; trust it with `mainspring trust`"
+_UNTRUSTED = "The project is not trusted, so it was not read. Run `mainspring trust` to trust it."
 
 
 def find_extensions(
@@ -30,18 +30,18 @@ def find_extensions(
     packages: bool = False,
     leave_out: Iterable[str] = (),
 ) -> FoundExtensions:
-    """Read the extensions of folders and packages. Blocks, and runs their code.
+    """Load the extensions of folders and packages. Blocks, and runs their code.
 
-    In a folder each ``NAME.py`` and each package ``NAME/__init__.py`` is one; what begins with ``_`` or ``.`` is none. The
-    module's function ``extension`` is the extension. Of two of one name the first counts, and the user's come before the project's:
-    a project cannot take the place of what the user wants.
+    In a folder each ``NAME.py`` and each package ``NAME/__init__.py`` is an extension; names that begin with ``_`` or ``.`` are
+    ignored. The module's function ``extension`` is the extension. If a name occurs twice the first applies, and the user's
+    extensions come before the project's: a project cannot replace an extension of the user.
 
     Args:
         user: The user's own folders and files.
         project: The project's folder of extensions.
-        trusted: Whether the user trusts the project; if not, its files are told as problems and not even read.
-        packages: Whether installed packages are asked, too.
-        leave_out: Names of those that are not wanted.
+        trusted: Whether the user trusts the project; if not, its files are reported as problems and not read.
+        packages: Whether to load extensions of installed packages.
+        leave_out: Names of extensions to skip.
     """
     unwanted = set(leave_out)
     found: list[ExtensionSource] = []
@@ -73,7 +73,7 @@ def _read(
             continue
         try:
             function = _load(file, name)
-        except (Exception, SystemExit) as error:  # whatever its code raises, others are loaded
+        except (Exception, SystemExit) as error:  # an extension may raise anything, and the others are still loaded
             problems.append(to_extension_error(name, error, str(file)))
         else:
             sources.append(ExtensionSource(name, function, str(file), origin))
@@ -91,16 +91,16 @@ def _ask_packages(unwanted: set[str], sources: list[ExtensionSource], problems: 
         try:
             function: Any = point.load()
             if not callable(function):
-                raise TypeError(f"{point.value} is no function")
-        except (Exception, SystemExit) as error:  # whatever its code raises, the agent works without it
+                raise TypeError(f"{point.value} is not a function")
+        except (Exception, SystemExit) as error:  # an extension may raise anything, and the agent works without it
             problems.append(to_extension_error(point.name, error, package))
         else:
             sources.append(ExtensionSource(point.name, function, package, "package"))
 
 
 def _has_entry_points() -> bool:
-    """Whether any package names an extension, told from the files alone: loading and asking `importlib.metadata` takes 50 ms with a
-    hundred packages, this 3 ms, and mostly there is none.
+    """Return True if any package registers an extension, from the files alone: `importlib.metadata` takes 50ms with a hundred
+    packages, this check takes 3ms, and most installations have no extensions.
     """
     for folder in sys.path:
         for file in Path(folder or ".").glob("*-info/entry_points.txt"):
@@ -113,7 +113,7 @@ def _has_entry_points() -> bool:
 
 
 def _files(place: Path) -> Iterator[Path]:
-    """The files of extensions in a folder, by name; a file or a package is its own."""
+    """Return the files of extensions in a folder, by name; for a file or a package, the path itself."""
     if place.is_file():
         yield place
         return
@@ -122,7 +122,7 @@ def _files(place: Path) -> Iterator[Path]:
         return
     try:
         entries = sorted(place.iterdir())
-    except OSError:  # no such folder, or one that may not be read: nothing is there
+    except OSError:  # the folder is missing or unreadable: it has no extensions
         return
     for entry in entries:
         if entry.name.startswith(("_", ".")):
@@ -138,10 +138,10 @@ def _name(file: Path) -> str:
 
 
 def _load(file: Path, name: str) -> Any:
-    """The function of a module that is read anew, whatever was read before.
+    """Load the function of a module, always from its current source.
 
     Raises:
-        Exception: Whatever its code raises.
+        Exception: Any exception of its code.
     """
     module_name = f"mainspring_extension_{secrets.token_hex(4)}_{name.replace('.', '_').replace('-', '_')}"
     package = file.name == "__init__.py"
@@ -154,7 +154,7 @@ def _load(file: Path, name: str) -> Any:
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
-    sys.modules[module_name] = module  # relative imports, dataclasses and pickles look there
+    sys.modules[module_name] = module  # relative imports, dataclasses, and pickles search there
     try:
         spec.loader.exec_module(module)
         function = getattr(module, FUNCTION, None)
@@ -168,8 +168,8 @@ def _load(file: Path, name: str) -> Any:
 
 
 class _UncachedLoader(SourceFileLoader):
-    """Compiles what is in the file now: bytecode is told from its source by seconds and size, which is too coarse for edits, and
-    nothing is written beside the user's files.
+    """Compiles the current source: cached bytecode is validated by seconds and size, which is too coarse for edits, and nothing is
+    written next to the user's files.
     """
 
     def get_code(self, fullname: str) -> CodeType:

@@ -1,4 +1,4 @@
-"""The events of extensions under their short names: what handlers get, and the hooks of the bus that they are made from.
+"""The events of extensions under their short names, and their conversion from the hooks of the bus.
 
 A handler changes the fields of its event, or returns a mapping of fields to set.
 """
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from mainspring.extensions.context import ExtensionContext
 
 EXTENSION_HANDLER_ATTR = "__extension__"
-"""Attribute by which handlers of extensions are told from others on the same bus."""
+"""Attribute that marks the handlers of extensions on a shared bus."""
 
 InputAction = Literal["continue", "transform", "handled"]
 
 
 class ContextEvent(Struct):
-    """``context``: the messages of the next request. May be replaced; the history itself stays."""
+    """``context``: the messages of the next request. May be replaced; the history itself is unchanged."""
 
     messages: list[AgentMessage]
 
@@ -52,8 +52,8 @@ class BeforeRunEvent(Struct):
     Attributes:
         prompt: Text of the prompt.
         system: The system prompt. May be replaced, for this run.
-        messages: Messages that join behind the prompt. May be added to.
-        message: One more of them, as text: for handlers that return what they want.
+        messages: Messages to add after the prompt. May be extended.
+        message: Another such message, as text: for handlers that return their changes.
     """
 
     prompt: str
@@ -70,7 +70,7 @@ class AgentStartEvent(Struct):
 
 
 class AgentEndEvent(Struct):
-    """``agent_end``: a run is over. ``messages`` is the whole history."""
+    """``agent_end``: a run has finished. ``messages`` is the whole history."""
 
     run_id: str
     status: RunStatus
@@ -88,7 +88,7 @@ class TurnStartEvent(Struct):
 
 
 class TurnEndEvent(Struct):
-    """``turn_end``: the answer and the results of its calls are complete."""
+    """``turn_end``: the response and the results of its calls are complete."""
 
     turn: int
     message: Message
@@ -96,12 +96,12 @@ class TurnEndEvent(Struct):
 
 
 class InputEvent(Struct):
-    """``input``: a prompt comes in.
+    """``input``: a prompt arrives.
 
     Attributes:
         text: The text.
-        action: ``continue``; ``transform``: ``text`` is to be used instead; ``handled``: nothing is left to do.
-        reply: What the user is told where it is handled.
+        action: ``continue``; ``transform``: use ``text`` instead; ``handled``: no run is needed.
+        reply: Text for the user if the prompt is handled.
     """
 
     text: str
@@ -110,15 +110,15 @@ class InputEvent(Struct):
 
 
 class ToolCallEvent(Struct):
-    """``tool_call``: a tool is about to run, with these arguments. Set ``block`` and it does not.
+    """``tool_call``: a tool is about to run with these arguments. Set ``block`` to deny the call.
 
     Attributes:
         tool_name: The tool.
-        tool_call_id: Id of the call.
+        tool_call_id: ID of the call.
         input: The final arguments (a copy; to change them, handle ``tool:before``).
-        approved: Whether somebody has already said that this call may be made.
-        block: Whether it is refused; a text is the reason.
-        reason: Why, for the model.
+        approved: Whether the call has been approved already.
+        block: Whether the call is denied; a text is the reason.
+        reason: Reason for the model.
     """
 
     tool_name: str
@@ -130,7 +130,7 @@ class ToolCallEvent(Struct):
 
 
 class ToolResultEvent(Struct):
-    """``tool_result``: what a tool gave, before the model sees it. ``content``, ``details`` and ``is_error`` may be replaced."""
+    """``tool_result``: a tool's result, before the model gets it. ``content``, ``details``, and ``is_error`` may be replaced."""
 
     tool_name: str
     tool_call_id: str
@@ -141,14 +141,14 @@ class ToolResultEvent(Struct):
 
 
 class SessionOpenEvent(Struct):
-    """``session_start``: a conversation is opened in this process."""
+    """``session_start``: a session is opened in this process."""
 
     session_id: str
     reason: SessionOpenReason
 
 
 class SessionShutdownEvent(Struct):
-    """``session_shutdown``: it is over, or this extension is being taken out (``reload``)."""
+    """``session_shutdown``: the session is closed, or this extension is unloaded (``reload``)."""
 
     session_id: str
     reason: str
@@ -174,12 +174,12 @@ EventHandler = Callable[..., "Answer | Awaitable[Answer]"]
 
 
 class Binding(Struct, frozen=True):
-    """How an event is made from a hook, and what becomes of it.
+    """The conversion of a hook to an event and back.
 
     Attributes:
         hook: The hook.
-        make: Makes the event; ``None`` where the hook means something else this time.
-        apply: Puts what handlers decided into the hook.
+        make: Creates the event; ``None`` if the event does not apply to this hook.
+        apply: Writes the decisions of handlers to the hook.
     """
 
     hook: type[Hook]
@@ -188,7 +188,7 @@ class Binding(Struct, frozen=True):
 
 
 def _nothing(hook: Hook, event: Any) -> None:
-    """There is nothing to put back."""
+    """Do nothing: the event has no fields to write back."""
 
 
 def _find_context(hook: ContextTransform, event: ContextEvent) -> None:
@@ -204,7 +204,7 @@ def _before(hook: BeforeRun, event: BeforeRunEvent) -> None:
 
 def _input(hook: PromptSubmitted, event: InputEvent) -> None:
     if event.action not in get_args(InputAction):
-        raise ValueError(f"action is {event.action!r}; it can be {', '.join(get_args(InputAction))}")
+        raise ValueError(f"action must be {', '.join(get_args(InputAction))}, not {event.action!r}.")
     hook.text = event.text
     if event.action == "handled":
         hook.handled = True
@@ -214,7 +214,7 @@ def _input(hook: PromptSubmitted, event: InputEvent) -> None:
 def _call(hook: PermissionCheck, event: ToolCallEvent) -> None:
     if event.block:
         given = event.block if isinstance(event.block, str) else event.reason
-        hook.deny(given or "an extension does not allow it")
+        hook.deny(given or "denied by an extension")
 
 
 def _result(hook: ToolTransform, event: ToolResultEvent) -> None:
@@ -223,7 +223,7 @@ def _result(hook: ToolTransform, event: ToolResultEvent) -> None:
 
 
 def _answer_end(hook: TurnAfter, ctx: ExtensionContext) -> TurnEndEvent | None:
-    """An answer without calls ends its turn; one with calls does so when they have their results."""
+    """End the turn for a response without calls; with calls the turn ends when they have their results."""
     return None if hook.message.tool_uses or hook.error else TurnEndEvent(hook.turn, hook.message)
 
 
@@ -260,14 +260,14 @@ EVENTS: dict[str, tuple[Binding, ...]] = {
     ),
     "session_shutdown": (Binding(SessionClosed, lambda h, _: SessionShutdownEvent(h.session_id, h.reason), _nothing),),
 }
-"""The events by name, in the order in which they come. Every hook of the bus can be named beside them."""
+"""The events by name, in order of occurrence. Every hook of the bus can be used, too."""
 
 
 def takes_context(handler: Callable[..., Any]) -> bool:
-    """Whether a handler wants the context as its second argument."""
+    """Return True if a handler accepts the context as its second argument."""
     try:
         parameters = inspect.signature(handler).parameters.values()
-    except (TypeError, ValueError):  # a builtin that does not tell
+    except (TypeError, ValueError):  # a builtin without a signature
         return False
     requested = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     required = [p for p in requested if p.default is p.empty]
@@ -277,13 +277,13 @@ def takes_context(handler: Callable[..., Any]) -> bool:
 def bind_handler(
     binding: Binding | None, handler: EventHandler, ctx: ExtensionContext, label: str
 ) -> Callable[[Any], Awaitable[Answer] | Answer]:
-    """The handler as the bus calls it.
+    """Adapt a handler to the bus.
 
     Args:
-        binding: How its event is made; ``None`` hands it the hook itself.
-        handler: The extension's own.
-        ctx: Handed to it where it wants it.
-        label: Its name in messages.
+        binding: The conversion to an event; ``None`` to pass the hook itself.
+        handler: The extension's own handler.
+        ctx: Context, passed to the handler if it accepts one.
+        label: Name of the handler in messages.
     """
     wants = takes_context(handler)
 
@@ -316,5 +316,5 @@ def bind_handler(
 
 
 def get_bindings(event: str) -> Sequence[Binding]:
-    """How a short name is bound; nothing for other names."""
+    """Return the bindings of a short name; none for other names."""
     return EVENTS.get(event, ())

@@ -1,4 +1,4 @@
-"""The plug: puts extensions into an agent, at once and while it runs."""
+"""The plugin: loads extensions into an agent, also during its lifetime."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ _H = TypeVar("_H", bound=Hook)
 
 
 LOAD_SECONDS = 30.0
-"""Seconds that an async extension may take to load; the first run waits for it."""
+"""Maximum seconds that an async extension may take to load; the first run waits for it."""
 
 
 _COMMANDS = 50
-"""The order of commands among handlers of `input`: behind those that expand aliases."""
+"""Order of commands among handlers of `input`: after handlers that expand aliases."""
 
 
 _LAST = 1000
@@ -69,14 +69,14 @@ class ExtensionRunner:
 
     Args:
         agent: The agent.
-        ui: Asks and tells the person.
+        ui: Asks and notifies the user.
         reserved: Names of commands that belong to the front end.
 
     Attributes:
-        ctx: The agent, as handlers see it.
-        commands: What extensions offer as ``/name``.
-        shortcuts: What they do on keys.
-        problems: What was not loaded, and why.
+        ctx: The agent's context, as passed to handlers.
+        commands: Commands of extensions, offered as ``/name``.
+        shortcuts: Keyboard shortcuts of extensions.
+        problems: Extensions that were not loaded, and the reasons.
     """
 
     def __init__(self, agent: CoreAgent, ui: UserInterface, *, reserved: Iterable[str] = ()) -> None:
@@ -96,16 +96,16 @@ class ExtensionRunner:
 
     @property
     def loaded(self) -> tuple[ExtensionSource, ...]:
-        """The extensions that are in, in the order in which they are asked."""
+        """Return the loaded extensions in the order in which their handlers run."""
         return tuple([one.source for one in self._load_outputs.values()])
 
     @property
     def listening(self) -> Iterator[HandlerRegistration]:
-        """All their handlers."""
+        """Return all their handlers."""
         return (each for one in self._load_outputs.values() for each in one.listening)
 
     def load_now(self, source: ExtensionSource) -> None:
-        """Load one that is not async; what is wrong is in `problems`."""
+        """Load a sync extension; an error is added to `problems`."""
         made = self._call(source)
         if isinstance(made, LoadedExtension):
             self._accept(made)
@@ -114,15 +114,15 @@ class ExtensionRunner:
                 made[1].close()
             self.report_error(
                 to_extension_error(
-                    source.name, TypeError("it is async though it does not say so; write `async def`"), source.place
+                    source.name, TypeError("it returns an awaitable. Define it with `async def`"), source.place
                 )
             )
 
     async def load(self, source: ExtensionSource) -> ExtensionError | None:
-        """Load one, sync or async.
+        """Load an extension, sync or async.
 
         Returns:
-            What is wrong, which is in `problems` then; ``None`` if it is in.
+            The error, which is also in `problems`; ``None`` if the extension was loaded.
         """
         before = len(self.problems)
         made = await self._made(source)
@@ -131,7 +131,7 @@ class ExtensionRunner:
         return self.problems[-1] if len(self.problems) > before else None
 
     def unload(self, name: str) -> bool:
-        """Take one out with all that it has registered. Says whether there was one."""
+        """Unload an extension. Return True if it was loaded."""
         loaded = self._load_outputs.pop(name, None)
         if loaded is None:
             return False
@@ -139,13 +139,13 @@ class ExtensionRunner:
         return True
 
     async def reload(self, sources: Iterable[ExtensionSource], problems: Iterable[ExtensionError] = ()) -> None:
-        """Put these in place of all that are in. One that is broken now keeps what it was before; one that is gone is out.
+        """Replace all loaded extensions. A broken one keeps its previous version; a missing one is unloaded.
 
-        Handlers that come and go hear ``session_shutdown`` and ``session_start`` with the reason ``reload``.
+        Handlers that are added or removed receive ``session_start`` and ``session_shutdown`` with the reason ``reload``.
 
         Args:
-            sources: What there is now.
-            problems: What could not even be read.
+            sources: The current extensions.
+            problems: Extensions that could not be read.
         """
         old, self.problems = dict(self._load_outputs), []
         for problem in problems:
@@ -164,7 +164,7 @@ class ExtensionRunner:
         for one in old.values():
             one.detach()
         self._load_outputs = {}
-        for name, one in fresh.items():  # nothing is awaited from detaching to here: no event falls in between
+        for name, one in fresh.items():  # no await between here and detaching, so that no event is missed
             if not self._accept(one) and name in old:
                 self._accept(old[name])
         await self._report_error([o for n, o in self._load_outputs.items() if old.get(n) is not o], "start")
@@ -177,21 +177,21 @@ class ExtensionRunner:
         try:
             await asyncio.wait_for(answer, LOAD_SECONDS)
         except TimeoutError as error:
-            late = TimeoutError(f"it was not loaded after {LOAD_SECONDS:g} seconds")
+            late = TimeoutError(f"it did not load within {LOAD_SECONDS:g} seconds")
             self.report_error(to_extension_error(source.name, late.with_traceback(error.__traceback__), source.place))
             return None
-        except (Exception, SystemExit) as error:  # whatever it is, the agent works without it
+        except (Exception, SystemExit) as error:  # an extension may raise anything, and the agent works without it
             self.report_error(to_extension_error(source.name, error, source.place))
             return None
         return loaded
 
     def _call(self, source: ExtensionSource) -> LoadedExtension | tuple[LoadedExtension, Awaitable[Any]] | None:
-        """Let it register: what it made, or that and what is to be awaited; ``None`` if it failed."""
+        """Call the extension to register; return the registrations, with an awaitable if it is async; ``None`` if it failed."""
         loaded = LoadedExtension(source)
         api = ExtensionAPI(loaded, self.ctx, self.commands, self.shortcuts)
         try:
             answer = source.function(api)
-        except (Exception, SystemExit) as error:  # whatever its code raises, the agent works without it
+        except (Exception, SystemExit) as error:  # an extension may raise anything, and the agent works without it
             self.report_error(to_extension_error(source.name, error, source.place))
             return None
         return (loaded, answer) if inspect.isawaitable(answer) else loaded
@@ -211,7 +211,7 @@ class ExtensionRunner:
         return True
 
     def report_error(self, problem: ExtensionError) -> None:
-        """Keep in mind what is wrong, and tell it."""
+        """Record and report an error."""
         self.problems.append(problem)
         self.ctx.ui.notify(str(problem), "error")
 
@@ -224,26 +224,26 @@ class ExtensionRunner:
         self._open = None
 
     async def _report_error(self, some: list[LoadedExtension], subject: str) -> None:
-        """Tell extensions that come or go, while a conversation is open."""
+        """Notify extensions that are loaded or unloaded while a session is open."""
         if self._open is None or not some:
             return
         handlers = {id(h) for one in some for h in one.handlers}
         hook = SessionOpen(self._open, "reload") if subject == "start" else SessionClosed(self._open, "reload")
         await self.ctx.agent.bus.emit(hook, only=lambda _, handler: id(handler) in handlers)
 
-    # --- asking -----------------------------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------------------------
 
     def has_handlers(self, event: str) -> bool:
-        """Whether an extension listens to an event, by its short name or the hook's."""
+        """Return True if an extension handles an event, by its short name or the hook's."""
         return any(event in (each.event, each.hook.event) for each in self.listening)
 
     async def emit(self, hook: _H) -> _H:
-        """Ask the extensions, and nobody else on the bus; the hook afterwards holds what they decided."""
+        """Run only the extensions' handlers, no others on the bus; the hook then contains their decisions."""
         return await self.ctx.agent.bus.emit(hook, only=lambda _, handler: hasattr(handler, EXTENSION_HANDLER_ATTR))
 
     def wrap(self, tool: Tool) -> Tool:
-        """A tool that asks the extensions by itself: ``tool_call`` before, ``tool_result`` behind. For tools that run without
-        the agent, which asks them anyway.
+        """Wrap a tool that runs without the agent: ``tool_call`` handlers run before it, ``tool_result`` handlers after it. An agent
+        runs these handlers anyway.
         """
 
         async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
@@ -259,13 +259,13 @@ class ExtensionRunner:
         return replace(tool, execute=execute)
 
     async def run_command(self, text: str) -> str | None:
-        """Run a command as it was typed: ``/name arguments``.
+        """Run a command line: ``/name arguments``.
 
         Returns:
-            What it says; ``None`` if the text is no command that there is.
+            The output of the command; ``None`` if the command is unknown.
 
         Raises:
-            Exception: Whatever it raises.
+            Exception: Any exception of the command.
         """
         match = _COMMAND.fullmatch(text.strip())
         command = self.commands.get(match[1].lower()) if match else None
@@ -277,11 +277,11 @@ class ExtensionRunner:
         return (await answer if inspect.isawaitable(answer) else answer) or ""
 
     async def run_shortcut(self, key: str) -> bool:
-        """Do what is on a key. Says whether something is.
+        """Run the shortcut of a key. Return True if one is registered.
 
         Raises:
-            ConfigError: If it is no key.
-            Exception: Whatever it raises.
+            ConfigError: If the key is invalid.
+            Exception: Any exception of the shortcut.
         """
         shortcut = self.shortcuts.get(normalize_key(key))
         if shortcut is None:
@@ -297,7 +297,7 @@ class ExtensionRunner:
         try:
             said = await self.run_command(hook.text)
         except Exception as error:
-            logger.exception("the command %s failed", hook.text.split()[0])
+            logger.exception("The command %s failed", hook.text.split()[0])
             hook.block = f"{hook.text.split()[0]} failed: {type(error).__name__}: {error}"
             return
         if said is not None:
@@ -305,22 +305,22 @@ class ExtensionRunner:
 
 
 def _duplicate_error(source: ExtensionSource, by: ExtensionSource) -> ExtensionError:
-    reason = f"there is an extension of this name already ({by.place or by.origin}); rename one"
+    reason = f"an extension of this name already exists ({by.place or by.origin}). Rename one of them"
     return ExtensionError(source.name, reason, source.place)
 
 
 class Extensions(Plugin):
-    """Functions that extend an agent: each gets an `ExtensionAPI` and registers what it wants. They run in this process, with
-    all its rights.
+    """Functions that extend an agent: each gets an `ExtensionAPI` and registers handlers, tools, and commands. They run in this
+    process, with all its rights.
 
-    Those that are not async are in as soon as the agent is made; async ones with the first run or `CoreAgent.warmup`. One that
-    fails is left out, and the agent works without it: see `problems`.
+    Sync extensions are loaded when the agent is created; async ones with the first run or `CoreAgent.warmup`. An extension that
+    fails is skipped, and the agent works without it: see `problems`.
 
     Args:
-        extensions: The extensions. Of two of one name the first counts.
-        ui: Asks and tells the person. Default: nobody is there; see `HeadlessUI`.
-        find: Looks for further ones, in folders say; asked again by `reload`. It may block.
-        discovered: What it found already, so that it need not be asked at first.
+        extensions: The extensions. If a name occurs twice, the first applies.
+        ui: Asks and notifies the user. Default: no user; see `NonInteractiveUI`.
+        find: Finds further extensions, for example in folders; called again by `reload`. It may block.
+        discovered: An earlier result of ``find``, to skip its first call.
         reserved: Names of commands that belong to the front end.
     """
 
@@ -344,13 +344,13 @@ class Extensions(Plugin):
     # --- as a plug --------------------------------------------------------------------------------------------------
 
     def install(self, agent: CoreAgent) -> None:
-        """Load what is not async.
+        """Load the sync extensions.
 
         Raises:
-            ConfigError: If it is in another agent already.
+            ConfigError: If it is installed in another agent.
         """
         if self._runner is not None:
-            raise ConfigError("these Extensions belong to another agent; make one for each")
+            raise ConfigError("This Extensions belongs to another agent. Create one for each agent.")
         self._runner = runner = ExtensionRunner(agent, self._ui, reserved=self._reserved_commands)
         for problem in self._found.problems:
             runner.report_error(problem)
@@ -361,47 +361,47 @@ class Extensions(Plugin):
                 runner.load_now(source)
 
     async def prepare(self) -> None:
-        """Load the async ones."""
+        """Load the async extensions."""
         while self._waiting:
             await self.runner.load(self._waiting.pop(0))
 
     def for_child(self) -> Plugin:
-        """A sub-agent's calls are judged by the same handlers; it hears nothing else, and gets no commands."""
+        """Return the plugin for a subagent: the same handlers judge its calls; it gets no other events and no commands."""
         return _SubagentExtensions(self)
 
-    # --- while it runs ----------------------------------------------------------------------------------------------
+    # --- changes at runtime -----------------------------------------------------------------------------------------
 
     @property
     def runner(self) -> ExtensionRunner:
-        """The extensions in the agent.
+        """The extensions of the agent.
 
         Raises:
             ConfigError: If no agent has them yet.
         """
         if self._runner is None:
-            raise ConfigError("these Extensions are in no agent yet: Agent(..., extensions=...)")
+            raise ConfigError("These Extensions are not installed in an agent yet. Use Agent(..., extensions=...).")
         return self._runner
 
     @property
     def has_pending(self) -> bool:
-        """Whether async ones are still to be loaded."""
+        """Return True if async extensions are not loaded yet."""
         return bool(self._waiting)
 
     @property
     def loaded(self) -> tuple[ExtensionSource, ...]:
-        """What is in."""
+        """The loaded extensions."""
         return self.runner.loaded
 
     @property
     def problems(self) -> tuple[ExtensionError, ...]:
-        """What is not, and why."""
+        """The extensions that were not loaded, and the reasons."""
         return tuple(self.runner.problems)
 
     async def add(self, extension: Extension | ExtensionSource) -> None:
-        """Load one more, now.
+        """Load another extension now.
 
         Raises:
-            ConfigError: If it is broken or its name is taken; then nothing of it is in.
+            ConfigError: If it fails or its name is taken; then none of its registrations remain.
         """
         [source] = _sources((extension,), already=len(self._given))
         problem = await self.runner.load(source)
@@ -410,19 +410,19 @@ class Extensions(Plugin):
         self._given.append(source)
 
     def remove(self, name: str) -> bool:
-        """Take one out, with its handlers, tools, commands and shortcuts. Says whether there was one.
+        """Unload an extension with its handlers, tools, commands, and shortcuts. Return True if it was loaded.
 
-        One from a folder is back after `reload`.
+        An extension from a folder returns with `reload`.
         """
         self._given = [s for s in self._given if s.name != name]
         self._waiting = [s for s in self._waiting if s.name != name]
         return self.runner.unload(name)
 
     async def reload(self) -> tuple[ExtensionError, ...]:
-        """Read and load all of them anew. One that is broken now stays as it was, one that is gone goes.
+        """Reload all extensions. A broken one keeps its previous version; a missing one is unloaded.
 
         Returns:
-            What is wrong.
+            The errors.
         """
         await self.prepare()
         if self._find is not None:
@@ -432,7 +432,7 @@ class Extensions(Plugin):
 
 
 class _SubagentExtensions(Plugin):
-    """The handlers of tool calls, in a sub-agent."""
+    """The tool call handlers for a subagent."""
 
     def __init__(self, parent: Extensions) -> None:
         self._parent = parent
@@ -450,14 +450,14 @@ class _SubagentExtensions(Plugin):
 
 
 def _sources(extensions: Iterable[Extension | ExtensionSource], already: int = 0) -> list[ExtensionSource]:
-    """Extensions with the names by which they are known: a function's own, unless it has none."""
+    """Return extensions with their names: the name of the function, unless it has none."""
     found: list[ExtensionSource] = []
     for number, each in enumerate(extensions, already + 1):
         if isinstance(each, ExtensionSource):
             found.append(each)
             continue
         if not callable(each):
-            raise ConfigError(f"{each!r} is no extension; an extension is a function that takes the api")
+            raise ConfigError(f"{each!r} is not an extension. An extension is a function that takes the API.")
         name = getattr(each, "__name__", type(each).__name__)
         found.append(ExtensionSource(f"extension-{number}" if name == "<lambda>" else name, each))
     return found

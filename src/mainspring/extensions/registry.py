@@ -1,4 +1,4 @@
-"""Commands and shortcuts that extensions offer, as data for whatever front end there is."""
+"""Commands and shortcuts of extensions, as data for any front end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
 
 CommandHandler = Callable[..., "str | None | Awaitable[str | None]"]
-"""``handler(arguments, ctx)``, sync or async: the text behind the command's name, as it was typed. What it returns is shown."""
+"""``handler(arguments, ctx)``, sync or async; ``arguments`` is the text after the command's name. The returned text is shown."""
 
 ShortcutHandler = Callable[..., "Any | Awaitable[Any]"]
 """``handler(ctx)``, sync or async."""
@@ -25,9 +25,9 @@ class Command(Struct, frozen=True, eq=False):
 
     Attributes:
         name: Its name, without the slash.
-        handler: Does it.
-        description: One line for people.
-        extension: Who offers it.
+        handler: Runs the command.
+        description: One line for the user.
+        extension: The extension that offers it.
     """
 
     name: str
@@ -37,13 +37,13 @@ class Command(Struct, frozen=True, eq=False):
 
 
 class Shortcut(Struct, frozen=True, eq=False):
-    """A key that does something.
+    """A keyboard shortcut.
 
     Attributes:
-        key: As in ``ctrl+k``, ``alt+shift+p``, ``f5``.
-        handler: Does it.
-        description: One line for people.
-        extension: Who offers it.
+        key: The key, for example ``ctrl+k``, ``alt+shift+p``, or ``f5``.
+        handler: Runs the shortcut.
+        description: One line for the user.
+        extension: The extension that offers it.
     """
 
     key: str
@@ -56,11 +56,11 @@ _T = TypeVar("_T", Command, Shortcut)
 
 
 class Registry(Generic[_T]):
-    """What is offered, by name; a name is given once. Those that are reserved belong to the front end.
+    """Registered entries by unique name. Reserved names belong to the front end.
 
     Args:
-        what: What is in here, for messages.
-        reserved: Names that no extension gets.
+        what: Kind of the entries, for messages.
+        reserved: Names that extensions cannot register.
     """
 
     def __init__(self, what: str, reserved: frozenset[str] = frozenset()) -> None:
@@ -69,7 +69,7 @@ class Registry(Generic[_T]):
         self._offers: dict[str, _T] = {}
 
     def add(self, name: str, offer: _T) -> Callable[[], None]:
-        """Add one; the returned function takes it away again.
+        """Add an entry; the returned function removes it.
 
         Raises:
             ConfigError: If the name is taken or reserved.
@@ -77,7 +77,7 @@ class Registry(Generic[_T]):
         taken = self._offers.get(name)
         if taken is not None or name in self.reserved:
             owner = f"the extension {taken.extension!r}" if taken else "the program itself"
-            raise ConfigError(f"the {self._subject} {name!r} belongs to {owner}; choose another one")
+            raise ConfigError(f"The {self._subject} {name!r} is already registered by {owner}. Choose another name.")
         self._offers[name] = offer
 
         def remove() -> None:
@@ -87,7 +87,7 @@ class Registry(Generic[_T]):
         return remove
 
     def get(self, name: str) -> _T | None:
-        """The one of that name."""
+        """Return the entry of a name."""
         return self._offers.get(name)
 
     def __iter__(self) -> Iterator[_T]:
@@ -98,24 +98,24 @@ class Registry(Generic[_T]):
 
 
 def normalize_command_name(name: str) -> str:
-    """The name of a command as it is kept: without a slash in front, in lower case.
+    """Normalize the name of a command: without a leading slash, in lower case.
 
     Raises:
-        ConfigError: If it cannot be typed as one.
+        ConfigError: If the name is invalid.
     """
     requested = name.removeprefix("/").lower()
     if not _NAME.fullmatch(requested):
-        raise ConfigError(f"a command cannot be named {name!r}: letters, digits, '-', '_' and ':', 64 at most")
+        raise ConfigError(f"Invalid command name: {name!r}. Use at most 64 letters, digits, '-', '_', and ':'.")
     return requested
 
 
 def normalize_key(key: str) -> str:
-    """A key as it is kept: modifiers in one order, all in lower case.
+    """Normalize a key: modifiers in a fixed order, all in lower case.
 
     Raises:
-        ConfigError: If it is none.
+        ConfigError: If the key is invalid.
     """
     *modifiers, last = key.lower().replace(" ", "").split("+")
     if not last or len(set(modifiers)) != len(modifiers) or not set(modifiers) <= set(_MODIFIERS):
-        raise ConfigError(f"{key!r} is no key; write it as in ctrl+k, alt+shift+p or f5")
+        raise ConfigError(f"Invalid key: {key!r}. Write it like ctrl+k, alt+shift+p, or f5.")
     return "+".join([m for m in _MODIFIERS if m in modifiers] + [last])

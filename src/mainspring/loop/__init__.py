@@ -1,6 +1,6 @@
-"""The loop, and the core agent around it."""
+"""The agent loop, and the core agent around it."""
 
-from mainspring.loop.agent import CoreAgent, MessageQueue, Plugin, PreparablePlug, Prompt, ResettablePlug
+from mainspring.loop.agent import CoreAgent, MessageQueue, Plugin, PreparablePlug, Prompt, ResettablePlug, RunGuard
 from mainspring.loop.hooks import EventListener, Handler, HookBus, Hooks
 from mainspring.loop.loop import agent_loop
 from mainspring.loop.options import ResolvedRunOptions, RunOptions
@@ -28,6 +28,7 @@ __all__ = [
     "Prompt",
     "ResettablePlug",
     "ResolvedRunOptions",
+    "RunGuard",
     "RunHandle",
     "RunOptions",
     "RunResult",

@@ -1,4 +1,4 @@
-"""The core agent: one conversation, a model, tools, and plugins."""
+"""The core agent: one conversation, a model, tools, and plugins; and the queues of messages for its runs."""
 
 from __future__ import annotations
 
@@ -35,40 +35,46 @@ from mainspring.tools import LazyTool, Tool, ToolRegistry, provider_tool_names
 
 @runtime_checkable
 class Plugin(Protocol):
-    """Something that is put into an agent: a session, permissions, skills, telemetry, an application's own thing.
-
-    Above: the agent. Below: the hook bus and the registry, by which alone a plug acts.
-    """
+    """An extension of an agent: a session, permissions, skills, telemetry, or something of the application."""
 
     def install(self, agent: CoreAgent) -> None:
-        """Register hooks and tools. Called once, when the agent is made."""
+        """Register hooks and tools. Called once, when the agent is created."""
         ...
 
     def for_child(self) -> Plugin | None:
-        """What a sub-agent gets of this; ``None`` is nothing."""
+        """Return the plugin that a subagent gets, if any."""
         ...
 
 
 @runtime_checkable
 class PreparablePlug(Protocol):
-    """A plug (or an environment) that has something to do before the first run: connect, read, start."""
+    """A plugin (or an environment) with work to do before the first run: connect, read, start."""
 
     async def prepare(self) -> None:
-        """Get ready. Called once by `CoreAgent.warmup`, beside those of others; again only where it raised."""
+        """Prepare for runs. Called by `CoreAgent.warmup`, together with others; called again only if it raised."""
+        ...
+
+
+@runtime_checkable
+class RunGuard(Protocol):
+    """A plugin that can reject a run before anything of it happens, for example when its session is closed."""
+
+    def check_run(self) -> None:
+        """Raise an exception to reject the run."""
         ...
 
 
 @runtime_checkable
 class ResettablePlug(Protocol):
-    """A plug that keeps something of the conversation."""
+    """A plugin with a state that belongs to the conversation."""
 
     def reset(self) -> None:
-        """Forget it: the conversation starts anew."""
+        """Forget that state: the conversation was reset."""
         ...
 
 
 class MessageQueue:
-    """A queue of messages, taken one at a time or all at once. Nothing in it is ever lost: what no run took stays."""
+    """A queue of messages that a run takes one at a time or all together. What no run has taken stays in the queue."""
 
     __slots__ = ("_waiting", "mode")
 
@@ -81,7 +87,7 @@ class MessageQueue:
         self._waiting.extend(messages)
 
     def take(self) -> Sequence[AgentMessage]:
-        """The next message, or all of them."""
+        """Take the next message, or all of them."""
         if not self._waiting:
             return ()
         if self.mode == "one":
@@ -91,7 +97,7 @@ class MessageQueue:
         return taken
 
     def clear(self) -> tuple[AgentMessage, ...]:
-        """Empty it; gives what was in it."""
+        """Empty the queue and return its messages."""
         left = tuple(self._waiting)
         self._waiting.clear()
         return left
@@ -104,23 +110,21 @@ Prompt = str | AgentMessage | Sequence[AgentMessage | ContentBlock]
 """Text, blocks of text and images, or messages."""
 
 
-_H = TypeVar("_H", bound=Hook)
+H = TypeVar("H", bound=Hook)
 
 
 class CoreAgent:
-    """One conversation. Cheap to make; safe to use from one event loop at a time (`abort` from any thread).
+    """One conversation with its runs. Cheap to create; used from one event loop at a time (`abort` from any thread).
 
     Attributes:
         context: The conversation: system prompt, history, tools.
-        bus: Who is asked and told.
+        bus: The hook handlers and event listeners.
         env: Where tools work.
         behavior: Options for all runs of this agent.
-        steps: By which runs touch the outside.
-        session_id: Set by whatever stores the conversation.
-        extra: Handed to every tool.
-        before_run: Called before anything of a run is done; what one of them raises is the end of it. For plugs without which no
-            run may go.
-        tool_aliases: By a tool's own name the one under which the model knows it; for everybody else it keeps its own.
+        steps: How runs reach the model, tools, clock, and queues.
+        session_id: Name of the session that stores the conversation.
+        extra: Application data that every tool gets in its context.
+        tool_aliases: The names under which the model knows tools, by the tool's own name.
     """
 
     def __init__(
@@ -142,13 +146,12 @@ class CoreAgent:
         tool_aliases: Mapping[str, str] | None = None,
         eager: bool = False,
     ) -> None:
-        given = list(tools)
+        all_tools = list(tools)
         self.model = model
         self.name = name
         self.env = env
         self.behavior = behavior or RunOptions()
         self.bus = HookBus(hooks)
-        self.run_checks: list[Callable[[], None]] = []
         self.hooks = HookRegistry(self.bus)
         self.steps = steps or LiveSteps()
         self.session_id = ""
@@ -157,12 +160,13 @@ class CoreAgent:
         self.context = LoopContext(
             system=system,
             messages=to_messages(messages if isinstance(messages, str) else list(messages)),
-            tools=ToolRegistry(t for t in given if isinstance(t, Tool)),
+            tools=ToolRegistry(t for t in all_tools if isinstance(t, Tool)),
         )
         self.plugs: tuple[Plugin, ...] = tuple(plugs)
-        self._lazy = [t for t in given if isinstance(t, LazyTool)]
+        self._run_guards = [p for p in self.plugs if isinstance(p, RunGuard)]
+        self._lazy = [t for t in all_tools if isinstance(t, LazyTool)]
         self._convert = convert
-        self._on_result = transform
+        self._transform = transform
         self._steering = MessageQueue()
         self._follow_ups = MessageQueue()
         self._signal: CancelToken | None = None
@@ -175,7 +179,7 @@ class CoreAgent:
             plug.install(self)
         provider_tool_names([t.name for t in (*self.context.tools, *self._lazy)], self.tool_aliases)
         if eager:
-            with suppress(RuntimeError):  # no event loop runs yet: the first run does it
+            with suppress(RuntimeError):  # without an event loop the first run does the warmup
                 self._start_warmup()
 
     # --- the conversation -------------------------------------------------------------------------------------------
@@ -187,28 +191,28 @@ class CoreAgent:
 
     @property
     def tools(self) -> ToolRegistry:
-        """What the model may call."""
+        """The tools that the model may call."""
         return self.context.tools
 
     @property
     def running(self) -> bool:
-        """Whether a run is going on."""
+        """Whether a run is active."""
         return self._signal is not None
 
     async def run(self, prompt: Prompt = "", *, raise_errors: bool = True, **options: Any) -> RunResult:
-        """Run to the end.
+        """Run until the agent stops.
 
         Args:
-            prompt: What to do. May be left out if there is a history to go on from.
-            raise_errors: Whether a failure is raised; if not, it comes as a result with status ``error`` or ``aborted``.
+            prompt: The user's message. Optional if the conversation has messages.
+            raise_errors: Whether a failure raises; if not, it is a result with status ``error`` or ``aborted``.
             **options: ``model``, ``system``, ``behavior``, ``tools``, ``hooks``, ``signal``, each for this run only.
 
         Raises:
-            AgentBusyError: If a run is going on.
-            AgentAbortedError: If it was aborted.
+            AgentBusyError: If another run is active.
+            AgentAbortedError: If the run was aborted.
             AgentProviderError: If the model failed.
-            AgentError: If there is nothing to run.
-            SessionError: If its session is closed.
+            AgentError: If the prompt is empty, or the conversation has no messages.
+            SessionError: If the session of the conversation is closed.
         """
         try:
             return await self._run(prompt, **options)
@@ -218,11 +222,11 @@ class CoreAgent:
             return self._result.with_error(error)
 
     async def prompt(self, text: Prompt) -> RunResult:
-        """The same as `run`."""
+        """Run until the agent stops: the same as `run`."""
         return await self.run(text)
 
     def stream(self, prompt: Prompt = "", **options: Any) -> RunHandle:
-        """Run, and get the events meanwhile: ``async with agent.stream("...") as run: async for event in run: ...``.
+        """Run and stream the events: ``async with agent.stream("...") as run: async for event in run: ...``.
 
         Leaving the block early aborts the run. Options are those of `run`.
         """
@@ -242,32 +246,31 @@ class CoreAgent:
     ) -> RunResult:
         if self._signal is not None:
             raise AgentBusyError(
-                "this agent is running; steer() or follow_up() reach the run, another agent runs beside it"
+                "This agent is already running. Use steer() or follow_up() to reach the run, or start another agent."
             )
         self._result = None
-        for check in self.run_checks:
-            check()
+        self._check_run()
         prompts = to_messages(prompt)
         if not prompts and not self.context.messages and self.context.pending is None:
-            raise AgentError("there is nothing to run: give a prompt, or a session that has turns")
+            raise AgentError(
+                "Nothing to run: the conversation is empty. Pass a prompt, or open a session with messages."
+            )
         if any(isinstance(p, Message) and not any(map(_has_content, p.content)) for p in prompts):
             raise AgentError("The prompt is empty.")
-        settled = (behavior.merged_with(self.behavior) if behavior else self.behavior).resolve()
-        self._steering.mode = self._follow_ups.mode = settled.steering
+        limits = (behavior.merged_with(self.behavior) if behavior else self.behavior).resolve()
+        self._steering.mode = self._follow_ups.mode = limits.steering
         detach = self.bus.add(hooks or {})
         self._signal = signal = signal or CancelToken()
         context = self.context
         try:
-            with suppress(AgentAbortedError):  # the loop sees the signal itself
+            with suppress(AgentAbortedError):  # the loop checks the signal again
                 async with cancel_scope(signal):
                     await self.warmup()
             if system is not None or tools is not None:
-                context = LoopContext(
+                context = replace(
+                    context,
                     system=context.system if system is None else system,
-                    messages=context.messages,
                     tools=context.tools if tools is None else ToolRegistry(tools),
-                    pending=context.pending,
-                    scratch=context.scratch,
                 )
             aliases = provider_tool_names([t.name for t in context.tools], self.tool_aliases)
             model = model or self.model
@@ -275,11 +278,11 @@ class CoreAgent:
             self._config = LoopConfig(
                 model=ToolAliasModel(model, aliases) if aliases else model,
                 env=self.env,
-                behavior=settled,
+                behavior=limits,
                 bus=self.bus,
                 steps=self.steps,
                 convert_to_llm=self._convert,
-                transform_context=self._on_result,
+                transform_context=self._transform,
                 get_steering=self._steering.take,
                 get_follow_up=self._follow_ups.take,
                 agent=self.name,
@@ -299,16 +302,21 @@ class CoreAgent:
             self._current = self.context
             detach()
 
+    def _check_run(self) -> None:
+        """Let plugins reject the run."""
+        for guard in self._run_guards:
+            guard.check_run()
+
     # --- before the first run ---------------------------------------------------------------------------------------
 
     async def warmup(self) -> None:
-        """Do now what the first run would do: start the environment, make lazy tools, have plugs connect and read.
+        """Prepare for the first run: start the environment, load lazy tools, and let plugins connect and read.
 
-        Done once, however often it is called; who calls it meanwhile waits for the same. Handlers of hooks that fire here (of
-        MCP and skills) must be registered before.
+        The work is done once; concurrent calls wait for it. Register handlers of the hooks that fire here (of MCP and skills)
+        before.
 
         Raises:
-            Exception: What the first of them that failed raised; the next call tries again.
+            Exception: The first failure; the next call tries again.
         """
         if not self._ready:
             await asyncio.shield(self._start_warmup())
@@ -317,7 +325,7 @@ class CoreAgent:
         loop = asyncio.get_running_loop()
         if self._warming is None or self._warming.get_loop() is not loop or self._warming.done():
             self._warming = task = loop.create_task(self._run_warmup())
-            # What it raises is raised for whoever waits, and it is tried again.
+            # A failure reaches the callers that wait; without one it must not be logged as never retrieved.
             task.add_done_callback(lambda t: t.cancelled() or t.exception())
         return self._warming
 
@@ -331,71 +339,73 @@ class CoreAgent:
             self._lazy.pop()
         self._ready = True
 
-    # --- while it runs ----------------------------------------------------------------------------------------------
+    # --- during a run -----------------------------------------------------------------------------------------------
 
     def steer(self, message: str | AgentMessage) -> None:
-        """Have the run see ``message`` at the next tool boundary; calls not made yet are skipped."""
+        """Queue a steering message: the run gets it at the next tool boundary and skips the remaining tool calls."""
         self._steering.put(*to_messages(message))
 
     def follow_up(self, message: str | AgentMessage) -> None:
-        """Have the run see ``message`` when it would stop."""
+        """Queue a follow-up message: the run gets it when it would stop."""
         self._follow_ups.put(*to_messages(message))
 
     def abort(self, reason: str = "aborted") -> None:
-        """Stop the run; it raises AgentAbortedError. Without a run nothing happens. Safe from any thread."""
+        """Abort the active run, if any; it raises AgentAbortedError. Safe from any thread."""
         signal = self._signal
         if signal is not None:
             signal.cancel(reason)
 
     @property
     def pending(self) -> PendingCalls | None:
-        """The calls of a paused run that wait for an answer, or for the next run to take them up."""
+        """The tool calls of a paused run that wait for approval, or for the next run."""
         return self.context.pending
 
     def answer(self, answers: Approve | Deny | Mapping[str, Approve | Deny]) -> None:
-        """Answer calls that a paused run left; the next `run` without a prompt goes on from there.
+        """Approve or deny tool calls of a paused run; the next `run` without a prompt continues with them.
 
-        Nothing that ran is run again, and the model is not asked again before all calls have their results. What is not
-        answered is judged anew, and may pause again.
+        No call runs twice, and the model is not called before all calls have their results. A call without an approval or
+        denial is checked again, and may pause the run again.
 
         Args:
-            answers: One answer for all that wait, or answers by the id of the call.
+            answers: One approval or denial for all waiting calls, or one for each call ID.
 
         Raises:
-            AgentError: If nothing waits, or no call of that id does.
-            TypeError: If an answer is neither `Approve` nor `Deny`: nothing else may pass for a yes.
+            AgentError: If no call waits, or none with that ID.
+            TypeError: If a value is neither `Approve` nor `Deny`: nothing else can allow a call.
         """
         pending = self.context.pending
         if pending is None or self.running:
-            raise AgentError("no call waits for an answer")
-        request = answers if isinstance(answers, Mapping) else dict.fromkeys([c.id for c in pending.calls], answers)
-        if any(type(a) not in (Approve, Deny) for a in request.values()):
-            raise TypeError("an answer is Approve() or Deny(), for all calls that wait or by the id of each")
+            raise AgentError("No tool call is waiting for approval.")
+        asked = answers if isinstance(answers, Mapping) else dict.fromkeys([c.id for c in pending.calls], answers)
+        if any(type(a) not in (Approve, Deny) for a in asked.values()):
+            raise TypeError("An approval is Approve() or Deny(), for all waiting calls or by the ID of each.")
         open_calls = {c.id for c in pending.message.tool_uses} - pending.results.keys()
-        if unknown := request.keys() - open_calls:
-            raise AgentError(f"no call {', '.join(sorted(unknown))} waits; there are {', '.join(sorted(open_calls))}")
-        pending.answers.update(request)
+        if unknown := asked.keys() - open_calls:
+            raise AgentError(
+                f"Unknown tool call: {', '.join(sorted(unknown))}. Waiting calls: {', '.join(sorted(open_calls))}."
+            )
+        pending.answers.update(asked)
 
     async def side_call(self, purpose: str, request: ModelRequest, *, model: ModelProvider | None = None) -> Message:
-        """Ask a model beside the conversation, in the run that is going on; see `SideCall`.
+        """Call a model outside the conversation, as part of the active run; see `SideModelCall`.
 
         Raises:
-            ModelError: If it failed.
-            AgentError: If no run is going on, or it has reached a limit.
+            ModelError: If the call failed.
+            AgentError: If no run is active, or it has reached a limit.
         """
         call = self._current.side_call
         if call is None:
-            raise AgentError(f"no model can be asked for {purpose!r}: no run is going on")
+            raise AgentError(f"Cannot call a model for {purpose!r}: no run is active.")
         return await call(purpose, request, model=model)
 
     def add_usage(self, usage: Usage, purpose: str) -> None:
-        """Count what was used beside the conversation, by a sub-agent say, in the run that is going on, if there is one."""
+        """Add usage from outside the conversation (for example, of a subagent) to the active run, if any."""
         if self._current.spend is not None:
             self._current.spend(usage, purpose)
 
     @property
     def thinking(self) -> ThinkingLevel | None:
-        """How much the model reasons; set, it holds from the next request on."""
+        """The reasoning effort; a new value applies from the next request on."""
         return (self._config.behavior if self._config else self.behavior.resolve()).thinking
 
     @thinking.setter
@@ -406,7 +416,7 @@ class CoreAgent:
 
     @property
     def active_tools(self) -> tuple[str, ...]:
-        """The names of the tools that the model may call; set, they hold from the next request on."""
+        """The names of the tools that the model may call; new names apply from the next request on."""
         return self._current.tools.active
 
     @active_tools.setter
@@ -414,13 +424,13 @@ class CoreAgent:
         self._current.tools.set_active(names)
 
     def reset(self) -> None:
-        """Forget the conversation; tools, plugs and options stay.
+        """Start a new conversation; tools, plugins, and options stay.
 
         Raises:
-            AgentBusyError: If a run is going on.
+            AgentBusyError: If a run is active.
         """
         if self.running:
-            raise AgentBusyError("this agent is running; abort() it first")
+            raise AgentBusyError("This agent is running. Call abort() first.")
         self._steering.clear()
         self._follow_ups.clear()
         self.context = self._current = LoopContext(system=self.context.system, tools=self.context.tools)
@@ -428,35 +438,35 @@ class CoreAgent:
             if isinstance(plug, ResettablePlug):
                 plug.reset()
 
-    # --- who is asked and told --------------------------------------------------------------------------------------
+    # --- handlers and listeners -------------------------------------------------------------------------------------
 
     @overload
-    def on(self, event: type[_H] | str, handler: Handler[_H], *, order: int = 0) -> Callable[[], None]: ...
+    def on(self, event: type[H] | str, handler: Handler[H], *, order: int = 0) -> Callable[[], None]: ...
     @overload
-    def on(self, event: type[_H] | str, *, order: int = 0) -> Callable[[Handler[_H]], Handler[_H]]: ...
-    def on(self, event: type[_H] | str, handler: Handler[_H] | None = None, *, order: int = 0) -> Any:
+    def on(self, event: type[H] | str, *, order: int = 0) -> Callable[[Handler[H]], Handler[H]]: ...
+    def on(self, event: type[H] | str, handler: Handler[H] | None = None, *, order: int = 0) -> Any:
         """Register a handler of a hook: ``agent.on(ToolGate, check)``, or as a decorator ``@agent.on(ToolGate)``.
 
         Raises:
-            ConfigError: If there is no such hook.
+            ConfigError: If the hook is unknown.
         """
         if handler is not None:
             return self.bus.on(event, handler, order=order)
 
-        def register(handler: Handler[_H]) -> Handler[_H]:
+        def register(handler: Handler[H]) -> Handler[H]:
             self.bus.on(event, handler, order=order)
             return handler
 
         return register
 
     def subscribe(self, observer: EventListener) -> Callable[[], None]:
-        """Tell ``observer`` of every event of every run; the model's own events come as `MessageUpdate`.
+        """Call ``observer`` with every event of every run; stream events of the model arrive as `MessageUpdate`.
 
         Returns:
-            A function that ends it.
+            A function that removes the listener.
 
         Raises:
-            TypeError: If it is async; a handler of a hook may be.
+            TypeError: If the listener is async; only a handler of a hook may be.
         """
         reject_async(observer)
 

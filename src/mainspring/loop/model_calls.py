@@ -1,48 +1,244 @@
-"""Asking a model, for the turn itself and beside it."""
+"""One model call: build the request, stream the response, and repeat or report a failed call.
+
+`call_model` makes the call of a turn. `side_call` makes a call outside the conversation. Both use the retries of the run, and both
+count their usage.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import cast
+from typing import NoReturn, cast
+
+from msgspec.structs import replace
 
 from mainspring.cancellation import cancel_scope
-from mainspring.errors import AgentError, ModelError
-from mainspring.events import Done, StreamEvent
-from mainspring.loop.hooks import UsageUpdate
+from mainspring.errors import (
+    AgentAbortedError,
+    AgentContextExceededError,
+    AgentError,
+    AgentProviderError,
+    ContextExceededError,
+    ModelError,
+)
+from mainspring.events import (
+    Done,
+    MessageEnd,
+    MessageStart,
+    ModelRetry,
+    StreamError,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+)
+from mainspring.loop.hooks import (
+    ContextTransform,
+    ModelErrorHook,
+    StreamEnd,
+    StreamText,
+    StreamThinking,
+    SystemTransform,
+    TurnAfter,
+    TurnBefore,
+    UsageUpdate,
+)
 from mainspring.loop.state import RunState
 from mainspring.messages import Message, Usage
+from mainspring.messages.message import ensure_unique_call_ids
 from mainspring.models import ModelProvider, ModelRequest, RetryInfo, retry_stream
+from mainspring.models.retry import as_provider_error
+from mainspring.tools.execute import NOT_RUN_STREAM_ERROR
 
-Events = AsyncGenerator[StreamEvent, None]
+logger = logging.getLogger("mainspring")
+
+MAX_HOOK_RETRIES = 3
+"""How often handlers of `model:error` may repeat the request in one turn: enough for a compaction and a smaller one."""
 
 
-def call_model(
-    run: RunState, model: ModelProvider, request: ModelRequest, on_retry: Callable[[RetryInfo], None] | None
-) -> Events:
-    """Make a model call, with the run's retries; ``on_retry`` hears of them. The caller closes what this gives."""
-    steps, retry = run.config.steps, run.config.behavior.retry
+async def prepare_request(run: RunState) -> ModelRequest | None:
+    """Prepare the request of a turn.
 
-    def call() -> Events:
-        return cast("Events", steps.model(model, request))
+    Returns:
+        The request; ``None`` if a handler of `turn:before` stopped the run, whose status is set then.
+    """
+    config, context, bus = run.config, run.context, run.bus
 
-    if retry is None:
-        return call()
-    return retry_stream(call, retry, sleep=steps.sleep, on_retry=on_retry, signal=run.signal)
+    # Select the messages: handlers first, then the application's own function.
+    selected = None
+    if bus.has(ContextTransform):
+        hook = ContextTransform(list(context.messages), run.turn, run.turn_id)
+        hook.replace = run.compact
+        selected = (await run.emit(hook)).messages
+    if config.transform_context is not None:
+        candidates = list(context.messages) if selected is None else selected
+        try:
+            transformed = config.transform_context(candidates, run.signal)
+            selected = await transformed if inspect.isawaitable(transformed) else transformed
+        except Exception:
+            logger.exception("transform_context failed; the request continues without it")
+
+    # Convert them to messages that the model understands.
+    if selected is None and run.model_messages is not None:
+        messages = tuple(run.model_messages)
+    else:
+        converted = config.convert_to_llm(context.messages if selected is None else selected)
+        messages = tuple(await converted if inspect.isawaitable(converted) else converted)
+
+    system = context.system
+    if bus.has(SystemTransform):
+        system = (await run.emit(SystemTransform(system, run.turn, run.turn_id))).system
+    behavior = config.behavior
+    request = ModelRequest(
+        messages=messages,
+        system=system,
+        tools=context.tools.specs,
+        max_output_tokens=behavior.max_output_tokens,
+        temperature=behavior.temperature,
+        thinking=behavior.thinking,
+        thinking_budget=behavior.thinking_budget,
+        timeout=behavior.timeout,
+        session_id=config.session_id or None,
+        scratch=context.scratch,
+    )
+    if bus.has(TurnBefore):
+        before = await run.emit(TurnBefore(run.turn, run.turn_id, request, dict(run.tool_counts)))
+        request, run.status = before.request, before.stop
+    return request if run.status is None else None
+
+
+async def call_model(run: RunState, request: ModelRequest) -> Message:
+    """Call the model; handlers of `model:error` may repeat a failed call with another history.
+
+    Returns:
+        The complete response, with a unique ID for each tool call.
+
+    Raises:
+        AgentProviderError: If the model failed; AgentContextExceededError if the conversation is too long.
+        AgentAbortedError: If the run was aborted; asyncio.CancelledError if it was cancelled.
+    """
+    attempt = 0
+    while True:
+        try:
+            message = await _stream_response(run, request)
+        except Exception as raised:
+            error = as_provider_error(raised)
+            attempt += 1
+            repeated = await prepare_request(run) if await _should_retry(run, error, attempt) else None
+            if repeated is None:
+                await _fail_turn(run, error, error.partial, error)
+            request = repeated
+            run.add_usage((error.partial and error.partial.usage) or Usage.zero())
+        else:
+            return ensure_unique_call_ids(message, run.config.steps.new_id)
+
+
+async def _stream_response(run: RunState, request: ModelRequest) -> Message:
+    """Stream one response and publish its events.
+
+    Raises:
+        ModelError: If the call failed after its retries.
+        AgentAbortedError: If the run was aborted; asyncio.CancelledError if it was cancelled.
+    """
+    model, bus, steps = run.config.model, run.bus, run.config.steps
+
+    def publish_retry(retry: RetryInfo) -> None:
+        bus.publish(ModelRetry(retry.attempt, retry.max_retries, retry.delay, retry.error))
+
+    # Without listeners a delta costs nothing more than the loop over it.
+    publish = bus.publish if bus.listeners else None
+    if publish is not None:
+        publish(MessageStart(Message("assistant", provider=model.provider, model=model.model)))
+    has_stream_hooks = bus.has(StreamText) or bus.has(StreamThinking)
+    event: StreamEvent | None = None
+    try:
+        async with cancel_scope(run.signal), aclosing(_open_stream(run, model, request, publish_retry)) as events:
+            async for event in events:
+                if type(event) is Done:
+                    break
+                if publish is not None:
+                    publish(event)
+                if has_stream_hooks:
+                    await _emit_stream_hook(run, event)
+    except (AgentAbortedError, asyncio.CancelledError) as stopped:
+        # An abort that arrives after the last event leaves a complete response.
+        if type(event) is not Done:
+            await _fail_turn(run, None, event.partial if event else None, stopped)
+    if type(event) is not Done:
+        raise _incomplete_stream_error(model)
+
+    message = replace(event.message, id=steps.new_id(), timestamp=steps.now())
+    bus.publish(Done(event.reason, message))
+    bus.publish(MessageEnd(message))
+    if bus.has(StreamEnd) and message.text:
+        await run.emit(StreamEnd(message.text, run.turn_id))
+    return message
+
+
+async def _emit_stream_hook(run: RunState, event: StreamEvent) -> None:
+    if type(event) is TextDelta and run.bus.has(StreamText):
+        await run.emit(StreamText(event.text, run.turn_id))
+    elif type(event) is ThinkingDelta and run.bus.has(StreamThinking):
+        await run.emit(StreamThinking(event.thinking, run.turn_id))
+
+
+async def _should_retry(run: RunState, error: ModelError, attempt: int) -> bool:
+    """Return True if a handler of `model:error` repeats the request; store the shorter history that it may provide."""
+    if attempt > MAX_HOOK_RETRIES or not run.bus.has(ModelErrorHook):
+        return False
+    before = tuple(run.context.messages)
+    hook = await run.emit(ModelErrorHook(run.turn, run.turn_id, error, before, attempt))
+    if not hook.should_retry:
+        return False
+    if hook.messages is not before:
+        await run.compact(hook.messages, error.code.value)
+    return True
+
+
+async def _fail_turn(
+    run: RunState, error: ModelError | None, partial: Message | None, raised: BaseException
+) -> NoReturn:
+    """Report a failed or aborted call: one error event, `turn:after` without usage, the partial message, the exception."""
+    bus, config = run.bus, run.config
+    reason = "error" if error else "aborted"
+    text = str(error) if error else run.signal.reason or "cancelled"
+    partial = partial or Message("assistant", provider=config.model.provider, model=config.model.model)
+    message = replace(partial, stop_reason=reason, error=text, id=config.steps.new_id(), timestamp=config.steps.now())
+    if message.usage:
+        run.add_usage(message.usage)
+        run.turn_usage.append(message.usage)
+    bus.publish(StreamError(reason, message, error))
+    bus.publish(MessageEnd(message))
+    if isinstance(error, ContextExceededError):
+        raised = AgentContextExceededError(text, cause=error)
+    elif error is not None:
+        raised = AgentProviderError(text, cause=error)
+    if bus.has(TurnAfter):
+        await run.emit(TurnAfter(run.turn, run.turn_id, message, Usage(), dict(run.tool_counts), raised))
+
+    # The part that arrived is stored; its tool calls get results because they will not run.
+    if message.tool_uses:
+        await run.append_skipped_calls(message, NOT_RUN_STREAM_ERROR)
+    elif message.content:
+        await run.append_messages((message,), "assistant")
+    raise raised from None
 
 
 async def side_call(
     run: RunState, purpose: str, request: ModelRequest, *, model: ModelProvider | None = None
 ) -> Message:
-    """See `SideCall`."""
-    limit = "over" if run.ended else run.exceeded_limit(turns=False)
+    """Call a model outside the conversation; see `SideModelCall`."""
+    if run.has_ended:
+        raise AgentError(f"Cannot call a model for {purpose!r}: the run has ended.")
+    limit = run.exceeded_limit(turns=False)
     if limit:
-        reason = "the run is over" if run.ended else f"the run has reached its limit ({limit})"
-        raise AgentError(f"no model can be asked for {purpose!r}: {reason}")
+        raise AgentError(f"Cannot call a model for {purpose!r}: the run has reached its limit ({limit}).")
     model = model or run.config.model
     event: StreamEvent | None = None
     try:
-        async with cancel_scope(run.signal), aclosing(call_model(run, model, request, None)) as events:
+        async with cancel_scope(run.signal), aclosing(_open_stream(run, model, request, None)) as events:
             async for event in events:
                 if type(event) is Done:
                     return event.message
@@ -51,9 +247,24 @@ async def side_call(
         run.add_usage(usage, purpose)
         if run.bus.has(UsageUpdate):
             await run.emit(UsageUpdate(run.turn, usage, run.usage, purpose))
-    raise empty_response_error(model)
+    raise _incomplete_stream_error(model)
 
 
-def empty_response_error(model: ModelProvider) -> ModelError:
-    """The failure of a stream that ended before its answer did."""
-    return ModelError("the model's stream ended without an answer", reason="stream_cut", provider=model.provider)
+def _open_stream(
+    run: RunState, model: ModelProvider, request: ModelRequest, on_retry: Callable[[RetryInfo], None] | None
+) -> AsyncGenerator[StreamEvent, None]:
+    """Open the stream of a model call, with the retries of the run. The caller closes the stream."""
+    steps, retry = run.config.steps, run.config.behavior.retry
+
+    def open_once() -> AsyncGenerator[StreamEvent, None]:
+        return cast("AsyncGenerator[StreamEvent, None]", steps.model(model, request))
+
+    if retry is None:
+        return open_once()
+    return retry_stream(open_once, retry, sleep=steps.sleep, on_retry=on_retry, signal=run.signal)
+
+
+def _incomplete_stream_error(model: ModelProvider) -> ModelError:
+    return ModelError(
+        "The model's stream ended before its response was complete.", reason="stream_cut", provider=model.provider
+    )

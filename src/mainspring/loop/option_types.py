@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class Budget(Struct, frozen=True, kw_only=True):
-    """The most that may be spent; ``None`` is no limit.
+    """The limits of a budget; ``None``: no limit.
 
     Attributes:
-        max_cost: US dollars; a call whose price is unknown counts nothing.
-        max_total_tokens: Tokens, prompt and answer of all calls together.
-        max_turns: Answered model calls.
-        max_seconds: Seconds during which runs go on.
+        max_cost: US dollars; calls of unknown price cost nothing.
+        max_total_tokens: Tokens, input and output of all calls together.
+        max_turns: Model calls.
+        max_seconds: Seconds during which runs are active.
     """
 
     max_cost: float | None = None
@@ -31,20 +31,20 @@ class Budget(Struct, frozen=True, kw_only=True):
 
 
 ExceedAction = Mapping[str, str] | None
-"""What is to happen with a call over its budget: ``{"mode": "block" or "steer", "message": ...}``; ``None`` lets it pass."""
+"""What happens to a call over its budget: ``{"mode": "block" or "steer", "message": ...}``; ``None`` allows it."""
 
 
 ExceedHandler = Literal["block", "steer"] | Callable[[str, int, int], ExceedAction | Awaitable[ExceedAction]]
 
 
 class ToolBudget(Struct, frozen=True):
-    """How often a tool may be called in a run, and what happens then.
+    """How often a tool may be called in a run, and what happens to further calls.
 
     Attributes:
-        max: Most calls.
-        on_exceed: ``block``: further calls are refused. ``steer``: they are made, and the model is told once in a run, in a
-            user message behind the results, to stop. A function of the tool's name, the number of this call and ``max``
-            gives ``mode`` and ``message``; sync or async. Default ``block``.
+        max: Maximum number of calls.
+        on_exceed: ``block``: further calls are blocked. ``steer``: they run, and once in a run a user message after the
+            results tells the model to stop. A function of the tool's name, the number of this call, and ``max`` returns
+            ``mode`` and ``message``; sync or async. Default ``block``.
     """
 
     max: int
@@ -52,12 +52,12 @@ class ToolBudget(Struct, frozen=True):
 
 
 class ThinkingDecay(Struct, frozen=True):
-    """Up to turn ``after_turn`` the whole budget, then ``factor`` times that of the turn before.
+    """The whole reasoning budget up to turn ``after_turn``, then ``factor`` times that of the previous turn.
 
     Attributes:
         after_turn: The last turn of a run, from 1, with the whole budget.
-        factor: By what the budget of each later turn is multiplied. Default 0.5.
-        floor: Tokens below which it does not fall. Default 0.
+        factor: The factor for each later turn. Default 0.5.
+        floor: Minimum number of tokens. Default 0.
     """
 
     after_turn: int
@@ -65,35 +65,35 @@ class ThinkingDecay(Struct, frozen=True):
     floor: int = 0
 
     def __call__(self, turn: int, base: int) -> float:
-        """The budget of a turn whose whole budget were ``base``; may lie outside 0 to ``base``."""
+        """Return the budget of a turn for the whole budget ``base``; it may be outside 0 to ``base``."""
         late = max(0, turn - self.after_turn)
         return base if not late else max(base * self.factor**late, self.floor)
 
 
 CallKeyFunction = Callable[[Mapping[str, Any]], Hashable]
-"""Gives, for the arguments of a call, what makes it the same as another: the same value, the same result."""
+"""Returns a key for the arguments of a call: calls with the same key have the same result."""
 
 
 RESERVE = 16384
-"""Tokens of the window that are kept free for an answer."""
+"""Tokens of the window that are reserved for a response."""
 
 
 KEEP_RECENT = 20000
-"""Tokens of the newest messages that stay as they are."""
+"""Tokens of the newest messages that stay unchanged."""
 
 
 class Compaction(Struct, frozen=True, kw_only=True):
-    """When and how a conversation is summed up.
+    """When and how to compact a conversation.
 
     Attributes:
-        reserve: Tokens of the model's window to keep free; the conversation is summed up when less is left. For a small window at
-            most a quarter of it.
-        keep_recent: About how many tokens of the newest messages stay as they are; for a small window at most a third of it.
-        threshold: Tokens from which on it is summed up, in place of ``reserve``. Below 1 it is a share of the window.
-        prompt: What is asked of the model in place of the built-in text; the conversation follows it.
-        model: Who sums up; ``None`` is the conversation's own model.
-        keep: Says of a message that it always stays as it is, with the results of its calls.
-        keep_important: Tokens of old messages that stay as they are because much would be lost with them; see `score`.
+        reserve: Free tokens of the model's window below which the conversation is compacted. For a small window at most a
+            quarter of it.
+        keep_recent: Approximate tokens of the newest messages that stay unchanged; for a small window at most a third of it.
+        threshold: Tokens from which on the conversation is compacted, instead of ``reserve``. Below 1: a share of the window.
+        prompt: The prompt for the summary, instead of the built-in text; the conversation follows it.
+        model: The model that writes the summary; ``None``: that of the conversation.
+        keep: Returns True for a message that always stays unchanged, with the results of its calls.
+        keep_important: Tokens of old messages that stay unchanged because they are important; see `score`.
     """
 
     reserve: int = RESERVE
@@ -105,7 +105,7 @@ class Compaction(Struct, frozen=True, kw_only=True):
     keep_important: int = 0
 
     def limit(self, window: int | None) -> int | None:
-        """Tokens from which on a conversation is summed up; ``None`` where the window is not known and nothing else is said."""
+        """Return the tokens from which on a conversation is compacted; ``None`` without a threshold and a known window."""
         if self.threshold is not None and self.threshold > 1:
             return int(self.threshold)
         if window is None:
@@ -115,21 +115,21 @@ class Compaction(Struct, frozen=True, kw_only=True):
         return window - min(self.reserve, window // 4)
 
     def keep_tokens_for(self, window: int | None) -> int:
-        """Tokens of the newest messages that stay."""
+        """Return the tokens of the newest messages that stay unchanged."""
         return self.keep_recent if window is None else min(self.keep_recent, window // 3)
 
 
 class Compactor(Protocol):
-    """Makes a history shorter."""
+    """Shortens a history."""
 
     async def compact(
         self, messages: Sequence[AgentMessage], *, reason: str, side_call: SideModelCall | None = None
     ) -> Sequence[AgentMessage] | None:
-        """A shorter history, or ``None`` if there is nothing to shorten. Messages that stay must be the same objects.
+        """Return a shorter history, or ``None`` if it cannot be shortened. Messages that stay must be the same objects.
 
         Args:
-            messages: The history. It is not changed; a session keeps it whatever comes of this.
-            reason: Why, as in ``overflow``.
-            side_call: Asks a model; ``None`` where none may be asked.
+            messages: The history. It is never modified; a session stores it in any case.
+            reason: Why, for example ``overflow``.
+            side_call: Calls a model; ``None`` if no model may be called.
         """
         ...

@@ -1,4 +1,4 @@
-"""How a run behaves: limits, sampling, order of tools. Unset fields fall through: run, then agent, then default."""
+"""Options of a run: limits, sampling, and tool execution. An unset option falls back to the agent, then to its default."""
 
 from __future__ import annotations
 
@@ -12,51 +12,52 @@ from mainspring.models import RetryConfig, ThinkingLevel
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):
-    """Options of a run. A field left out keeps what the agent, or else the default, says.
+    """Options of a run. An option that is not set falls back to that of the agent, then to its default.
 
     Attributes:
-        max_turns: Most model calls of a run; ``None`` is no limit. Default ``None`` (the command sets 50).
-        max_total_tokens: Most tokens, prompt and answer of all calls together. Default ``None``.
-        max_seconds: Most seconds of wall time. Default ``None``.
-        max_cost: Most US dollars; a call whose price is unknown counts nothing. Default ``None``.
-        max_output_tokens: Cap of one answer, clamped to the model's. Default 16384.
-        temperature: 0 to 2; ``None`` leaves it to the provider. Default ``None``.
-        thinking: How much to reason; ``None`` leaves it to the provider. Default ``None``.
+        max_turns: Maximum number of model calls of a run; ``None``: no limit. Default ``None`` (the command sets 50).
+        max_total_tokens: Maximum number of tokens, input and output of all calls together. Default ``None``.
+        max_seconds: Maximum duration in seconds. Default ``None``.
+        max_cost: Maximum cost in US dollars; calls without a known price cost nothing. Default ``None``.
+        max_output_tokens: Maximum number of tokens of one response, clamped to the model's. Default 16384.
+        temperature: 0 to 2; ``None``: the provider's default. Default ``None``.
+        thinking: Reasoning effort; ``None``: the provider's default. Default ``None``.
         thinking_budget: Exact number of reasoning tokens. Default ``None``.
-        tool_execution: ``parallel``: calls of one answer are checked in order and those that allow it run together;
-            ``sequential``: one after the other, with abort and steering seen in between. Default ``parallel``.
-        tool_concurrency: Most calls that run together. Default 16.
-        steering: Whether waiting messages are taken one at a time or all at once. Default ``one``.
-        abort_grace: Seconds that a tool gets to end after an abort before it is abandoned. Default 2.
-        max_repairs: How many answers in a row may be unusable (cut off, empty, bad calls) before the run fails. Default 3.
-        retry: How failed model calls are tried again; ``None`` is not at all. Default: 3 times from 1 to 10 seconds.
-        timeout: Seconds for one model call; ``None`` leaves it to the transport. Default ``None``.
-        cache: Whether the provider's prompt cache is steered. Default true.
-        schema: What the answer must be: a JSON Schema, or a msgspec, pydantic or dataclass type. Default ``None``: text.
-        output_retries: How many answers that do not fit ``schema`` may be followed by another try. Default 2.
-        thinking_decay: How reasoning shrinks over a run: see `ThinkingDecay`, or a function of the turn (from 1) and of the
+        tool_execution: ``parallel``: check the calls of a response in order, then run together those that allow it;
+            ``sequential``: run one after the other, with aborts and steering in between. Default ``parallel``.
+        tool_concurrency: Maximum number of calls that run together. Default 16.
+        steering: Whether a run takes queued messages one at a time or all together. Default ``one``.
+        abort_grace: Seconds that a tool has to end after an abort before it is abandoned. Default 2.
+        max_repairs: Maximum number of invalid responses in a row (cut off, empty, invalid calls). Default 3.
+        retry: How failed model calls are retried; ``None``: never. Default: 3 times after 1 to 10 seconds.
+        timeout: Timeout of one model call in seconds; ``None``: that of the transport. Default ``None``.
+        cache: Whether to control the provider's prompt cache. Default true.
+        schema: The structured output: a JSON Schema, or a msgspec, pydantic, or dataclass type. Default ``None``: text.
+        output_retries: Maximum number of retries of an output that does not match ``schema``. Default 2.
+        thinking_decay: How reasoning decreases during a run: a `ThinkingDecay`, or a function of the turn (from 1) and the
             whole budget in tokens. Clamped to 0 and the whole. Default ``None``.
-        session_budget: What all runs of the conversation may spend together, sub-agents included. Default ``None``.
-        warn_at: The share of a limit from which on `budget:warning` fires once in a run; ``None``: never. Default 0.8.
-        dedup_reads: Whether a file read again, unchanged, comes back as a line that says so. Default true.
-        require_read_before_edit: Whether a file must have been read, and must not have changed since, before a tool may
-            write to it. Default false.
-        elide_stale_reads: Whether what was read of a file that changed since is left out of requests. Default false.
-        dedup_tools: Tools of which a call like the one before it gives the same result without being made, each with what
-            makes calls alike. Never a tool with side effects. Default: none.
-        repeat_hint: After how many turns in a row that brought nothing new the model is told. Default ``None`` (command: 3).
-        tool_budgets: How often a tool may be called in a run: a number, or a `ToolBudget`. Default: any number of times.
-        tool_output_budget: Bytes of results in one turn from which on the model is told to sum up first. Default ``None``.
-        compact_strategy: ``tail`` leaves old, long results of tools out of requests. Default ``off``.
-        compact_threshold: Bytes of results in the conversation that ``tail`` lets pass. Default 131072.
-        compact_keep_turns: The last turns, whose results ``tail`` never leaves out. Default 4.
-        compaction: When and how the conversation is summed up before it reaches the model's window: see `Compaction`. Default
-            ``None``: never (the command has it on).
-        on_overflow: What happens when the conversation does not fit the model: ``compact`` leaves out and shortens results
-            of tools and asks again, once; ``fail`` ends the run; or a `Compactor` of your own. Default ``compact``.
-        persist_threshold: Bytes of text from which on a result goes to a file, its preview to the model. Default ``None``.
-        persist_dir: The folder for those files, made when needed. Default ``None``: nothing is persisted.
-        persist_exclude_tools: Tools whose results stay as they are. Default: none.
+        session_budget: Budget of all runs of the conversation together, subagents included. Default ``None``.
+        warn_at: Share of a limit at which `budget:warning` fires once in a run; ``None``: never. Default 0.8.
+        dedup_reads: Whether a second read of an unchanged file returns a note instead of the content. Default true.
+        require_read_before_edit: Whether a tool may write to a file only after it was read, and unchanged since. Default
+            false.
+        elide_stale_reads: Whether requests leave out the content of files that have changed since. Default false.
+        dedup_tools: Tools whose repeated call returns the previous result without running, each with its key of equal
+            calls. Never a tool with side effects. Default: none.
+        repeat_hint: Number of turns in a row without anything new before the model gets a hint. Default ``None`` (command: 3).
+        tool_budgets: Maximum number of calls of a tool in a run: a number, or a `ToolBudget`. Default: no limit.
+        tool_output_budget: Bytes of results in one turn from which on the model must summarize first. Default ``None``.
+        compact_strategy: ``tail`` leaves old, long tool results out of requests. Default ``off``.
+        compact_threshold: Bytes of results in the conversation that ``tail`` allows. Default 131072.
+        compact_keep_turns: Number of last turns whose results ``tail`` never leaves out. Default 4.
+        compaction: When and how to compact the conversation before it reaches the model's window: a `Compaction`. Default
+            ``None``: never (the command turns it on).
+        on_overflow: What happens when the conversation is too long for the model: ``compact`` shortens tool results and calls
+            the model again, once; ``fail`` fails the run; or a `Compactor` of your own. Default ``compact``.
+        persist_threshold: Bytes of text from which on a result is stored in a file and the model gets a preview. Default
+            ``None``.
+        persist_dir: Folder of those files, created when needed. Default ``None``: nothing is stored.
+        persist_exclude_tools: Tools whose results are never stored. Default: none.
     """
 
     max_turns: int | None | UnsetType = UNSET
@@ -97,16 +98,16 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     persist_exclude_tools: tuple[str, ...] | UnsetType = UNSET
 
     def merged_with(self, base: RunOptions) -> RunOptions:
-        """These options, with those of ``base`` where these are unset."""
+        """Return these options, and those of ``base`` where these are not set."""
         return RunOptions(**{n: getattr(base if getattr(self, n) is UNSET else self, n) for n in _NAMES})
 
     def resolve(self) -> ResolvedRunOptions:
-        """All options with a value: what is still unset gets its default."""
+        """Return all options with a value: those that are not set get their default."""
         return ResolvedRunOptions(**{n: v for n in _NAMES if (v := getattr(self, n)) is not UNSET})
 
 
 class ResolvedRunOptions(Struct, frozen=True, kw_only=True):
-    """The options of `Behavior`, each with its value."""
+    """All options of a run, each with its value."""
 
     max_turns: int | None = None
     max_total_tokens: int | None = None

@@ -1,4 +1,4 @@
-"""What a run gives back: while it goes, and at the end."""
+"""The result of a run, and the handle of a run that streams its events."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from mainspring.events import Event, EventStream, RunStatus, SubagentStats
 from mainspring.loop.hooks import HookBus
 from mainspring.messages import AgentMessage, Cost, Message, StopReason, Usage
 
-_T = TypeVar("_T")
+T = TypeVar("T")
 
 
 class AgentStats(Struct, frozen=True, kw_only=True):
     """Figures of a run.
 
     Attributes:
-        turns: How many model calls were answered.
-        usage: Tokens of all of them.
-        turn_usage: Tokens of each.
-        tool_counts: How often each tool was called.
-        seconds: How long the run took.
-        side_usage: Tokens used beside the conversation (side calls, sub-agents), by purpose; part of ``usage``.
-        output: The structured output; ``None`` where none was asked for, or none came.
-        children: Figures of each sub-agent that the run started, in the order in which they ended (`ChildStats`).
+        turns: Number of turns.
+        usage: Tokens of all model calls.
+        turn_usage: Tokens of each turn.
+        tool_counts: Number of calls of each tool.
+        seconds: Duration of the run.
+        side_usage: Tokens used outside the conversation (side calls, subagents), by purpose; part of ``usage``.
+        output: The structured output; ``None`` if none was requested or returned.
+        children: Figures of each subagent that the run started, in the order in which they ended.
     """
 
     turns: int = 0
@@ -47,15 +47,15 @@ class RunResult(Struct, frozen=True, kw_only=True, eq=False):
     """How a run ended.
 
     Attributes:
-        status: ``completed``, or what ended it.
-        text: Text of the last answer.
-        output: The structured answer, where one was asked for; else, or where none came, the text.
-        output_error: Why there is no structured answer, where one was asked for and none came.
-        messages: What the run added to the history.
+        status: ``completed``, or what else ended the run.
+        text: Text of the last response.
+        output: The structured output, if one was requested and returned; otherwise the text.
+        output_error: Why a requested structured output is missing.
+        messages: The messages that the run added to the history.
         stop_reason: Why the model stopped last.
         stats: Figures.
-        error: What failed, where the caller wanted no exception.
-        run_id: Name of the run.
+        error: The failure, if the caller asked for a result instead of an exception.
+        run_id: ID of the run.
     """
 
     status: RunStatus
@@ -75,27 +75,27 @@ class RunResult(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def cost(self) -> Cost | None:
-        """US dollars of the run; ``None`` where a price is unknown."""
+        """Cost of the run in US dollars; ``None`` if a price is unknown."""
         return self.stats.usage.cost
 
     @property
     def turns(self) -> int:
-        """How many model calls were answered."""
+        """Number of turns."""
         return self.stats.turns
 
-    def output_as(self, kind: type[_T]) -> _T:
-        """The structured answer, as the class that was asked for: type checkers know then what it is.
+    def output_as(self, kind: type[T]) -> T:
+        """Return the structured output as an instance of ``kind``, for type checkers.
 
         Raises:
-            AgentError: If none came; the text says why.
+            AgentError: If the output is missing or of another type.
         """
         if self.output_error or not isinstance(self.output, kind):
-            raise AgentError(self.output_error or f"the answer is of type {type(self.output).__name__}, not {kind!r}")
+            raise AgentError(self.output_error or f"The output is of type {type(self.output).__name__}, not {kind!r}.")
         return self.output
 
     @classmethod
     def from_messages(cls, messages: Sequence[AgentMessage], **fields: Any) -> Self:
-        """The result as far as a run got."""
+        """Build a result from the messages that a run added."""
         last = next((m for m in reversed(messages) if isinstance(m, Message) and m.role == "assistant"), None)
         text = last.text if last else ""
         fields.setdefault("status", "error")
@@ -103,14 +103,14 @@ class RunResult(Struct, frozen=True, kw_only=True, eq=False):
         return cls(text=text, output=text, messages=tuple(messages), stop_reason=reason, **fields)
 
     def with_error(self, error: AgentError) -> RunResult:
-        """The same, with the failure that ended it."""
+        """Return a copy with the failure that ended the run."""
         return replace(self, status="aborted" if isinstance(error, AgentAbortedError) else "error", error=error)
 
 
 class RunHandle:
-    """A run while it goes: iterate for its events, await `result` for how it ended.
+    """A run that streams its events: iterate over the events, await `result`.
 
-    Iterating ends after the last event and never raises; a failure is raised by `result`.
+    The iteration ends after the last event and never raises; `result` raises the failure.
     """
 
     def __init__(self, bus: HookBus, signal: CancelToken, start: Callable[[], Awaitable[RunResult]]) -> None:
@@ -122,7 +122,7 @@ class RunHandle:
 
     async def __aenter__(self) -> Self:
         if self._tasks is not None:
-            raise RuntimeError("this run was begun before; agent.stream(...) gives a new one")
+            raise RuntimeError("This run has already started. Call agent.stream(...) for a new one.")
         self._unobserve = self._bus.subscribe(self._events.publish)
         self._tasks = tasks = asyncio.TaskGroup()
         await tasks.__aenter__()
@@ -135,7 +135,7 @@ class RunHandle:
         except Exception as error:
             self._events.fail(error)
         except asyncio.CancelledError:
-            self._events.fail(AgentAbortedError("the run was cancelled"))
+            self._events.fail(AgentAbortedError("The run was cancelled."))
             raise
         finally:
             self._unobserve()
@@ -144,21 +144,21 @@ class RunHandle:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if not self._events.ended:
-            self.signal.cancel("the caller left")
-        # The error of the block is not the group's: it must come out as it is, after the run has been wound up.
+            self.signal.cancel("The caller left the stream.")
+        # The error of the block is not passed to the group, so that it leaves the block unchanged after the run has ended.
         assert self._tasks is not None
         await self._tasks.__aexit__(None, None, None)
 
     def abort(self, reason: str = "aborted") -> None:
-        """Stop the run."""
+        """Abort the run."""
         self.signal.cancel(reason)
 
     async def result(self) -> RunResult:
-        """Wait for the end.
+        """Wait for the end of the run and return its result.
 
         Raises:
             AgentError: As `CoreAgent.run`.
-            RuntimeError: If it was not entered with ``async with``: it has not begun.
+            RuntimeError: If the run was not entered with ``async with``.
         """
         return await self._require_started().result()
 
@@ -166,8 +166,8 @@ class RunHandle:
         return self._require_started()
 
     def _require_started(self) -> EventStream[Event, RunResult]:
-        if self._tasks is None:  # nothing would ever come
+        if self._tasks is None:  # without a run the caller would wait forever
             raise RuntimeError(
-                "the run has not begun: `async with agent.stream(...) as run:`, then `async for event in run:`"
+                "The run has not started. Use `async with agent.stream(...) as run:`, then `async for event in run:`."
             )
         return self._events

@@ -1,51 +1,70 @@
-"""What a run is made of: its configuration, its conversation, and its state while it goes."""
+"""The values of a run: its configuration, its conversation, and the state that one run keeps."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mainspring.cancellation import CancelToken, cancel_scope
 from mainspring.env import ExecutionEnv
 from mainspring.errors import AgentAbortedError
-from mainspring.events import RunStatus
-from mainspring.loop.hooks import ContextCompacted, Hook, HookBus, SideModelCall, ToolCallHook
+from mainspring.events import MessageEnd, MessageStart, RunStatus, ToolExecutionEnd, TurnEnd
+from mainspring.loop.hooks import (
+    BeforeInject,
+    ContextCompacted,
+    Hook,
+    HookBus,
+    MessagesAdded,
+    MessageSource,
+    SideModelCall,
+    ToolCallHook,
+    ToolResultsAfter,
+)
 from mainspring.loop.options import ResolvedRunOptions
 from mainspring.loop.result import AgentStats, RunResult
 from mainspring.loop.steps import LiveSteps, QueueReader, Steps
-from mainspring.messages import AgentMessage, Message, ToolResultBlock, ToolUseBlock, Usage, convert_to_llm
+from mainspring.messages import (
+    AgentMessage,
+    Message,
+    ToolResultBlock,
+    ToolUseBlock,
+    Usage,
+    convert_to_llm,
+    to_messages,
+)
 from mainspring.models import EncodingCache, ModelProvider
 from mainspring.tools import ToolRegistry
 
-_H = TypeVar("_H", bound=Hook)
+H = TypeVar("H", bound=Hook)
 
 MessageConverter = Callable[[Sequence[AgentMessage]], "Sequence[Message] | Awaitable[Sequence[Message]]"]
-"""Maps the history to what a model may see; application messages are mapped or dropped here. Sync or async."""
+"""Converts the history to messages for the model; maps or drops application messages. Sync or async."""
 
 ContextTransformer = Callable[[list[AgentMessage], CancelToken], "list[AgentMessage] | Awaitable[list[AgentMessage]]"]
-"""Prunes or adds before each request, still on agent messages. Sync or async."""
+"""Removes or adds messages before each request, before they are converted. Sync or async."""
 
 
 class Approve(Struct, frozen=True):
-    """The answer that a call may be made. Rules that deny it still hold.
+    """An approval of a tool call. A rule that denies the call still applies.
 
     Attributes:
-        input: Arguments to use in place of the call's own; they are validated and judged like any.
+        input: Arguments that replace those of the call; they are validated and checked like any others.
     """
 
     input: dict[str, Any] | None = None
 
 
 class Deny(Struct, frozen=True):
-    """The answer that a call may not be made.
+    """A denial of a tool call.
 
     Attributes:
-        reason: Told to the model.
-        stop: Whether the run ends as ``denied`` then.
+        reason: The reason that the model gets.
+        stop: Whether the run ends as ``denied``.
     """
 
     reason: str = "the user said no"
@@ -53,13 +72,13 @@ class Deny(Struct, frozen=True):
 
 
 class PendingCalls(Struct):
-    """Calls of a message that were not all answered when the run paused.
+    """The tool calls of one message, some of which have no result yet.
 
     Attributes:
-        message: The message with the calls.
-        results: The results there are, by call id.
-        reasons: What is to be answered, by call id.
-        answers: What was answered, by call id; taken into account when the run goes on.
+        message: The message with the tool calls.
+        results: The results so far, by call ID.
+        reasons: Why calls need an approval, by call ID.
+        answers: The approvals and denials so far, by call ID; the next run applies them.
     """
 
     message: Message
@@ -69,7 +88,7 @@ class PendingCalls(Struct):
 
     @property
     def calls(self) -> tuple[ToolUseBlock, ...]:
-        """The calls that wait for an answer."""
+        """The calls that still need an approval."""
         return tuple([c for c in self.message.tool_uses if c.id in self.reasons and c.id not in self.answers])
 
 
@@ -78,12 +97,12 @@ class LoopContext(Struct, kw_only=True, eq=False):
 
     Attributes:
         system: The system prompt.
-        messages: The history. The loop appends to this list and never changes what is in it.
-        tools: What the model may call.
-        pending: Calls that wait for an answer since a pause; taken up before anything else.
-        scratch: What providers keep between requests of this conversation.
-        side_call: Asks a model beside the conversation, while a run is going on.
-        spend: Counts what was used beside the conversation, a sub-agent's say, in the run that is going on: usage, purpose.
+        messages: The history. The loop appends to this list and never changes a message in it.
+        tools: The tools that the model may call.
+        pending: Tool calls that a paused run left; the next run executes them first.
+        scratch: What providers cache between the requests of this conversation.
+        side_call: Calls a model outside the conversation; set during a run.
+        spend: Adds usage from outside the conversation (for example, of a subagent) under a purpose; set during a run.
     """
 
     system: str = ""
@@ -96,23 +115,23 @@ class LoopContext(Struct, kw_only=True, eq=False):
 
 
 class LoopConfig(Struct, kw_only=True, eq=False):
-    """What a run works with; one object may serve many runs.
+    """What a run works with. Several runs may share one configuration.
 
     Attributes:
-        model: The model to ask.
+        model: The model to call.
         env: Where tools work.
         behavior: Limits and options.
-        bus: Who is asked and told.
-        steps: By which the run touches the outside.
-        convert_to_llm: See `Convert`. Default: application messages are dropped.
-        transform_context: See `Transform`. Default: none.
-        get_steering: Hands out messages that are to be seen at the next tool boundary.
-        get_follow_up: Hands out messages that are to be seen when the run would stop.
+        bus: The hook handlers and event listeners.
+        steps: How the run reaches the model, tools, clock, and queues.
+        convert_to_llm: Converts the history for the model. Default: application messages are dropped.
+        transform_context: Removes or adds messages before each request. Default: none.
+        get_steering: Returns steering messages, to inject at the next tool boundary.
+        get_follow_up: Returns follow-up messages, to inject when the run would stop.
         agent: Name of the agent.
-        session_id: Name of the session, also given to the provider's prompt cache.
-        extra: Handed to every tool in its context.
-        aliases: The names under which the model knows tools, by their own; see `AliasedModel`.
-        has_custom_system_prompt: Whether the system prompt is this run's own; `system:before` fires then.
+        session_id: Name of the session; also a key of the provider's prompt cache.
+        extra: Application data that every tool gets in its context.
+        aliases: The names under which the model knows tools, by the tool's own name; see `ToolAliasModel`.
+        has_custom_system_prompt: Whether the system prompt belongs to this run only; `system:before` fires then.
     """
 
     model: ModelProvider
@@ -132,30 +151,18 @@ class LoopConfig(Struct, kw_only=True, eq=False):
 
 
 class RunState:
-    """The state of one run. Lives as long as the run does, and is shared with nobody."""
+    """The state of one run. It lives as long as the run and is never shared.
 
-    __slots__ = (
-        "added",
-        "bus",
-        "config",
-        "context",
-        "cost",
-        "counts",
-        "ended",
-        "timed_out",
-        "id",
-        "model_messages",
-        "invalid_responses",
-        "side_call",
-        "side_usage",
-        "signal",
-        "started",
-        "status",
-        "turn",
-        "turn_id",
-        "turn_usage",
-        "usage",
-    )
+    Attributes:
+        status: How the run ends; ``None`` while it continues.
+        has_ended: Whether the last hooks have fired, so that no more side calls are allowed.
+        timed_out: Whether the time limit, and not the caller, set ``signal``.
+        cost: US dollars, without calls of unknown price.
+        invalid_responses: How many responses in a row led nowhere.
+        added: The messages that this run added to the history.
+        model_messages: The history as the default conversion returns it, updated with each message so that a turn does not
+            convert all of it again; ``None`` with another conversion.
+    """
 
     def __init__(self, context: LoopContext, config: LoopConfig) -> None:
         self.context = context
@@ -165,7 +172,7 @@ class RunState:
         self.id = config.steps.new_id()
         self.started = config.steps.elapsed()
         self.status: RunStatus | None = None
-        self.ended = False
+        self.has_ended = False
         self.timed_out = False
         self.turn = 0
         self.turn_id = ""
@@ -173,103 +180,41 @@ class RunState:
         self.turn_usage: list[Usage] = []
         self.side_call: SideModelCall
         self.side_usage: dict[str, Usage] = {}
-        self.cost = 0.0  # US dollars, as far as prices are known
-        self.counts: dict[str, int] = {}
+        self.cost = 0.0
+        self.tool_counts: dict[str, int] = {}
         self.invalid_responses = 0
         self.added: list[AgentMessage] = []
-        # The history as the default conversion sees it, kept up to date so that a turn need not walk over all of it.
         self.model_messages: list[Message] | None = None
         if config.convert_to_llm is convert_to_llm:
             self.model_messages = convert_to_llm(context.messages)
 
+    # --- stopping ---------------------------------------------------------------------------------------------------
+
     @contextmanager
     def abort_scope(self, signal: CancelToken | None) -> Generator[None]:
-        """While this is open, ``signal`` and the limit of seconds end the run, whatever it is waiting for."""
-        remove = signal.on_cancel(lambda: self.signal.cancel(signal.reason)) if signal else None
-        seconds, stop = self.config.behavior.max_seconds, None
+        """Let the caller's signal and the time limit abort the run, whatever it is waiting for."""
+        unlink = signal.on_cancel(lambda: self.signal.cancel(signal.reason)) if signal else None
+        seconds, stop_timer = self.config.behavior.max_seconds, None
         if seconds is not None:
-            stop = self.config.steps.call_later(
-                seconds, lambda: self._expire(f"the limit of {seconds:g} seconds was reached")
-            )
+            stop_timer = self.config.steps.call_later(seconds, self._time_out)
         try:
             yield
         finally:
-            for take_back in (remove, stop):
-                if take_back is not None:
-                    take_back()
+            for release in (unlink, stop_timer):
+                if release is not None:
+                    release()
 
-    def _expire(self, reason: str) -> None:
+    def _time_out(self) -> None:
         self.timed_out = not self.signal.cancelled
-        self.signal.cancel(reason)
+        self.signal.cancel(f"The time limit of {self.config.behavior.max_seconds:g} seconds was reached.")
 
-    async def emit(self, hook: _H) -> _H:
-        """Ask the handlers of a hook. An abort ends a gate at once; other handlers get the grace that tools get.
-
-        Raises:
-            AgentAbortedError: If that ended it; asyncio.CancelledError likewise. Not for a hook that is `Hook.kept`: there all
-                handlers are asked, and the run ends as soon as it can.
-        """
-        hook.side_call = self.side_call
-        if self.config.aliases and isinstance(hook, ToolCallHook):
-            hook.display_name = self.config.aliases.get(hook.name, hook.name)
-        if hook.gate and self.signal.cancelled:
+    def raise_if_aborted(self) -> None:
+        """Raise AgentAbortedError if the run was aborted."""
+        if self.signal.cancelled:
             raise AgentAbortedError(self.signal.reason)
-        rest = self.bus.start(hook)
-        if rest is None:
-            return hook
-        try:
-            async with cancel_scope(self.signal, (0 if hook.gate else self.config.behavior.abort_grace) or 0.001):
-                await rest
-        except (AgentAbortedError, asyncio.CancelledError):
-            if not hook.kept:
-                raise
-            self.signal.cancel("cancelled")
-        return hook
-
-    async def take_queued(self, topic: str, getter: QueueReader | None) -> Sequence[AgentMessage]:
-        """What is waiting."""
-        if getter is None:
-            return ()
-        async with cancel_scope(self.signal):
-            return await self.config.steps.receive(topic, getter)
-
-    def append(self, messages: Sequence[AgentMessage]) -> None:
-        """Let messages join the history."""
-        self.context.messages.extend(messages)
-        self.added.extend(messages)
-        if self.model_messages is not None:
-            self.model_messages.extend([m for m in messages if type(m) is Message])
-
-    async def compact(self, messages: Sequence[AgentMessage], reason: str) -> None:
-        """Put a shorter history in place of the old one, and tell."""
-        before = tuple(self.context.messages)
-        self.context.messages[:] = messages
-        if self.model_messages is not None:
-            self.model_messages = convert_to_llm(messages)
-        if self.bus.has(ContextCompacted):
-            await self.emit(ContextCompacted(before, tuple(messages), reason))
-
-    def add_usage(self, usage: Usage, purpose: str = "") -> None:
-        """Count what a model call used; ``purpose`` says what for, beside the conversation."""
-        self.usage += usage
-        self.cost += usage.cost.total if usage.cost else 0.0
-        if purpose:
-            self.side_usage[purpose] = self.side_usage.get(purpose, Usage.zero()) + usage
-
-    def result(self) -> RunResult:
-        """How it ended, or how far it got."""
-        stats = AgentStats(
-            turns=self.turn,
-            usage=self.usage,
-            turn_usage=tuple(self.turn_usage),
-            tool_counts=dict(self.counts),
-            seconds=self.seconds,
-            side_usage=dict(self.side_usage),
-        )
-        return RunResult.from_messages(self.added, run_id=self.id, status=self.status or "error", stats=stats)
 
     def exceeded_limit(self, *, turns: bool = True) -> RunStatus | None:
-        """The limit that forbids another model call, if one does; ``turns=False`` leaves the number of turns out."""
+        """Return the limit that forbids another model call, if any; with ``turns=False`` ignore the limit of turns."""
         limits = self.config.behavior
         if turns and limits.max_turns is not None and self.turn >= limits.max_turns:
             return "max_turns"
@@ -281,7 +226,141 @@ class RunState:
             return "max_seconds"
         return None
 
+    # --- hooks and queues -------------------------------------------------------------------------------------------
+
+    async def emit(self, hook: H) -> H:
+        """Call the handlers of a hook. An abort ends a gate immediately; other handlers get the grace period of tools.
+
+        Raises:
+            AgentAbortedError: If an abort ended the handlers; asyncio.CancelledError for a cancellation. Not for a hook that is
+                `Hook.kept`: all its handlers are called, and the run ends as soon as it can.
+        """
+        hook.side_call = self.side_call
+        if self.config.aliases and isinstance(hook, ToolCallHook):
+            hook.display_name = self.config.aliases.get(hook.name, hook.name)
+        if hook.gate:
+            self.raise_if_aborted()
+        unfinished = self.bus.start(hook)
+        if unfinished is None:
+            return hook
+        # With a grace of 0 an aborted run calls no handler; only gates allow that.
+        grace = 0 if hook.gate else self.config.behavior.abort_grace or 0.001
+        try:
+            async with cancel_scope(self.signal, grace):
+                await unfinished
+        except (AgentAbortedError, asyncio.CancelledError):
+            if not hook.kept:
+                raise
+            self.signal.cancel("cancelled")
+        return hook
+
+    async def take_queued(self, topic: str, read: QueueReader | None) -> Sequence[AgentMessage]:
+        """Take the messages that wait in a queue."""
+        if read is None:
+            return ()
+        async with cancel_scope(self.signal):
+            return await self.config.steps.receive(topic, read)
+
+    # --- the history ------------------------------------------------------------------------------------------------
+
+    async def append_messages(self, messages: str | Sequence[AgentMessage], source: MessageSource) -> None:
+        """Append messages of any kind but tool calls and their results."""
+        if not messages:
+            return
+        stamped = tuple([m if m.id else replace(m, id=self.config.steps.new_id()) for m in to_messages(messages)])
+        self._extend_history(stamped)
+        if source != "assistant":  # a response was published while it arrived
+            for message in stamped:
+                self.bus.publish(MessageStart(message))
+                self.bus.publish(MessageEnd(message))
+        if self.bus.has(MessagesAdded):
+            await self.emit(MessagesAdded(self.id, stamped, source))
+
+    async def append_tool_results(
+        self, message: Message, results: Mapping[str, ToolResultBlock]
+    ) -> Sequence[AgentMessage]:
+        """Append a message and the results of its tool calls together: the history never contains one without the other.
+
+        Returns:
+            The messages that handlers want to append after them.
+        """
+        steps = self.config.steps
+        blocks = tuple([results[call.id] for call in message.tool_uses])
+        answer = Message("user", blocks, timestamp=steps.now(), id=steps.new_id())
+        self._extend_history((message, answer))
+        follow: Sequence[AgentMessage] = ()
+        if self.bus.has(ToolResultsAfter):
+            follow = (await self.emit(ToolResultsAfter(self.id, message, answer))).follow
+        self.bus.publish(MessageStart(answer))
+        self.bus.publish(MessageEnd(answer))
+        self.bus.publish(TurnEnd(self.turn, message, blocks))
+        return follow
+
+    async def append_skipped_calls(
+        self, message: Message, reason: str, results: Mapping[str, ToolResultBlock] | None = None
+    ) -> None:
+        """Append a message whose tool calls will not run: each call without a result gets ``reason`` as its result."""
+        completed = dict(results or {})
+        self.fill_missing_results(message, completed, reason)
+        await self.append_tool_results(message, completed)
+
+    def fill_missing_results(self, message: Message, results: dict[str, ToolResultBlock], reason: str) -> None:
+        """Give each tool call that has no result yet an error with this reason."""
+        for call in message.tool_uses:
+            if call.id not in results:
+                results[call.id] = block = ToolResultBlock(call.id, call.name, reason, True)
+                self.bus.publish(ToolExecutionEnd(call, block))
+
+    async def inject_messages(self, messages: Sequence[AgentMessage], kind: Literal["steer", "follow_up"]) -> bool:
+        """Append queued messages; return True if there are any. They are never lost, even if the run is aborted now."""
+        try:
+            if messages and self.bus.has(BeforeInject):
+                messages = (await self.emit(BeforeInject(kind, list(messages)))).messages
+        finally:
+            await self.append_messages(messages, kind)
+        return bool(messages)
+
+    async def compact(self, messages: Sequence[AgentMessage], reason: str) -> None:
+        """Replace the history with a shorter one."""
+        before = tuple(self.context.messages)
+        self.context.messages[:] = messages
+        if self.model_messages is not None:
+            self.model_messages = convert_to_llm(messages)
+        if self.bus.has(ContextCompacted):
+            await self.emit(ContextCompacted(before, tuple(messages), reason))
+
+    def _extend_history(self, messages: Sequence[AgentMessage]) -> None:
+        self.context.messages.extend(messages)
+        self.added.extend(messages)
+        if self.model_messages is not None:
+            self.model_messages.extend([m for m in messages if type(m) is Message])
+
+    # --- figures ----------------------------------------------------------------------------------------------------
+
+    def add_usage(self, usage: Usage, purpose: str = "") -> None:
+        """Add the usage of a model call; ``purpose`` names the use of a call outside the conversation."""
+        self.usage += usage
+        self.cost += usage.cost.total if usage.cost else 0.0
+        if purpose:
+            self.side_usage[purpose] = self.side_usage.get(purpose, Usage.zero()) + usage
+
+    def count_tool(self, name: str) -> None:
+        """Count a call of the tool ``name``."""
+        self.tool_counts[name] = self.tool_counts.get(name, 0) + 1
+
     @property
     def seconds(self) -> float:
-        """How long it has been going."""
+        """Seconds since the run started."""
         return self.config.steps.elapsed() - self.started
+
+    def result(self) -> RunResult:
+        """Return the result of the run so far."""
+        stats = AgentStats(
+            turns=self.turn,
+            usage=self.usage,
+            turn_usage=tuple(self.turn_usage),
+            tool_counts=dict(self.tool_counts),
+            seconds=self.seconds,
+            side_usage=dict(self.side_usage),
+        )
+        return RunResult.from_messages(self.added, run_id=self.id, status=self.status or "error", stats=stats)

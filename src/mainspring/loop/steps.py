@@ -1,8 +1,8 @@
-"""Everything by which a run touches the outside, behind one seam.
+"""The interface between a run and the outside: models, tools, time, IDs, and queues.
 
-Every model call, tool call, clock, id, sleep and wait of the loop goes through `Steps`. Above: `loop.py`, `turn.py`,
-`dispatch.py`. Below: the world itself (`LiveSteps`), a record of an earlier run, or a durable engine. Given
-the same answers from its steps, a run does the same things in the same order.
+Every model call, tool call, clock, ID, sleep, and wait of the loop goes through `Steps`. An implementation calls the real thing
+(`LiveSteps`), replays a recorded run, or records in a durable engine. With the same results from its steps, a run does the same
+things in the same order.
 """
 
 from __future__ import annotations
@@ -21,51 +21,51 @@ from mainspring.models import ModelProvider, ModelRequest
 from mainspring.tools import ToolResult
 
 QueueReader = Callable[[], "Awaitable[Sequence[AgentMessage]] | Sequence[AgentMessage]"]
-"""Hands out what is waiting (steering, follow-ups), and keeps nothing back."""
+"""Takes the messages that wait in a queue (steering or follow-up)."""
 
 
 class Steps(Protocol):
-    """How the loop reaches models, tools, time and people."""
+    """How the loop reaches models, tools, time, and queues."""
 
     def now(self) -> datetime:
-        """The time, in UTC."""
+        """Return the time in UTC."""
         ...
 
     def elapsed(self) -> float:
-        """Seconds on a clock that never goes back."""
+        """Return the seconds of a monotonic clock."""
         ...
 
     def new_id(self) -> str:
-        """A name nobody else has."""
+        """Return a unique ID."""
         ...
 
     async def sleep(self, seconds: float, signal: CancelToken | None) -> bool:
-        """Wait; false if ``signal`` cut it short."""
+        """Sleep; return False if ``signal`` ended the sleep early."""
         ...
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Callable[[], object]:
-        """Call ``callback`` once ``seconds`` have passed; what is returned takes that back."""
+        """Call ``callback`` after ``seconds``; the returned function cancels the call."""
         ...
 
     def model(self, provider: ModelProvider, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         """Make one model call, without retries.
 
         Raises:
-            ModelError: As the provider does.
+            ModelError: If the provider fails.
         """
         ...
 
     async def tool(self, call: ToolUseBlock, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-        """Run one tool call. ``run`` raises what the tool raised."""
+        """Run one tool call. ``run`` raises the exception of the tool."""
         ...
 
     async def receive(self, topic: str, getter: QueueReader) -> Sequence[AgentMessage]:
-        """Take what is waiting under ``topic`` (``steer`` or ``follow_up``)."""
+        """Take the messages that wait in the queue ``topic`` (``steer`` or ``follow_up``)."""
         ...
 
 
 class LiveSteps:
-    """The world itself."""
+    """Steps that call the real model, tools, and clock."""
 
     __slots__ = ("_count", "_prefix")
 

@@ -1,15 +1,16 @@
-"""Tool calls: from what the model asked for to one result each.
+"""Tool calls: from the response of the model to one result for each call.
 
-Order for each call: gate, count, lookup, validate and coerce, before, permit, start, execute, transform, image strip, after.
-Calls of one answer are checked one by one, in order; those that allow it then run together; results stand in the order of
-the calls. Whatever happens, every call gets exactly one result, and no exception of a tool leaves this module.
+Steps of each call: gate, count, lookup, validate and coerce, before, permit, start, run, transform, replace images, after. The calls
+of one response are checked one by one, in order; those that allow it then run together; results keep the order of the calls.
+Whatever happens, every call gets exactly one result, and no exception of a tool leaves this module.
 """
 
 from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -47,347 +48,362 @@ from mainspring.tools import (
 from mainspring.tools.execute import ABORTED_WHILE_RUNNING, NOT_RUN_ABORTED, SKIPPED
 
 
-class ToolCallBatch(Struct, kw_only=True):
-    """What became of the calls of one message.
+class _CheckedCall(Struct, kw_only=True):
+    """A tool call after its checks: it is ready to run, has its result already, or pauses the run.
 
     Attributes:
-        results: By call id; complete unless the run pauses.
-        steering: Messages that came in meanwhile and are to be seen next.
-        valid_calls: How many calls were more than a mistake of the model (unknown tool, bad arguments).
-        denied: Whether a refusal is to end the run.
-        paused: What must be answered first, by call id.
-        given: What was answered since a pause, by call id.
-        counts: How often each tool was called, as the hooks of calls that run together see it: before all of them.
+        call: The call.
+        tool: The tool to run.
+        arguments: The validated arguments to run it with.
+        permission: The decision that allowed the call, if handlers made one.
+        result: The result of a call that will not run.
+        is_substitute: Whether a gate provided ``result`` in place of the tool, so that it is handled like the tool's own.
+        is_invalid: Whether the model made a mistake: an unknown tool or invalid arguments.
+        pause: Why the call needs an approval first.
+        has_started: Whether the tool has started.
     """
-
-    results: dict[str, ToolResultBlock]
-    steering: list[AgentMessage] = field(default_factory=list[AgentMessage])
-    valid_calls: int = 0
-    denied: bool = False
-    paused: dict[str, str] = field(default_factory=dict[str, str])
-    given: Mapping[str, Approve | Deny] = field(default_factory=dict[str, Approve | Deny])
-    counts: Mapping[str, int] | None = None
-
-
-class _PendingCall(Struct, kw_only=True):
-    """A call on its way: either ``result`` is settled before it runs, or ``tool`` is to be run with ``arguments``."""
 
     call: ToolUseBlock
     tool: Tool | None = None
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+    permission: PermissionCheck | None = None
     result: ToolResult | None = None
-    finish: bool = False  # whether a settled result still goes through transform and after
+    is_substitute: bool = False
     is_invalid: bool = False
     pause: str = ""
-    granted: PermissionCheck | None = None
-    started: bool = False
+    has_started: bool = False
 
 
-async def run_tool_calls(run: RunState, message: Message, answers: ToolCallBatch) -> None:
-    """Answer every call of ``message`` that has no result in ``answers`` yet.
+class ToolCallBatch:
+    """The tool calls of one message while they are executed.
 
-    Raises:
-        asyncio.CancelledError: If the whole run is cancelled from outside; the results are complete all the same.
+    Attributes:
+        results: The results by call ID; complete unless the run pauses.
+        steering: Steering messages that arrived between two calls; the calls after them are skipped.
+        pauses: Why calls need an approval first, by call ID.
+        has_valid_call: Whether at least one call was not a mistake of the model.
+        ends_run: Whether a denial ends the run.
     """
-    calls = [c for c in message.tool_uses if c.id not in answers.results]
-    try:
-        if run.config.behavior.tool_execution == "sequential":
-            await _sequential(run, calls, answers)
-        else:
-            await _parallel(run, calls, answers)
-    except AgentAbortedError:  # a gate was waiting; the loop sees the signal
-        answers.paused = {}
-    except BaseException:
-        fill_missing_results(run, message, answers)
-        raise
-    if not answers.paused:
-        fill_missing_results(run, message, answers)
 
+    def __init__(
+        self,
+        run: RunState,
+        message: Message,
+        results: dict[str, ToolResultBlock],
+        resolutions: Mapping[str, Approve | Deny],
+    ) -> None:
+        self._run = run
+        self._message = message
+        self._resolutions = resolutions
+        self._shared_counts: Mapping[str, int] | None = None
+        self.results = results
+        self.steering: list[AgentMessage] = []
+        self.pauses: dict[str, str] = {}
+        self.has_valid_call = False
+        self.ends_run = False
 
-def fill_missing_results(run: RunState, message: Message, answers: ToolCallBatch, reason: str = "") -> None:
-    """Give every call that has no result yet one that says why."""
-    text = reason or (SKIPPED if answers.steering and not run.signal.cancelled else NOT_RUN_ABORTED)
-    for call in message.tool_uses:
-        if call.id not in answers.results:
-            answers.results[call.id] = block = ToolResultBlock(call.id, call.name, text, True)
-            run.bus.publish(ToolExecutionEnd(call, block))
+    async def execute(self) -> None:
+        """Give each call that has no result yet its result.
 
+        Raises:
+            asyncio.CancelledError: If the run is cancelled from outside; the results are complete nevertheless.
+        """
+        calls = [call for call in self._message.tool_uses if call.id not in self.results]
+        try:
+            if self._run.config.behavior.tool_execution == "sequential":
+                await self._execute_in_sequence(calls)
+            else:
+                await self._execute_in_parallel(calls)
+        except AgentAbortedError:
+            # The abort ended the wait for a gate; the loop checks the signal again.
+            self.pauses = {}
+        except BaseException:
+            self._fill_missing_results()
+            raise
+        if not self.pauses:
+            self._fill_missing_results()
 
-async def _sequential(run: RunState, calls: Sequence[ToolUseBlock], answers: ToolCallBatch) -> None:
-    for i, call in enumerate(calls):
-        if run.signal.cancelled or (i and await _take_steering(run, answers)):
+    def _fill_missing_results(self) -> None:
+        is_skipped = self.steering and not self._run.signal.cancelled
+        self._run.fill_missing_results(self._message, self.results, SKIPPED if is_skipped else NOT_RUN_ABORTED)
+
+    # --- the order of the calls -------------------------------------------------------------------------------------
+
+    async def _execute_in_sequence(self, calls: Sequence[ToolUseBlock]) -> None:
+        for i, call in enumerate(calls):
+            if self._run.signal.cancelled or (i and await self._take_steering()):
+                return
+            checked = await self._check_call(call)
+            if checked.pause:
+                self.pauses[call.id] = checked.pause
+                return
+            await self._finish_call(checked)
+
+    async def _execute_in_parallel(self, calls: Sequence[ToolUseBlock]) -> None:
+        # All calls are checked before the first one runs, so that an approval is asked for before anything has happened.
+        self._shared_counts = self._tool_counts()
+        checked_calls: list[_CheckedCall] = []
+        for call in calls:
+            if self._run.signal.cancelled:
+                return
+            checked_calls.append(await self._check_call(call))
+        self.pauses = {checked.call.id: checked.pause for checked in checked_calls if checked.pause}
+        if self.pauses:
             return
-        entry = await _preflight(run, call, answers)
-        if entry.pause:
-            answers.paused[call.id] = entry.pause
-            return
-        await _run_one(run, entry, answers)
+        for i, group in enumerate(_group_concurrent(checked_calls)):
+            if self._run.signal.cancelled or (i and await self._take_steering()):
+                return
+            await self._finish_group(group)
 
-
-async def _parallel(run: RunState, calls: Sequence[ToolUseBlock], answers: ToolCallBatch) -> None:
-    entries: list[_PendingCall] = []
-    answers.counts = _untrusted_note(run, answers)
-    for call in calls:
-        if run.signal.cancelled:
-            return
-        entries.append(await _preflight(run, call, answers))
-    answers.paused = {e.call.id: e.pause for e in entries if e.pause}
-    if answers.paused:
-        return
-    for i, group in enumerate(_group_concurrent(entries)):
-        if run.signal.cancelled or (i and await _take_steering(run, answers)):
-            return
+    async def _finish_group(self, group: Sequence[_CheckedCall]) -> None:
         if len(group) == 1:
-            await _run_one(run, group[0], answers)
-            continue
-        room = asyncio.Semaphore(max(1, run.config.behavior.tool_concurrency))
+            await self._finish_call(group[0])
+            return
+        limit = asyncio.Semaphore(max(1, self._run.config.behavior.tool_concurrency))
+
+        async def finish_limited(checked: _CheckedCall) -> None:
+            async with limit:
+                await self._finish_call(checked)
+
         async with asyncio.TaskGroup() as tasks:
-            for entry in group:
-                tasks.create_task(_run_limited(room, run, entry, answers))
+            for checked in group:
+                tasks.create_task(finish_limited(checked))
 
+    async def _take_steering(self) -> bool:
+        """Take the steering messages that arrived; return True if there are any, so that no further call runs."""
+        self.steering.extend(await self._run.take_queued("steer", self._run.config.get_steering))
+        return bool(self.steering)
 
-async def _run_limited(
-    semaphore: asyncio.Semaphore, run: RunState, entry: _PendingCall, answers: ToolCallBatch
-) -> None:
-    async with semaphore:
-        await _run_one(run, entry, answers)
+    def _tool_counts(self) -> Mapping[str, int]:
+        """The counts for hooks of checks: those before the first call if calls run together."""
+        return MappingProxyType(dict(self._run.tool_counts)) if self._shared_counts is None else self._shared_counts
 
+    # --- the checks before a call runs ------------------------------------------------------------------------------
 
-def _group_concurrent(entries: Iterable[_PendingCall]) -> list[list[_PendingCall]]:
-    """Calls that may run together, in order; one that may not stands alone."""
-    groups: list[list[_PendingCall]] = []
-    open_group = False
-    for entry in entries:
-        safe = entry.tool is None or entry.tool.concurrency_safe
-        if safe and open_group:
-            groups[-1].append(entry)
-        else:
-            groups.append([entry])
-        open_group = safe
-    return groups
+    async def _check_call(self, call: ToolUseBlock) -> _CheckedCall:
+        """Check a call in order: an earlier denial, the gate, the arguments, the permission."""
+        run = self._run
+        tool = run.context.tools.get(call.name)
+        label = (tool.label if tool else "") or run.config.aliases.get(call.name, call.name)
+        run.bus.publish(ToolExecutionStart(call, label))
 
+        # After a pause the user may have denied the call.
+        resolution = self._resolutions.get(call.id)
+        if isinstance(resolution, Deny):
+            self.ends_run = self.ends_run or resolution.stop
+            self.has_valid_call = True
+            return _deny(call, resolution.reason)
 
-async def _take_steering(run: RunState, answers: ToolCallBatch) -> bool:
-    answers.steering.extend(await run.take_queued("steer", run.config.get_steering))
-    return bool(answers.steering)
+        checked = await self._check_gate(call)
+        if checked is None:
+            run.count_tool(call.name)
+            checked = await self._check_arguments(call)
+            if checked.result is None:
+                await self._check_permission(checked)
+        elif checked.is_substitute:
+            run.count_tool(call.name)
+        if not checked.is_invalid:
+            self.has_valid_call = True
+        return checked
 
-
-def _untrusted_note(run: RunState, answers: ToolCallBatch) -> Mapping[str, int]:
-    return MappingProxyType(dict(run.counts)) if answers.counts is None else answers.counts
-
-
-async def _preflight(run: RunState, call: ToolUseBlock, answers: ToolCallBatch) -> _PendingCall:
-    """Everything up to the decision whether and how the call runs."""
-    run.bus.publish(ToolExecutionStart(call, _label(run, call)))
-    given = answers.given.get(call.id)
-    if isinstance(given, Deny):
-        answers.denied = answers.denied or given.stop
-        answers.valid_calls += 1
-        return _PendingCall(
-            call=call, result=error_result(f"Permission denied: {given.reason}", ToolErrorCode.PERMISSION_DENIED)
-        )
-    entry = await _gate(run, call, answers)
-    if entry is None:
-        run.counts[call.name] = run.counts.get(call.name, 0) + 1
-        entry = await _check(run, call, answers)
-        if entry.result is None:
-            await _permit(run, entry, answers)
-    elif entry.finish:  # a substitute counts as a call
-        run.counts[call.name] = run.counts.get(call.name, 0) + 1
-    if not entry.is_invalid:
-        answers.valid_calls += 1
-    return entry
-
-
-def _label(run: RunState, call: ToolUseBlock) -> str:
-    tool = run.context.tools.get(call.name)
-    return (tool.label if tool else "") or run.config.aliases.get(call.name, call.name)
-
-
-async def _gate(run: RunState, call: ToolUseBlock, answers: ToolCallBatch) -> _PendingCall | None:
-    if not run.bus.has(ToolGate):
+    async def _check_gate(self, call: ToolUseBlock) -> _CheckedCall | None:
+        """Call the early gate; return None if the call passes it."""
+        run = self._run
+        if not run.bus.has(ToolGate):
+            return None
+        gate = ToolGate(call, run.turn_id, self._tool_counts(), approved=self._is_approved(call))
+        await run.emit(gate)
+        if gate.block:
+            reason = (gate.block if isinstance(gate.block, str) else gate.reason) or "not allowed"
+            return _CheckedCall(call=call, result=error_result(f"Blocked: {reason}", ToolErrorCode.PERMISSION_DENIED))
+        if gate.pause and not gate.approved:
+            return _CheckedCall(call=call, pause=gate.pause)
+        if gate.result is not None:
+            return _CheckedCall(call=call, result=to_tool_result(gate.result), is_substitute=True)
         return None
-    approved = isinstance(answers.given.get(call.id), Approve)
-    gate = ToolGate(call, run.turn_id, _untrusted_note(run, answers), approved=approved)
-    await run.emit(gate)
-    if gate.block:
-        reason = gate.block if isinstance(gate.block, str) else gate.reason
-        return _PendingCall(
-            call=call, result=error_result(f"Blocked: {reason or 'not allowed'}", ToolErrorCode.PERMISSION_DENIED)
-        )
-    if gate.pause and not gate.approved:
-        return _PendingCall(call=call, pause=gate.pause)
-    if gate.result is not None:
-        return _PendingCall(call=call, result=to_tool_result(gate.result), finish=True)
-    return None
 
-
-async def _check(run: RunState, call: ToolUseBlock, answers: ToolCallBatch) -> _PendingCall:
-    """Lookup, validation, and `tool:before`."""
-    bus, given = run.bus, answers.given.get(call.id)
-    tool = run.context.tools.get(call.name)
-    if tool is None:
-        return await _handle_unknown_tool(run, call)
-    raw = call.input if call.raw_input is None else call.raw_input
-    if isinstance(given, Approve) and given.input is not None:
-        raw = given.input
-    parsed = parse_arguments(tool.input_schema, raw)
-    if parsed.error is not None:
-        return await _reject(run, call, parsed.error)
-    if (parsed.coercions or parsed.repaired) and bus.has(ValidationCoerce):
-        await run.emit(ValidationCoerce(call, run.turn_id, parsed.coercions, parsed.repaired))
-    arguments = parsed.value
-    if bus.has(ToolBefore):
-        counts = _untrusted_note(run, answers)
-        copied, env = copy.deepcopy(arguments), run.config.env
-        before = await run.emit(ToolBefore(call, run.turn_id, copied, parsed.coercions, counts, tool, env))
-        if before.input != arguments:
-            parsed = parse_arguments(tool.input_schema, before.input)
-            if parsed.error is not None:
-                return await _reject(run, call, parsed.error)
-            arguments = parsed.value
-    return _PendingCall(call=call, tool=tool, arguments=arguments)
-
-
-async def _reject(run: RunState, call: ToolUseBlock, error: str) -> _PendingCall:
-    if run.bus.has(ValidationReject):
-        error = (await run.emit(ValidationReject(call, run.turn_id, error))).error
-    return _PendingCall(
-        call=call, is_invalid=True, result=error_result(f"Validation error: {error}", ToolErrorCode.VALIDATION_ERROR)
-    )
-
-
-async def _handle_unknown_tool(run: RunState, call: ToolUseBlock) -> _PendingCall:
-    bus = run.bus
-    text = run.context.tools.unknown(call.name)
-    result = error_result(text, ToolErrorCode.NOT_FOUND)
-    suppressed = False
-    if bus.has(ToolUnknown):
-        unknown = await run.emit(ToolUnknown(call, run.turn_id))
-        suppressed = unknown.suppress_error
-        if unknown.result is not None:
-            result = to_tool_result(unknown.result)
-    if not suppressed and bus.has(ToolFailed):
-        failed = await run.emit(ToolFailed(call, run.turn_id, ToolError(text)))
-        if failed.result is not None:
-            result = to_tool_result(failed.result)
-    return _PendingCall(call=call, result=result, is_invalid=True)
-
-
-async def _permit(run: RunState, entry: _PendingCall, answers: ToolCallBatch) -> None:
-    """The decision on the final arguments; handlers get a copy, so that what they judged is what runs."""
-    if not run.bus.has(PermissionCheck):
-        return
-    assert entry.tool is not None
-    call, arguments = entry.call, copy.deepcopy(entry.arguments)
-    approved = isinstance(answers.given.get(call.id), Approve)
-    permit = PermissionCheck(call, run.turn_id, arguments, entry.tool, run.config.env, approved=approved)
-    await run.emit(permit)
-    entry.granted = permit
-    if permit.denied:
-        text = f"Permission denied: {'; '.join(permit.denied)}"
-        entry.result = error_result(text, ToolErrorCode.PERMISSION_DENIED)
-        answers.denied = answers.denied or permit.ends_run
-    elif permit.skip_reason:
-        entry.result = error_result(f"Not run: {permit.skip_reason}", ToolErrorCode.UNKNOWN)
-    elif permit.paused:
-        entry.pause = permit.paused
-
-
-async def _run_one(run: RunState, entry: _PendingCall, answers: ToolCallBatch) -> None:
-    """From the decision to the result."""
-    bus, call, seconds = run.bus, entry.call, 0.0
-    try:
-        if entry.result is None:
-            started = run.config.steps.elapsed()
-            result = await _execute(run, entry)
-            seconds = run.config.steps.elapsed() - started
-            entry.finish = entry.started
-        else:
-            result = entry.result
-        if entry.finish and bus.has(ToolTransform):
-            size = output_bytes(result.output)
-            result = to_tool_result(
-                (await run.emit(ToolTransform(call, run.turn_id, entry.arguments, result, size))).result
+    async def _check_arguments(self, call: ToolUseBlock) -> _CheckedCall:
+        """Look up the tool, validate the arguments, and call `tool:before`, whose handlers may replace them."""
+        run, bus = self._run, self._run.bus
+        tool = run.context.tools.get(call.name)
+        if tool is None:
+            return await self._check_unknown_tool(call)
+        resolution = self._resolutions.get(call.id)
+        raw = call.input if call.raw_input is None else call.raw_input
+        if isinstance(resolution, Approve) and resolution.input is not None:
+            raw = resolution.input
+        parsed = parse_arguments(tool.input_schema, raw)
+        if parsed.error is not None:
+            return await self._reject_arguments(call, parsed.error)
+        if (parsed.coercions or parsed.repaired) and bus.has(ValidationCoerce):
+            await run.emit(ValidationCoerce(call, run.turn_id, parsed.coercions, parsed.repaired))
+        arguments = parsed.value
+        if bus.has(ToolBefore):
+            counts, copied = self._tool_counts(), copy.deepcopy(arguments)
+            before = await run.emit(
+                ToolBefore(call, run.turn_id, copied, parsed.coercions, counts, tool, run.config.env)
             )
-    except asyncio.CancelledError:  # the whole run is being cancelled
-        answers.results[call.id] = block = ToolResultBlock(call.id, call.name, ABORTED_WHILE_RUNNING, True)
-        bus.publish(ToolExecutionEnd(call, block))
-        raise
-    except AgentAbortedError:
-        result = error_result(ABORTED_WHILE_RUNNING if entry.started else NOT_RUN_ABORTED, ToolErrorCode.UNKNOWN)
-    except Exception as error:  # what a handler put in place of a result is none
-        result = await _handle_tool_error(run, call, error)
-    content = result.output
-    if not isinstance(content, str) and not run.config.model.info.vision:
-        content = replace_images(content)
-    block = ToolResultBlock(call.id, call.name, content, result.is_error, result.details)
-    answers.results[call.id] = block
-    if entry.finish and bus.has(ToolFinished):
-        await run.emit(
-            ToolFinished(
+            if before.input != arguments:
+                parsed = parse_arguments(tool.input_schema, before.input)
+                if parsed.error is not None:
+                    return await self._reject_arguments(call, parsed.error)
+                arguments = parsed.value
+        return _CheckedCall(call=call, tool=tool, arguments=arguments)
+
+    async def _reject_arguments(self, call: ToolUseBlock, error: str) -> _CheckedCall:
+        run = self._run
+        if run.bus.has(ValidationReject):
+            error = (await run.emit(ValidationReject(call, run.turn_id, error))).error
+        result = error_result(f"Validation error: {error}", ToolErrorCode.VALIDATION_ERROR)
+        return _CheckedCall(call=call, result=result, is_invalid=True)
+
+    async def _check_unknown_tool(self, call: ToolUseBlock) -> _CheckedCall:
+        run, bus = self._run, self._run.bus
+        text = run.context.tools.unknown(call.name)
+        result = error_result(text, ToolErrorCode.NOT_FOUND)
+        is_suppressed = False
+        if bus.has(ToolUnknown):
+            unknown = await run.emit(ToolUnknown(call, run.turn_id))
+            is_suppressed = unknown.suppress_error
+            if unknown.result is not None:
+                result = to_tool_result(unknown.result)
+        if not is_suppressed and bus.has(ToolFailed):
+            failed = await run.emit(ToolFailed(call, run.turn_id, ToolError(text)))
+            if failed.result is not None:
+                result = to_tool_result(failed.result)
+        return _CheckedCall(call=call, result=result, is_invalid=True)
+
+    async def _check_permission(self, checked: _CheckedCall) -> None:
+        """Decide on the final arguments. Handlers get a copy, so that they judge exactly what runs."""
+        run, call = self._run, checked.call
+        if not run.bus.has(PermissionCheck):
+            return
+        assert checked.tool is not None
+        arguments, is_approved = copy.deepcopy(checked.arguments), self._is_approved(call)
+        permission = PermissionCheck(call, run.turn_id, arguments, checked.tool, run.config.env, approved=is_approved)
+        await run.emit(permission)
+        checked.permission = permission
+        if permission.denied:
+            checked.result = _deny(call, "; ".join(permission.denied)).result
+            self.ends_run = self.ends_run or permission.ends_run
+        elif permission.skip_reason:
+            checked.result = error_result(f"Not run: {permission.skip_reason}", ToolErrorCode.UNKNOWN)
+        elif permission.paused:
+            checked.pause = permission.paused
+
+    def _is_approved(self, call: ToolUseBlock) -> bool:
+        return isinstance(self._resolutions.get(call.id), Approve)
+
+    # --- from the checks to the result ------------------------------------------------------------------------------
+
+    async def _finish_call(self, checked: _CheckedCall) -> None:
+        """Run a call that is ready; store and publish its result."""
+        run, bus, call, seconds = self._run, self._run.bus, checked.call, 0.0
+        has_output = checked.is_substitute
+        try:
+            if checked.result is None:
+                started = run.config.steps.elapsed()
+                result = await self._run_tool(checked)
+                seconds = run.config.steps.elapsed() - started
+                has_output = checked.has_started
+            else:
+                result = checked.result
+            if has_output and bus.has(ToolTransform):
+                size = output_bytes(result.output)
+                transform = ToolTransform(call, run.turn_id, checked.arguments, result, size)
+                result = to_tool_result((await run.emit(transform)).result)
+        except asyncio.CancelledError:  # the whole run is being cancelled
+            self.results[call.id] = block = ToolResultBlock(call.id, call.name, ABORTED_WHILE_RUNNING, True)
+            bus.publish(ToolExecutionEnd(call, block))
+            raise
+        except AgentAbortedError:
+            reason = ABORTED_WHILE_RUNNING if checked.has_started else NOT_RUN_ABORTED
+            result = error_result(reason, ToolErrorCode.UNKNOWN)
+        except Exception as error:  # a handler provided an unusable result
+            result = await self._result_of_failure(call, error)
+
+        content = result.output
+        if not isinstance(content, str) and not run.config.model.info.vision:
+            content = replace_images(content)
+        self.results[call.id] = block = ToolResultBlock(call.id, call.name, content, result.is_error, result.details)
+        if has_output and bus.has(ToolFinished):
+            finished = ToolFinished(
                 call,
                 run.turn_id,
                 block,
                 output_bytes=output_bytes(block.content),
                 seconds=seconds,
                 metadata=result.metadata,
-                tool_counts=MappingProxyType(dict(run.counts)),
+                tool_counts=MappingProxyType(dict(run.tool_counts)),
             )
+            await run.emit(finished)
+        bus.publish(ToolExecutionEnd(call, block, result.title, seconds))
+
+    async def _run_tool(self, checked: _CheckedCall) -> ToolResult:
+        """Run the tool. Whatever it raises becomes a result."""
+        run, config, call, tool = self._run, self._run.config, checked.call, checked.tool
+        assert tool is not None
+        if run.bus.has(BeforeToolRun):
+            # A copy: whatever handlers change, the tool runs with the arguments that were permitted.
+            arguments = copy.deepcopy(checked.arguments)
+            start = await run.emit(BeforeToolRun(call, run.turn_id, arguments, tool.idempotent))
+            if start.block:
+                return error_result(f"Not run: {start.block}", ToolErrorCode.UNKNOWN)
+        context = ToolContext(
+            env=config.env,
+            call_id=call.id,
+            session_id=config.session_id,
+            message_id=run.turn_id,
+            agent=config.agent,
+            signal=run.signal,
+            paths=checked.permission and checked.permission.paths,
+            environment=checked.permission and checked.permission.environment,
+            extra=config.extra,
+            on_update=partial(self._publish_progress, call) if run.bus.listeners else None,
         )
-    bus.publish(ToolExecutionEnd(call, block, result.title, seconds))
+        checked.has_started = True
+
+        async def run_with_grace() -> ToolResult:
+            return await run_tool(tool, checked.arguments, context, config.behavior.abort_grace)
+
+        try:
+            return await config.steps.tool(call, run_with_grace)
+        except asyncio.CancelledError:
+            if not run.signal.cancelled:
+                raise
+            return error_result(ABORTED_WHILE_RUNNING, ToolErrorCode.UNKNOWN)
+        except Exception as error:
+            return await self._result_of_failure(call, error)
+        finally:
+            context.on_update = None  # an abandoned tool may still run, but its call is over
+
+    async def _result_of_failure(self, call: ToolUseBlock, error: Exception) -> ToolResult:
+        if self._run.bus.has(ToolFailed):
+            hook = await self._run.emit(ToolFailed(call, self._run.turn_id, error))
+            if hook.result is not None:
+                return to_tool_result(hook.result)
+        return result_from_exception(call.name, error)
+
+    def _publish_progress(
+        self, call: ToolUseBlock, output: str, title: str | None, metadata: dict[str, Any] | None
+    ) -> None:
+        self._run.bus.publish(ToolExecutionUpdate(call.id, call.name, output, title, metadata))
 
 
-async def _execute(run: RunState, entry: _PendingCall) -> ToolResult:
-    """Run the tool. Whatever it raises becomes a result."""
-    config, call, tool, signal = run.config, entry.call, entry.tool, run.signal
-    assert tool is not None
-    if config.bus.has(BeforeToolRun):
-        arguments = copy.deepcopy(
-            entry.arguments
-        )  # what was permitted is what runs, whatever handlers do to what they get
-        start = await run.emit(BeforeToolRun(call, run.turn_id, arguments, tool.idempotent))
-        if start.block:
-            return error_result(f"Not run: {start.block}", ToolErrorCode.UNKNOWN)
-    context = ToolContext(
-        env=config.env,
-        call_id=call.id,
-        session_id=config.session_id,
-        message_id=run.turn_id,
-        agent=config.agent,
-        signal=signal,
-        paths=entry.granted and entry.granted.paths,
-        environment=entry.granted and entry.granted.environment,
-        extra=config.extra,
-        on_update=_progress_reporter(run, call) if config.bus.listeners else None,
-    )
-    entry.started = True
-
-    async def execute_guarded() -> ToolResult:
-        return await run_tool(tool, entry.arguments, context, config.behavior.abort_grace)
-
-    try:
-        return await config.steps.tool(call, execute_guarded)
-    except asyncio.CancelledError:
-        if not signal.cancelled:
-            raise
-        return error_result(ABORTED_WHILE_RUNNING, ToolErrorCode.UNKNOWN)
-    except Exception as error:
-        return await _handle_tool_error(run, call, error)
-    finally:
-        context.on_update = None  # an abandoned tool has nothing more to tell
+def _deny(call: ToolUseBlock, reason: str) -> _CheckedCall:
+    result = error_result(f"Permission denied: {reason}", ToolErrorCode.PERMISSION_DENIED)
+    return _CheckedCall(call=call, result=result)
 
 
-async def _handle_tool_error(run: RunState, call: ToolUseBlock, error: Exception) -> ToolResult:
-    if run.bus.has(ToolFailed):
-        hook = await run.emit(ToolFailed(call, run.turn_id, error))
-        if hook.result is not None:
-            return to_tool_result(hook.result)
-    return result_from_exception(call.name, error)
-
-
-def _progress_reporter(run: RunState, call: ToolUseBlock) -> Callable[[str, str | None, dict[str, Any] | None], None]:
-    def report(output: str, title: str | None, metadata: dict[str, Any] | None) -> None:
-        run.bus.publish(ToolExecutionUpdate(call.id, call.name, output, title, metadata))
-
-    return report
+def _group_concurrent(checked_calls: Iterable[_CheckedCall]) -> list[list[_CheckedCall]]:
+    """Group neighboring calls that may run together; any other call is a separate group."""
+    groups: list[list[_CheckedCall]] = []
+    is_open = False
+    for checked in checked_calls:
+        is_safe = checked.tool is None or checked.tool.concurrency_safe
+        if is_safe and is_open:
+            groups[-1].append(checked)
+        else:
+            groups.append([checked])
+        is_open = is_safe
+    return groups

@@ -1,4 +1,7 @@
-"""Servers of the Model Context Protocol: their tools, resources and prompts for an agent. The SDK is imported on first use."""
+"""Model Context Protocol servers: their tools, resources, and prompts for an agent.
+
+The SDK is imported on first use.
+"""
 
 from __future__ import annotations
 

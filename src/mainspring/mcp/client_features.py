@@ -1,4 +1,7 @@
-"""When a server asks: the user answers its questions, and says whether it may ask the model. With nobody there, it may not."""
+"""Handle elicitation and sampling requests from MCP servers.
+
+Without a user to ask, requests are declined.
+"""
 
 from __future__ import annotations
 
@@ -14,29 +17,29 @@ from mainspring.messages import TextBlock
 from mainspring.tools.interaction import Option, Reply, UserInteraction, UserQuestion
 
 ElicitCallback = Callable[[ElicitRequest], "ElicitResult | Awaitable[ElicitResult]"]
-"""Answers a server's question to the user."""
+"""Function that answers a server's question to the user."""
 AllowSamplingCallback = Callable[[SamplingRequest], "bool | Awaitable[bool]"]
-"""Says whether a server may ask the model this."""
+"""Function that returns whether a server may send a prompt to the model."""
 SamplingCallback = Callable[[SamplingRequest], Awaitable[SamplingResult]]
-"""Asks the model."""
+"""Function that sends a server's prompt to the model."""
 
 _YES, _NO = "Yes", "No"
 _MAX_SHOWN_CHARS = 2_000
-_SKIP_CHOICE = "(leave it out)"
+_SKIP_CHOICE = "(skip)"
 
 ElicitValue = str | int | float | bool | list[str] | None
 
 
 class ClientFeatures:
-    """Who is asked. Questions come one after the other.
+    """Handlers of server requests. Questions are sequential.
 
     Args:
-        elicit: Answers in place of the user.
-        allow_sampling: Decides in place of the user.
+        elicit: Function that answers in place of the user.
+        allow_sampling: Function that decides in place of the user.
 
     Attributes:
-        interaction: Gives whoever can talk to the user; ``None`` if there is nobody.
-        sample_model: Asks the model, while a run goes on.
+        interaction: Function that returns the interface to the user; ``None`` if no user is available.
+        sample_model: Function that sends a prompt to the model during a run.
     """
 
     def __init__(
@@ -49,7 +52,7 @@ class ClientFeatures:
         self._turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     async def elicit(self, request: ElicitRequest) -> ElicitResult:
-        """What the user says; ``cancel`` if there is nobody."""
+        """Return the user's answer; ``decline`` if no user is available."""
         async with self._question_lock():
             if self._elicit is not None:
                 answer = self._elicit(request)
@@ -60,18 +63,16 @@ class ClientFeatures:
             return await (_ask_to_open_url(user, request) if request.url else _ask_form(user, request))
 
     async def create_message(self, request: SamplingRequest) -> SamplingResult | str:
-        """The model's answer; or why there is none."""
+        """Return the model's response, or the reason why the request failed."""
         async with self._question_lock():
             if not await self._confirm_sampling(request):
-                return "the user did not allow it"
+                return "The user did not allow it"
             if self.sample_model is None:
-                return "no model can be asked here"
+                return "No model is available"
             try:
                 return await self.sample_model(request)
-            except (
-                MainspringError
-            ) as error:  # a limit of the run, or the model: the server is told, and the call goes on
-                return f"the model could not be asked: {error}"
+            except MainspringError as error:  # A limit of the run, or an error of the model: report it to the server; the tool call continues.
+                return f"The model call failed: {error}"
 
     async def _confirm_sampling(self, request: SamplingRequest) -> bool:
         if self._allow is not None:
@@ -80,8 +81,8 @@ class ClientFeatures:
         user = self.interaction()
         if user is None:
             return False
-        said = "\n".join([f"{m.role}: {_content_text(m.content)}" for m in request.messages])[-_MAX_SHOWN_CHARS:]
-        text = f"The MCP server {request.server!r} wants to ask the model this (it costs tokens):\n{said}\nMay it?"
+        prompt = "\n".join([f"{m.role}: {_content_text(m.content)}" for m in request.messages])[-_MAX_SHOWN_CHARS:]
+        text = f"MCP server {request.server!r} wants to send this prompt to the model (uses tokens):\n{prompt}\nAllow?"
         reply = await user.ask(UserQuestion(text, (Option(_NO), Option(_YES))))
         return reply is not None and reply.chosen == (_YES,)
 
@@ -97,8 +98,8 @@ def _content_text(content: Any) -> str:
 
 
 async def _ask_to_open_url(interaction: UserInteraction, request: ElicitRequest) -> ElicitResult:
-    """A page to visit. It is shown and never opened by us: the server chose where it leads."""
-    text = f"The MCP server {request.server!r} asks you to open a page: {request.message}\n{request.url}\nHave you done so?"
+    """Ask the user to open a URL. The program never opens it, since the server chose it."""
+    text = f"MCP server {request.server!r} asks you to open this URL: {request.message}\n{request.url}\nDone?"
     reply = await interaction.ask(UserQuestion(text, (Option(_NO), Option(_YES))))
     if reply is None:
         return ElicitResult("cancel")
@@ -106,8 +107,8 @@ async def _ask_to_open_url(interaction: UserInteraction, request: ElicitRequest)
 
 
 async def _ask_form(interaction: UserInteraction, request: ElicitRequest) -> ElicitResult:
-    """A form, question by question."""
-    intro = f"The MCP server {request.server!r} asks: {request.message}"
+    """Ask the questions of a form sequentially."""
+    intro = f"MCP server {request.server!r} asks: {request.message}"
     fields = cast("dict[str, Any]", request.schema.get("properties") or {})
     required = set(cast("list[str]", request.schema.get("required") or []))
     if not fields:
@@ -136,7 +137,7 @@ async def _ask_form(interaction: UserInteraction, request: ElicitRequest) -> Eli
     return ElicitResult("accept", content)
 
 
-_DECLINE_CHOICE = "(do not answer)"
+_DECLINE_CHOICE = "(decline)"
 
 
 def _field_question(intro: str, name: str, field: Mapping[str, Any], *, optional: bool) -> UserQuestion:
@@ -151,7 +152,7 @@ def _field_question(intro: str, name: str, field: Mapping[str, Any], *, optional
 
 
 def _choices(field: Mapping[str, Any]) -> dict[str, str]:
-    """What can be chosen: the value, by what is shown."""
+    """Return the choices: the value of each label."""
     inner = field.get("items") if field.get("type") == "array" else field
     if not isinstance(inner, dict):
         return {}
@@ -168,36 +169,38 @@ def _choices(field: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _parse_reply(field: Mapping[str, Any], reply: Reply) -> ElicitValue:
-    """What the user said, as the form wants it.
+    """Convert the user's reply to the value that the form expects.
 
     Raises:
-        ValueError: If it does not fit.
+        ValueError: The reply does not fit the field.
     """
     choices = _choices(field)
     chosen = [choices.get(c, c) for c in reply.chosen]
-    said = reply.text.strip()
+    answer_text = reply.text.strip()
     match field.get("type"):
         case "boolean":
-            word = (chosen[0] if chosen else said).lower()
+            word = (chosen[0] if chosen else answer_text).lower()
             if word not in ("yes", "no", "true", "false", "y", "n"):
-                raise ValueError("answer Yes or No")
+                raise ValueError("Answer Yes or No.")
             return word in ("yes", "true", "y")
         case "integer" | "number" as kind:
             try:
-                return int(said) if kind == "integer" else float(said)
+                return int(answer_text) if kind == "integer" else float(answer_text)
             except ValueError:
-                raise ValueError(f"{said!r} is no {'whole number' if kind == 'integer' else 'number'}") from None
+                raise ValueError(
+                    f"Not a {'whole number' if kind == 'integer' else 'number'}: {answer_text!r}."
+                ) from None
         case "array":
-            return chosen or [part.strip() for part in said.split(",") if part.strip()]
+            return chosen or [part.strip() for part in answer_text.split(",") if part.strip()]
         case _:
-            text = chosen[0] if chosen else said
+            text = chosen[0] if chosen else answer_text
             if choices and text not in choices.values():
-                raise ValueError(f"choose one of {', '.join(choices)}")
+                raise ValueError(f"Choose one of {', '.join(choices)}.")
             if not text and "default" in field:
                 return cast("ElicitValue", field["default"])
             return text
 
 
 def sampling_messages(request: SamplingRequest) -> list[tuple[str, tuple[TextBlock, ...]]]:
-    """The messages of a sampling as text, by role."""
+    """Return the role and text of each message of a sampling request."""
     return [(m.role, (TextBlock(_content_text(m.content)),)) for m in request.messages]

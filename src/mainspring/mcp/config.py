@@ -1,7 +1,7 @@
-"""How servers are configured: one entry, and the files that hold many. Entries are checked one by one, so that a broken one
-harms no other.
+"""Configuration of MCP servers: single entries, and files with many entries.
 
-``${VAR}`` and ``${VAR:-default}`` in a server's configuration.
+Entries are checked individually, so that a broken entry does not affect the others. Values can contain ``${VAR}`` and
+``${VAR:-default}``.
 """
 
 from __future__ import annotations
@@ -26,40 +26,41 @@ DisclosureMode = Literal["eager", "lazy"]
 
 
 DEFAULT_CALL_TIMEOUT = 120.0
-"""How long a call may take without a sign of life, where nobody says otherwise."""
+"""Default maximum seconds of a call without a response or progress."""
 DEFAULT_CONNECT_TIMEOUT = 30.0
-"""The same for a connection."""
+"""Default maximum seconds to connect."""
 _MAX_TIMEOUT = 86_400.0
 
 
 class McpServerConfig(Struct, frozen=True, kw_only=True):
-    """One server.
+    """Configuration of a server.
 
-    Texts may hold ``${VAR}`` and ``${VAR:-default}``; they are put in when the server is connected, so that a configuration can
-    be shown without its secrets.
+    Texts may contain ``${VAR}`` and ``${VAR:-default}``; they are expanded when the server connects, so that a configuration
+    can be shown without its secrets.
 
     Attributes:
-        name: Its name, any text.
-        transport: ``stdio`` (a program), ``http`` (streamable HTTP) or ``sse`` (the older HTTP).
-        command: The program of a ``stdio`` server.
-        args: Its arguments.
-        env: Its variables, beside a base set (``PATH``, ``HOME``, ...); nothing else of our environment reaches it.
-        cwd: Where it runs; the current folder if not set.
-        url: Where a server of ``http`` or ``sse`` is.
-        headers: Further headers of each request.
-        disclosure: Whether the model is told of its tools at once or finds them by search; ``None`` is the agent's default.
-        enabled: Whether it is used.
-        timeout: Seconds that a call may take without a sign of life.
-        connect_timeout: Seconds until the connection must stand and its tools be known.
-        include: The only tools that are offered, by their own names, ``*`` standing for any characters; empty is all.
-        exclude: Tools that are not offered.
-        mode: ``auto``; ``legacy`` for a server that fails on the newer protocol; or a version of it, as ``2026-07-28``.
-        auth: ``auto`` logs in by OAuth where the server asks for it, ``none`` never does.
-        client_id: Id of our client at the server's login, where it lets nobody register.
-        client_secret: Its secret, if it has one.
-        scope: What to ask for at the login; what the server says if not set.
-        trust_annotations: Whether its word counts that a tool only reads: then it needs no permission.
-        place: Where it was configured, for people.
+        name: Name of the server, any text.
+        transport: ``stdio`` (a program), ``http`` (streamable HTTP), or ``sse`` (the older HTTP transport).
+        command: Program of a ``stdio`` server.
+        args: Arguments of the program.
+        env: Variables of the program, in addition to a base set (``PATH``, ``HOME``, ...); it inherits no others.
+        cwd: Working directory of the program (default: the current folder).
+        url: URL of an ``http`` or ``sse`` server.
+        headers: Additional headers of each request.
+        disclosure: Whether the model sees the tools immediately or finds them by search; ``None`` is the agent's default.
+        enabled: Whether the server is used.
+        timeout: Maximum seconds of a call without a response or progress.
+        connect_timeout: Maximum seconds to connect and list the tools.
+        include: Names of the tools to offer, with ``*`` for any characters; empty offers all tools.
+        exclude: Names of tools not to offer.
+        mode: ``auto``; ``legacy`` for a server that fails with the newer protocol; or a protocol version, for example,
+            ``2026-07-28``.
+        auth: ``auto`` logs in with OAuth if the server requires it, ``none`` never does.
+        client_id: Client ID for the login, if the server does not support registration.
+        client_secret: Client secret, if the client has one.
+        scope: OAuth scope to request (default: the scope that the server names).
+        trust_annotations: Whether to trust the server's read-only annotations: such tools need no approval.
+        place: Origin of the configuration, for display.
     """
 
     name: str
@@ -88,18 +89,18 @@ class McpServerConfig(Struct, frozen=True, kw_only=True):
         return redacted_repr(self, "env", "headers", "client_secret")
 
     def includes_tool(self, tool: str) -> bool:
-        """Whether a tool of this name is offered."""
+        """Return True if a tool with this name is offered."""
         requested = not self.include or any(fnmatchcase(tool, pattern) for pattern in self.include)
         return requested and not any(fnmatchcase(tool, pattern) for pattern in self.exclude)
 
 
 class McpConfig(Struct, frozen=True):
-    """What a file or an option says.
+    """Servers of a file or an option.
 
     Attributes:
-        servers: Those that can be used, in order; of one name the last.
-        problems: What is wrong, an entry each; such an entry is left out.
-        warnings: What is odd, and was passed over.
+        servers: Valid servers, in order; the last of several with the same name.
+        problems: Errors, each for an entry that was skipped.
+        warnings: Entries and settings that were ignored.
     """
 
     servers: tuple[McpServerConfig, ...] = ()
@@ -122,7 +123,7 @@ _ALIASES = {
     "trustAnnotations": "trust_annotations",
     "workingDirectory": "cwd",
 }
-"""Names that other programs give to what we have."""
+"""Names of fields in other programs."""
 _TRANSPORTS = {
     "local": "stdio",
     "remote": "http",
@@ -135,18 +136,19 @@ _TRANSPORTS = {
 _IGNORED_KEYS = frozenset(
     "$schema alwaysAllow autoApprove description gallery icon iconUrl label trust version dev tags note comment".split()
 )
-"""Settings of other programs that mean nothing here; they are passed over with a warning."""
+"""Settings of other programs that are ignored with a warning."""
 _WRAPPERS = ("mcpServers", "servers", "mcp_servers")
 _FIELDS = tuple(f for f in McpServerConfig.__struct_fields__ if f not in ("name", "place"))
 
 
 def parse_mcp_config(data: Any, *, place: str = "") -> McpConfig:
-    """Servers from decoded JSON: a map of names to entries, a list of entries with a ``name``, or either under ``mcpServers`` or
-    ``servers``.
+    """Parse servers from decoded JSON.
+
+    The data is a map of names to entries, a list of entries with a ``name``, or either under ``mcpServers`` or ``servers``.
 
     Args:
-        data: What was decoded; or configurations, which pass as they are.
-        place: Where it comes from, for messages.
+        data: Decoded JSON; `McpServerConfig` objects pass unchanged.
+        place: Origin of the data, for messages.
     """
     found: dict[str, McpServerConfig] = {}
     problems: list[str] = []
@@ -163,14 +165,14 @@ def parse_mcp_config(data: Any, *, place: str = "") -> McpConfig:
             problems.append(f"{at}MCP server {name or '(no name)'!r}: {error}")
             continue
         if made.name in found:
-            warnings.append(f"{at}two MCP servers are named {made.name!r}; the last one counts")
+            warnings.append(f"{at}Duplicate MCP server name: {made.name!r}. The last entry is used.")
             del found[made.name]
         found[made.name] = made
     return McpConfig(tuple(found.values()), tuple(problems), tuple(warnings))
 
 
 def merge_configs(*configs: McpConfig) -> McpConfig:
-    """All of them; of one name the last."""
+    """Merge configurations; the last of several servers with the same name wins."""
     named = {server.name: server for config in configs for server in config.servers}
     return McpConfig(
         tuple(named.values()),
@@ -208,19 +210,19 @@ def _entries(data: Any) -> Iterator[tuple[str, Any]]:
                 name = cast("Mapping[str, Any]", entry).get("name") if isinstance(entry, Mapping) else None
                 yield name if isinstance(name, str) else "", entry
         return
-    raise ValueError(f"MCP servers are a map or a list, not {type(data).__name__}")
+    raise ValueError(f"MCP servers must be a map or a list, not {type(data).__name__}")
 
 
 def _is_entry(table: Mapping[str, Any]) -> bool:
-    """Whether it is one server itself, not a map of servers."""
+    """Return True if the data is a single server, not a map of servers."""
     return any(isinstance(table.get(key), str) for key in ("command", "url", "serverUrl", "httpUrl"))
 
 
 def _parse_entry(name: str, entry: Any, place: str, warnings: list[str]) -> McpServerConfig:
-    """One entry.
+    """Parse an entry.
 
     Raises:
-        ValueError: If it is none; the text goes on from its name.
+        ValueError: The entry is invalid; the message continues a text that ends with the server name.
     """
     if not isinstance(entry, Mapping):
         raise ValueError(f"must be an object, not {type(entry).__name__}")
@@ -239,12 +241,14 @@ def _parse_entry(name: str, entry: Any, place: str, warnings: list[str]) -> McpS
         elif (field := _ALIASES.get(key, key)) in _FIELDS:
             given[field] = value
         elif key in _IGNORED_KEYS or key.startswith("x-"):
-            warnings.append(f"{place + ': ' if place else ''}MCP server {name!r}: {key} means nothing here")
+            warnings.append(
+                f"{place + ': ' if place else ''}MCP server {name!r}: {key} is not supported and is ignored"
+            )
         else:
             near = difflib.get_close_matches(key, [*_FIELDS, *_ALIASES, "disabled", "tools"], 1)
             raise ValueError(
-                f"there is no setting {key!r}; "
-                + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(_FIELDS)}")
+                f"Unknown setting: {key!r}. "
+                + (f"Did you mean {near[0]!r}?" if near else f"Available settings: {', '.join(_FIELDS)}.")
             )
     return _convert_entry(name, given, place)
 
@@ -260,19 +264,19 @@ def _convert_entry(name: str, mapping: dict[str, Any], place: str) -> McpServerC
             raise ValueError("needs a command (a program) or a url")
     elif not made.url.startswith(("http://", "https://", "${")):
         raise ValueError(
-            f"transport {made.transport} needs a url that begins with http:// or https://, not {made.url!r:.200}"
+            f"transport {made.transport} requires a url that begins with http:// or https://, not {made.url!r:.200}"
         )
     for key in ("timeout", "connect_timeout"):
         if not 0 < getattr(made, key) <= _MAX_TIMEOUT:
-            raise ValueError(f"{key} is in seconds, 0 to {_MAX_TIMEOUT:g}, not {getattr(made, key):g}")
+            raise ValueError(f"{key} must be 0 to {_MAX_TIMEOUT:g} seconds, not {getattr(made, key):g}")
     return made
 
 
 def _normalize_entry(mapping: dict[str, Any]) -> None:
-    """Bring what other programs write into our form, in place."""
+    """Convert settings of other programs to the format of this program, in place."""
     command, args = mapping.get("command"), mapping.get("args")
     if isinstance(args, str):
-        raise ValueError(f"args must be a list of texts, as in {shlex.split(args)!r:.200}")
+        raise ValueError(f"args must be a list of texts, for example, {shlex.split(args)!r:.200}")
     if isinstance(command, list) and command:
         mapping["command"], *args = [*cast("list[Any]", command), *(args or ())]
     if isinstance(args, list):
@@ -284,8 +288,10 @@ def _normalize_entry(mapping: dict[str, Any]) -> None:
         if isinstance(mapping.get(key), Mapping):
             table = cast("Mapping[str, Any]", mapping[key])
             mapping[key] = {k: _text(v) for k, v in table.items() if v is not None}
-    said = mapping.get("transport")
-    mapping["transport"] = _TRANSPORTS.get(said, said) if isinstance(said, str) else said or _guess_transport(mapping)
+    transport = mapping.get("transport")
+    mapping["transport"] = (
+        _TRANSPORTS.get(transport, transport) if isinstance(transport, str) else transport or _guess_transport(mapping)
+    )
 
 
 def _guess_transport(mapping: Mapping[str, Any]) -> str:
@@ -295,7 +301,7 @@ def _guess_transport(mapping: Mapping[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value as a program or a header takes it."""
+    """Return a value as text for a program or a header."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int | float):
@@ -307,9 +313,9 @@ _REFERENCE = lazy_re(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-((?:[^{}]|\{[^{}]*\})*))
 
 
 def expand_variables(text: str, environ: Mapping[str, str], missing: set[str]) -> str:
-    """The text with its variables; those that are not set and have no default go into ``missing``.
+    """Expand variables in a text; names without a value or default are added to ``missing``.
 
-    A variable that is empty counts as not set where there is a default. What a variable holds is not looked at again.
+    An empty variable is treated as not set if a default exists. Values are not expanded again.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -326,10 +332,10 @@ def expand_variables(text: str, environ: Mapping[str, str], missing: set[str]) -
 
 
 def expand_config(config: McpServerConfig, environ: Mapping[str, str]) -> McpServerConfig:
-    """A configuration with its variables put in.
+    """Expand the variables of a configuration.
 
     Raises:
-        ConfigError: If one is not set and has no default.
+        ConfigError: A variable is not set and has no default.
     """
     missing: set[str] = set()
 
@@ -350,7 +356,7 @@ def expand_config(config: McpServerConfig, environ: Mapping[str, str]) -> McpSer
     if missing:
         names = ", ".join(sorted(missing))
         raise ConfigError(
-            f"MCP server {config.name!r} needs the variable{'s' if len(missing) > 1 else ''} {names}, which "
-            f"{'are' if len(missing) > 1 else 'is'} not set; set it, or give a default: ${{{sorted(missing)[0]}:-value}}"
+            f"MCP server {config.name!r} requires the variable{'s' if len(missing) > 1 else ''} {names}, which "
+            f"{'are' if len(missing) > 1 else 'is'} not set. Set it, or add a default: ${{{sorted(missing)[0]}:-value}}"
         )
     return made

@@ -1,4 +1,4 @@
-"""A server without an agent."""
+"""Connections to MCP servers without an agent."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ async def connect_mcp(
     environ: Mapping[str, str] = os.environ,
     tokens: Path | None = None,
 ) -> AsyncGenerator[McpServer]:
-    """Keep a connection to a server for as long as a block lasts.
+    """Connect to a server for the duration of a block.
 
     ```python
     async with connect_mcp({"command": "my-server"}) as server:
         print([tool.name for tool in server.tools])
     ```
 
-    Its ``tools`` can be given to an agent, and can be called by themselves.
+    Its ``tools`` can be passed to an agent, or called directly.
 
     Args:
-        server: Its configuration, or the address of one that speaks HTTP.
-        connector: Who makes the connection; the official SDK if left out.
-        elicit: Answers its questions to the user; they are declined if left out.
-        allow_sampling: Says whether it may ask the model; it may not if left out.
-        sampler: Asks the model.
-        roots: The folders that it is told of.
-        environ: Our variables.
-        tokens: The folder of logins.
+        server: Configuration, or the URL of an HTTP server.
+        connector: Connector that opens the connection (default: the official SDK).
+        elicit: Function that answers the server's questions to the user (default: they are declined).
+        allow_sampling: Function that returns whether the server may send a prompt to the model (default: it may not).
+        sampler: Function that sends the server's prompts to the model.
+        roots: Folders that the server may work in.
+        environ: Environment variables.
+        tokens: Folder of logins.
 
     Raises:
-        ConfigError: If the configuration is none.
-        McpFailure: If it cannot be connected.
+        ConfigError: The configuration is invalid.
+        McpError: The connection failed.
     """
     config = _to_config(server)
     asking = ClientFeatures(elicit, allow_sampling)

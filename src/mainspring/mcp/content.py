@@ -1,4 +1,4 @@
-"""What a server gives, as an agent's tools give it."""
+"""Convert the content of MCP servers to results and messages of an agent."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from mainspring.messages import ImageBlock, Message, TextBlock
 from mainspring.tools import Attachment, ToolErrorCode, ToolOutput, ToolResult
 
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""What models take."""
+"""Image types that models accept."""
 _MAX_IMAGE_CHARS = 5_000_000
-"""Characters of an image that every provider takes."""
+"""Maximum number of characters of an image that every provider accepts."""
 _MAX_PARTS = 1_000
-"""Parts of a result; where there are more, texts that follow each other become one."""
+"""Maximum number of parts of a result; if there are more, consecutive texts are joined."""
 NO_OUTPUT = "(no output)"
 
 
 def tool_result(answer: Answer, server: str, tool: str) -> ToolResult:
-    """A call's answer as a result: all parts in order; what no model can see as a note, and for applications as attachment."""
+    """Convert the response of a call to a result: all parts in order; unsupported parts become notes, and attachments."""
     blocks, attachments = to_model_blocks(answer.content)
     structured = answer.structured
     if structured is not None and not any(isinstance(b, TextBlock) for b in blocks):
@@ -39,18 +39,18 @@ def tool_result(answer: Answer, server: str, tool: str) -> ToolResult:
 
 
 def _output(blocks: Sequence[TextBlock | ImageBlock]) -> ToolOutput:
-    said = [b for b in blocks if not isinstance(b, TextBlock) or b.text.strip()]
-    if not said:
+    visible_blocks = [b for b in blocks if not isinstance(b, TextBlock) or b.text.strip()]
+    if not visible_blocks:
         return NO_OUTPUT
-    if len(said) > _MAX_PARTS:
-        said = _merge_text_blocks(said)
-    if len(said) == 1 and isinstance(said[0], TextBlock):
-        return said[0].text
-    return tuple(said)
+    if len(visible_blocks) > _MAX_PARTS:
+        visible_blocks = _merge_text_blocks(visible_blocks)
+    if len(visible_blocks) == 1 and isinstance(visible_blocks[0], TextBlock):
+        return visible_blocks[0].text
+    return tuple(visible_blocks)
 
 
 def _merge_text_blocks(blocks: Sequence[TextBlock | ImageBlock]) -> list[TextBlock | ImageBlock]:
-    """The blocks, texts that follow each other as one."""
+    """Join consecutive text blocks."""
     made: list[TextBlock | ImageBlock] = []
     lines: list[str] = []
     for block in blocks:
@@ -63,7 +63,7 @@ def _merge_text_blocks(blocks: Sequence[TextBlock | ImageBlock]) -> list[TextBlo
 
 
 def to_model_blocks(content: Iterable[McpContentBlock]) -> tuple[list[TextBlock | ImageBlock], list[Attachment]]:
-    """Content blocks as a model sees them, and what it cannot see."""
+    """Return content blocks for a model, and attachments for unsupported content."""
     blocks: list[TextBlock | ImageBlock] = []
     attachments: list[Attachment] = []
     for block in content:
@@ -83,7 +83,7 @@ def to_model_blocks(content: Iterable[McpContentBlock]) -> tuple[list[TextBlock 
 
 def _convert_media(block: McpContentBlock, name: str, attachments: list[Attachment]) -> TextBlock | ImageBlock:
     kind = str(block.get("mimeType") or "application/octet-stream").lower()
-    data = "".join(str(block.get("data") or "").split())  # some break it into lines
+    data = "".join(str(block.get("data") or "").split())  # some servers break it into lines
     if kind == "image/jpg":
         kind = "image/jpeg"
     if kind in _IMAGES and _is_base64(data):
@@ -99,7 +99,7 @@ def _convert_media(block: McpContentBlock, name: str, attachments: list[Attachme
 
 
 def _is_base64(data: str) -> bool:
-    """Whether it is base64 of something, as models take it; a request with anything else in it is refused as a whole."""
+    """Return True for valid base64 that models accept; a request with any other data is rejected as a whole."""
     try:
         return bool(binascii.a2b_base64(data, strict_mode=True))
     except ValueError:
@@ -120,7 +120,7 @@ def _convert_embedded(resource: McpContentBlock, attachments: list[Attachment]) 
 
 
 def prompt_to_messages(messages: Iterable[PromptMessage]) -> list[Message]:
-    """A prompt that was filled in, as messages for a history."""
+    """Convert a filled-in prompt to messages for a history."""
     made: list[Message] = []
     for message in messages:
         blocks = to_model_blocks(message.content)[0]

@@ -1,4 +1,4 @@
-"""From whatever the SDK, the network or a process raises to a sentence that says what happened, why, and what to do."""
+"""Convert exceptions of the SDK, the network, or a process to an `McpError` with the reason and the fix."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _LONGEST = 1_000
 
 
 class EndpointState:
-    """What is known of the other end of a connection.
+    """State of the other end of a connection.
 
     Attributes:
-        config: How it is configured.
-        process: Its program, where it is one of ours.
-        status: The last HTTP status that was a refusal.
-        session_gone: Whether it has forgotten our session.
+        config: Configuration of the server.
+        process: Process of a program on this machine.
+        status: Last HTTP error status.
+        session_gone: Whether the server no longer knows the session.
     """
 
     def __init__(self, config: McpServerConfig) -> None:
@@ -35,16 +35,16 @@ class EndpointState:
         self.session_gone = False
 
     def record_refusal(self, status: int) -> None:
-        """Note a refusal. That a login is wanted is not forgotten for what else is refused meanwhile."""
+        """Record an HTTP error. A required login has priority over later errors."""
         if self.status not in _LOGIN:
             self.status = status
 
     def clear_refusals(self) -> None:
-        """What was refused until now has been dealt with."""
+        """Clear the recorded error after it was handled."""
         self.status = None
 
     async def exit_code(self) -> int | None:
-        """How its program ended, if it did; one that is just ending gets a moment."""
+        """Return the exit code of the program, if it ended; wait a moment for a program that is ending."""
         if self.process is None:
             return None
         with suppress(TimeoutError):
@@ -53,44 +53,46 @@ class EndpointState:
 
 
 async def to_mcp_error(error: BaseException, end: EndpointState, reason: str) -> McpError:
-    """The failure that an exception stands for.
+    """Convert an exception to an `McpError`.
 
     Args:
-        error: What was raised.
-        end: The other end.
-        reason: ``connect`` or ``lost`` where that is what was going on; else ``refused``.
+        error: The exception.
+        end: State of the other end.
+        reason: ``connect`` or ``lost`` during these phases; else ``refused``.
     """
     found = first_error(error)
     if isinstance(found, McpError):
         return found
     name, kind = end.config.name, type(found).__name__
-    text = redact_environment(str(found)[: 8 * _LONGEST].strip() or kind)[:_LONGEST]  # cut first: it may be megabytes
+    text = redact_environment(str(found)[: 8 * _LONGEST].strip() or kind)[
+        :_LONGEST
+    ]  # cut first: the text may have megabytes
     if kind.startswith("OAuth") or (reason in ("connect", "refused") and end.status in _LOGIN):
         status = f" (HTTP {end.status})" if end.status in _LOGIN else f" ({text})"
         end.clear_refusals()
-        return McpError(name, f"MCP server {name!r} wants a login{status}; run: mainspring mcp login {name}", "login")
+        return McpError(
+            name, f"MCP server {name!r} requires a login{status}. Run: mainspring mcp login {name}", "login"
+        )
     if end.session_gone:
         end.session_gone = False
-        return McpError(name, f"MCP server {name!r} has forgotten this connection", "session")
+        return McpError(name, f"MCP server {name!r} no longer recognizes this session", "session")
     code: Any = getattr(found, "code", None)
     closed = kind == "MCPError" and (code == -32000 or "onnection closed" in text)
     if reason == "connect":
-        return McpError(
-            name, f"MCP server {name!r} could not be connected: {await _reason(found, text, end)}", "connect"
-        )
+        return McpError(name, f"Cannot connect to MCP server {name!r}: {await _reason(found, text, end)}", "connect")
     if reason == "lost" and end.process is None and not closed:
-        return McpError(name, f"MCP server {name!r} was lost: {text}", "lost")
+        return McpError(name, f"Lost the connection to MCP server {name!r}: {text}", "lost")
     if closed or reason == "lost" or kind in ("ClosedResourceError", "BrokenResourceError"):
         return McpError(name, f"MCP server {name!r} ended{await _exit(end)}", "lost")
     if isinstance(found, TimeoutError) or code == -32001:
-        return McpError(name, f"MCP server {name!r} did not answer in time", "timeout")
+        return McpError(name, f"MCP server {name!r} did not respond in time", "timeout")
     if kind == "ValidationError":
-        text = f"its answer is not what the protocol says: {text}"
+        text = f"the response violates the protocol: {text}"
     return McpError(name, f"MCP server {name!r}: {text}", "refused")
 
 
 def first_error(error: BaseException) -> BaseException:
-    """The first real failure in a group."""
+    """Return the first exception of a group that is not a cancellation."""
     while isinstance(error, BaseExceptionGroup):
         inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
         error = next((e for e in inner if not isinstance(e, asyncio.CancelledError)), inner[0])
@@ -101,14 +103,14 @@ async def _reason(error: BaseException, text: str, end: EndpointState) -> str:
     if end.process is not None:
         code = await end.exit_code()
         if code is not None:
-            return f"it ended at once{_code(code)}"
+            return f"the program exited immediately{_code(code)}"
         return text
     url = redact_environment(end.config.url)
     if end.status is not None:
-        return f"{url} answers with HTTP {end.status}; check its url, headers and transport"
+        return f"{url} returned HTTP {end.status}. Check the url, headers, and transport."
     if type(error).__name__ == "MCPError":
         return text
-    return f"{url} cannot be reached: {text}"
+    return f"cannot reach {url}: {text}"
 
 
 async def _exit(end: EndpointState) -> str:

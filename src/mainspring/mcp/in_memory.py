@@ -1,4 +1,4 @@
-"""Servers in memory: plain functions in place of programs. For tests, and for an application that is its own server."""
+"""In-memory MCP servers backed by plain functions, for tests and for applications that provide their own server."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from mainspring.mcp.types import (
 )
 
 Handler = Callable[..., "Answer | str | Awaitable[Answer | str]"]
-"""Does a tool's work: arguments by name, and ``side`` and ``on_progress`` where it has such parameters."""
+"""Function that executes a tool: arguments by name, and ``side`` and ``on_progress`` if it has such parameters."""
 
 
 class InMemoryServer:
-    """A server in memory.
+    """An in-memory server.
 
     Args:
-        tools: Its tools, with what does their work.
-        resources: What it has to read: text by address.
-        prompts: Prompts: text by name.
-        instructions: Its words on how to use it.
-        delay: Waited for before it is connected; hangs as long as the event is not set.
-        connect_error: Why it cannot be connected.
+        tools: Tools with their handlers.
+        resources: Text of each resource by URI.
+        prompts: Text of each prompt by name.
+        instructions: Instructions on how to use the server.
+        delay: Event to wait for before the connection is ready; the connection hangs until it is set.
+        connect_error: Error for connections.
 
     Attributes:
-        connections: How often it was connected.
-        calls: The calls that it got.
-        cancelled: The calls that were cancelled.
+        connections: Number of connections so far.
+        calls: Received calls.
+        cancelled: Cancelled calls.
     """
 
     def __init__(
@@ -67,21 +67,21 @@ class InMemoryServer:
         self.side: ClientHandler | None = None
 
     def crash(self) -> None:
-        """End the connection, as a program does that crashes."""
+        """Close the connection, as if the program crashed."""
         self.lost.set()
 
     def set_tools(self, tools: Sequence[tuple[ToolInfo, Handler]]) -> None:
-        """Have other tools, and tell."""
+        """Change the tools and notify the client."""
         self.tools = {info.name: (info, work) for info, work in tools}
         if self.side is not None:
             self.side.on_list_changed("tools")
 
 
 class InMemoryConnector:
-    """Connects to servers in memory, by the name of the configuration.
+    """Connector to in-memory servers, by the name of the configuration.
 
     Args:
-        servers: The servers.
+        servers: Servers by name.
     """
 
     def __init__(self, servers: Mapping[str, InMemoryServer]) -> None:
@@ -126,7 +126,7 @@ class _InMemoryConnection:
     async def call_tool(self, name: str, arguments: Mapping[str, Any], on_progress: ProgressCallback) -> Answer:
         server = self._server
         if name not in server.tools:
-            raise McpError(self._name, f"MCP server {self._name!r}: there is no tool {name!r}")
+            raise McpError(self._name, f"MCP server {self._name!r}: Unknown tool: {name!r}.")
         server.calls.append((name, dict(arguments)))
         work = asyncio.ensure_future(self._call_handler(server.tools[name][1], arguments, on_progress))
         lost = asyncio.ensure_future(self.closed.wait())
@@ -157,7 +157,7 @@ class _InMemoryConnection:
     async def read_resource(self, uri: str) -> Sequence[McpContentBlock]:
         text = self._server.resources.get(uri)
         if text is None:
-            raise McpError(self._name, f"MCP server {self._name!r}: there is no resource {uri}")
+            raise McpError(self._name, f"MCP server {self._name!r}: Resource not found: {uri}.")
         return [{"type": "resource", "resource": {"uri": uri, "text": text, "mimeType": "text/plain"}}]
 
     async def list_prompts(self) -> Sequence[PromptInfo]:
@@ -166,5 +166,5 @@ class _InMemoryConnection:
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[PromptMessage]:
         text = self._server.prompts.get(name)
         if text is None:
-            raise McpError(self._name, f"MCP server {self._name!r}: there is no prompt {name!r}")
+            raise McpError(self._name, f"MCP server {self._name!r}: Unknown prompt: {name!r}.")
         return [PromptMessage(role="user", content=({"type": "text", "text": text.format(**arguments)},))]

@@ -1,4 +1,4 @@
-"""Logging in at a server: the user's browser, and a callback on this machine."""
+"""Log in to a server with the user's browser and a callback on this machine."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from mcp.shared.auth import AuthorizationCodeResult
 
 _LOGIN_TIMEOUT = 300.0
-"""How long the user may take."""
+"""Maximum seconds for the user to log in."""
 
 ShowUrl = Callable[[str], Awaitable[None] | None]
-"""Shows the address of the login page."""
+"""Function that shows the URL of the login page."""
 
 _LONGEST_REQUEST = 16 << 10
 
@@ -42,36 +42,38 @@ async def login_mcp(
     browser: bool = True,
     seconds: float = _LOGIN_TIMEOUT,
 ) -> bool:
-    """Log in at a server. What it gives is kept for later runs.
+    """Log in to a server, and store the login for later runs.
 
     Args:
-        config: The server.
-        tokens: The folder of logins.
-        show: Shows the page's address, since not every machine has a browser.
-        environ: Variables for ``${VAR}`` in the configuration; none are put in where this is not given.
-        browser: Whether the page is opened too.
-        seconds: How long the user may take.
+        config: Configuration of the server.
+        tokens: Folder of logins.
+        show: Function that shows the URL of the login page, since not every machine has a browser.
+        environ: Variables for ``${VAR}`` in the configuration; without it, they are not expanded.
+        browser: Whether to open the page in a browser.
+        seconds: Maximum seconds for the user to log in.
 
     Returns:
-        Whether the server wanted a login at all.
+        Whether the server required a login.
 
     Raises:
-        ConfigError: If the server is a program, or has a login of its own in its headers, or the SDK is not installed.
-        McpFailure: If it cannot be reached, or nobody logged in.
+        ConfigError: The server is a program or has an Authorization header, or the SDK is not installed.
+        McpError: The server cannot be reached, or the login timed out.
     """
     _check_supported(config)
     await asyncio.to_thread(load_sdk)
     config = expand_config(config, environ) if environ is not None else config
     file = LoginFile(tokens, config)
-    kept = await asyncio.to_thread(file.read)
-    async with _CallbackServer.listening(kept.port) as callback:
-        await asyncio.to_thread(_reset_stale, file, kept, callback.port)
+    stored = await asyncio.to_thread(file.read)
+    async with _CallbackServer.listening(stored.port) as callback:
+        await asyncio.to_thread(_reset_stale, file, stored, callback.port)
 
         async def wait() -> AuthorizationCodeResult:
             try:
                 return await asyncio.wait_for(callback.wait_for_code(), seconds)
             except TimeoutError:
-                raise McpError(config.name, f"nobody logged in within {seconds:g} seconds", "login") from None
+                raise McpError(
+                    config.name, f"Login timed out after {seconds:g} seconds. Run the login again.", "login"
+                ) from None
 
         login = create_oauth_provider(
             config, file, callback.port, redirect_handler=_url_handler(show, browser, callback), callback_handler=wait
@@ -88,18 +90,18 @@ async def login_mcp(
 
 
 def _reset_stale(file: LoginFile, login: StoredLogin, port: int) -> None:
-    """Forget what does not hold for this login."""
-    if port != login.port:  # what is registered names another port
+    """Remove stored data that does not fit this login."""
+    if port != login.port:  # the registration contains another port
         file.update(client={}, port=port)
-    if login.wanted:  # the login that is kept was not enough
+    if login.wanted:  # the stored login has too few scopes
         file.update(tokens={}, expires=None)
 
 
 def _check_supported(config: McpServerConfig) -> None:
     if config.transport == "stdio":
-        raise ConfigError(f"MCP server {config.name!r} is a program: it has no login; give it what it needs in env")
+        raise ConfigError(f"MCP server {config.name!r} is a program, which has no login. Set its credentials in env.")
     if any(name.lower() == "authorization" for name in config.headers):
-        raise ConfigError(f"MCP server {config.name!r} has an Authorization header; remove that to log in")
+        raise ConfigError(f"MCP server {config.name!r} has an Authorization header. Remove the header to log in.")
 
 
 def _url_handler(show: ShowUrl, browser: bool, callback: _CallbackServer) -> Callable[[str], Awaitable[None]]:
@@ -115,12 +117,12 @@ def _url_handler(show: ShowUrl, browser: bool, callback: _CallbackServer) -> Cal
 
 
 async def logout_mcp(config: McpServerConfig, tokens: Path) -> bool:
-    """Forget the login at a server. Says whether there was one."""
+    """Delete the login at a server. Return True if a login was stored."""
     return await asyncio.to_thread(LoginFile(tokens, config).remove)
 
 
 async def _trigger_login(config: McpServerConfig, login: Any) -> None:
-    """Make a request that the server answers with a demand for a login, if it has any."""
+    """Send a request that makes the server require a login, if it has one."""
     import httpx2
     from mcp import Client
     from mcp.client.sse import sse_client
@@ -135,16 +137,18 @@ async def _trigger_login(config: McpServerConfig, login: Any) -> None:
     async with httpx2.AsyncClient(headers=dict(config.headers), timeout=config.connect_timeout, auth=login) as client:
         streams = streamable_http_client(config.url, http_client=client)
         async with Client(streams, mode=config.mode, cache=None) as server:
-            await server.list_tools()  # some greet everybody, and ask who it is only then
+            await (
+                server.list_tools()
+            )  # some servers accept the connection from any client, and require the login only now
 
 
 class _CallbackServer:
-    """Waits on this machine for the browser to come back.
+    """Local server that waits for the browser's callback.
 
     Attributes:
-        port: Where.
-        state: What shows that an answer belongs to the login that was begun last; empty before that.
-        result: What it brought.
+        port: Port of the server.
+        state: State parameter of the most recent login; empty before a login.
+        result: Result of the callback.
     """
 
     def __init__(self) -> None:
@@ -155,7 +159,7 @@ class _CallbackServer:
     @classmethod
     @asynccontextmanager
     async def listening(cls, port: int) -> AsyncGenerator[_CallbackServer]:
-        """Listen, on the port that is registered if it is free."""
+        """Listen, on the registered port if it is free."""
         self = cls()
         try:
             server = await asyncio.start_server(self._serve, "127.0.0.1", port, limit=_LONGEST_REQUEST)
@@ -167,11 +171,11 @@ class _CallbackServer:
         finally:
             server.close()
             if self.result.done() and not self.result.cancelled():
-                self.result.exception()  # nobody may have waited for it
+                self.result.exception()  # the result may never have been awaited
             self.result.cancel()
 
     async def wait_for_code(self) -> AuthorizationCodeResult:
-        """What the browser brings next: a server that moved its login asks twice."""
+        """Return the next result of the browser: a server that moved its login needs two callbacks."""
         try:
             return await asyncio.shield(self.result)
         finally:
@@ -191,7 +195,7 @@ class _CallbackServer:
             )
             await writer.drain()
         except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whatever that was, it was not the browser
+            pass  # not a request of the browser
         finally:
             writer.close()
 
@@ -201,20 +205,20 @@ class _CallbackServer:
         method, _, rest = head.decode("latin-1").partition(" ")
         target = urlsplit(rest.partition(" ")[0])
         if method != "GET" or target.path != urlsplit(callback_url(self.port)).path:
-            return "404 Not Found", "There is nothing here."
+            return "404 Not Found", "Page not found."
         found = {name: values[0] for name, values in parse_qs(target.query).items()}
         if not self.state or not secrets.compare_digest(found.get("state", "").encode(), self.state.encode()):
-            return "400 Bad Request", "This answer belongs to another login."
+            return "400 Bad Request", "This response belongs to another login."
         if self.result.done():
-            return "410 Gone", "This login is over already."
+            return "410 Gone", "This login has already ended."
         if "error" in found:
             reason = f"{found['error']}: {found.get('error_description', 'no reason given')}"
             self.result.set_exception(
-                McpError("", f"the login was refused: {escape_invisible(reason, limit=300)}", "login")
+                McpError("", f"the server denied the login: {escape_invisible(reason, limit=300)}", "login")
             )
-            return "200 OK", "The login was refused. You can close this page."
+            return "200 OK", "The login was denied. You can close this page."
         if "code" not in found:
-            return "400 Bad Request", "This is not the answer of a login."
+            return "400 Bad Request", "This is not a login response."
         self.result.set_result(
             AuthorizationCodeResult(code=found["code"], state=found.get("state"), iss=found.get("iss"))
         )

@@ -1,5 +1,7 @@
-"""Answers of servers made to fit before the SDK reads them: it drops a whole list for one odd entry, and a whole result for one
-block of a kind that it does not know. An answer that cannot be mended becomes an error, so that nobody waits for it.
+"""Repair responses of servers before the SDK reads them.
+
+The SDK drops a whole list for a single invalid entry, and a whole result for a block of an unknown kind. A response that
+cannot be repaired becomes an error, so that no caller waits for it.
 """
 
 from __future__ import annotations
@@ -29,17 +31,20 @@ _NEEDED = {
 
 
 _SCHEMA: dict[str, type] = {"properties": dict, "required": list, "$defs": dict, "definitions": dict}
-"""What these are in a schema."""
+"""Expected types of keywords in a schema."""
 _MAX_DEPTH = 100
-"""Levels of a schema; the SDK drops a whole list for one that is deeper than it can write."""
+"""Maximum depth of a schema; the SDK drops a whole list for a schema that is too deep to serialize."""
 _START = 300
-"""Bytes in which the id of an answer is looked for that is too deep to be read."""
+"""Bytes to search for the ID of a response that is too deep to parse."""
 _ID = lazy_re(rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,100}")')
-_INVALID_MESSAGE = "its answer is no message of the protocol"
+_INVALID_MESSAGE = "The response is not a valid protocol message"
 
 
 def repair_message(text: bytes) -> dict[str, Any] | None:
-    """What a line that is no message was meant as: without numbers and characters that JSON has not. ``None`` if it is anything else."""
+    """Repair an invalid line: remove numbers and characters that JSON does not support.
+
+    Return ``None`` if this fails.
+    """
     try:
         read: Any = json.loads(text.decode("utf-8", "replace"), parse_constant=lambda name: None)
         whole: Any = json.loads(json.dumps(read, ensure_ascii=False).encode("utf-8", "replace"))
@@ -53,13 +58,13 @@ def repair_message(text: bytes) -> dict[str, Any] | None:
 
 
 def error_response(message: dict[str, Any]) -> dict[str, Any] | None:
-    """The error that stands for an answer that is none; ``None`` if it is no answer."""
+    """Return the error for an invalid response; ``None`` if the message is not a response."""
     key, error = message.get("id"), message.get("error")
     if "method" in message or isinstance(key, bool) or not isinstance(key, int | str):
         return None
-    said = cast("dict[str, Any]", error).get("message") if isinstance(error, dict) else error
-    told = said if isinstance(said, str) and said else _INVALID_MESSAGE
-    return {"jsonrpc": "2.0", "id": key, "error": {"code": -32603, "message": told}}
+    reason = cast("dict[str, Any]", error).get("message") if isinstance(error, dict) else error
+    text = reason if isinstance(reason, str) and reason else _INVALID_MESSAGE
+    return {"jsonrpc": "2.0", "id": key, "error": {"code": -32603, "message": text}}
 
 
 def _error_from_prefix(start: bytes) -> dict[str, Any] | None:
@@ -70,7 +75,7 @@ def _error_from_prefix(start: bytes) -> dict[str, Any] | None:
 
 
 def repair_result(result: dict[str, Any]) -> None:
-    """Make a result fit, in place."""
+    """Repair a result in place."""
     for kind in ("tools", "resources", "resourceTemplates", "prompts"):
         if kind in result and not isinstance(result[kind], list):
             result[kind] = []
@@ -91,7 +96,10 @@ def repair_result(result: dict[str, Any]) -> None:
 
 
 def _repair_tool(value: Any) -> dict[str, Any] | None:
-    """A tool; ``None`` for what is none. Its form of results is left out: a result that breaks it is still a result."""
+    """Repair a tool; ``None`` if invalid.
+
+    The output schema is removed: a result that violates it is still a result.
+    """
     if not isinstance(value, dict):
         return None
     tool = cast("dict[str, Any]", value)
@@ -119,7 +127,7 @@ def _repair_tool(value: Any) -> dict[str, Any] | None:
 
 
 def _limit_depth(value: Any, levels: int) -> Any:
-    """JSON of so many levels at most; below stands an empty value, which in a schema lets anything pass."""
+    """Limit the depth of JSON data; deeper values become empty values, which accept everything in a schema."""
     if isinstance(value, dict):
         table = cast("dict[str, Any]", value)
         return {k: _limit_depth(v, levels - 1) for k, v in table.items()} if levels > 0 else {}
@@ -129,7 +137,7 @@ def _limit_depth(value: Any, levels: int) -> Any:
 
 
 def _repair_block(value: Any) -> dict[str, Any]:
-    """A content block; one that nobody knows becomes a note."""
+    """Repair a content block; an unknown block becomes a note."""
     if isinstance(value, str):
         return {"type": "text", "text": value}
     if not isinstance(value, dict):
@@ -148,14 +156,14 @@ def _repair_block(value: Any) -> dict[str, Any]:
 
 
 class RepairingStream:
-    """What a transport reads, mended; ``connection_lost`` is set when nothing more will come.
+    """Stream of repaired messages; ``connection_lost`` is set when the stream ends.
 
     Args:
-        inner: What is read.
-        connection_lost: Set at its end.
-        on_message: Takes a notification's method and parameters, and says whether that is all there is to do with it. What is heard here
-            goes no further: the SDK checks each and starts a task for it, and a server that tells something without end would keep
-            us so busy that its answers come too late.
+        inner: Stream of a transport.
+        connection_lost: Event that is set at the end of the stream.
+        on_message: Function that handles a notification's method and parameters, and returns True if the handling is
+            complete. Such notifications are not passed to the SDK: it validates each and starts a task for it, so a server
+            with endless notifications would delay responses too long.
     """
 
     def __init__(
@@ -170,11 +178,11 @@ class RepairingStream:
 
     @property
     def last_context(self) -> Any:
-        """The sender's context, where the stream below has one."""
+        """Context of the sender, if the inner stream provides it."""
         return getattr(self._inner, "last_context", None)
 
     async def receive(self) -> Incoming:
-        """The next message."""
+        """Return the next message."""
         try:
             while await self._is_notification_handled(item := await self._inner.receive()):
                 pass
@@ -184,7 +192,7 @@ class RepairingStream:
             raise
 
     async def aclose(self) -> None:
-        """Close the stream below."""
+        """Close the inner stream."""
         self._connection_lost.set()
         await self._inner.aclose()
 

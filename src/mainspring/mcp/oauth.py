@@ -1,6 +1,6 @@
-"""What a server or its login refuses, and what the next login does about it.
+"""Logins at servers: their storage, and how requests use them.
 
-Logins at servers: where they are kept, and how requests carry them. The flow itself is the SDK's.
+The SDK implements the OAuth flow.
 """
 
 from __future__ import annotations
@@ -29,28 +29,31 @@ if TYPE_CHECKING:
 
 
 async def needs_new_login(context: OAuthContext, file: LoginFile, response: httpx2.Response) -> bool:
-    """Whether only a new login helps, for which nobody is here: then the refusal stands. What it was not enough for is kept."""
+    """Return True if a new login is required, which needs a user; the response is then final.
+
+    Missing scopes are stored.
+    """
     from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth
 
     if response.status_code == 401:
         return not context.can_refresh_token()
     if response.status_code != 403 or extract_field_from_www_auth(response, "error") != "insufficient_scope":
         return False
-    kept = await asyncio.to_thread(file.read)
-    scopes = f"{kept.tokens.get('scope') or ''} {extract_scope_from_www_auth(response) or ''}"
+    stored = await asyncio.to_thread(file.read)
+    scopes = f"{stored.tokens.get('scope') or ''} {extract_scope_from_www_auth(response) or ''}"
     await asyncio.to_thread(file.update, wanted=scopes.strip())
     return True
 
 
 async def request_missing_scopes(context: OAuthContext, file: LoginFile) -> None:
-    """Ask for what the last login was not enough for, too."""
-    kept = await asyncio.to_thread(file.read)
+    """Also request the scopes that the last login lacked."""
+    stored = await asyncio.to_thread(file.read)
     request = context.client_metadata.scope
-    context.client_metadata.scope = " ".join(dict.fromkeys(f"{request or ''} {kept.wanted}".split())) or None
+    context.client_metadata.scope = " ".join(dict.fromkeys(f"{request or ''} {stored.wanted}".split())) or None
 
 
 def set_client_secret_method(context: OAuthContext, config: McpServerConfig) -> None:
-    """A configured secret goes where the login takes it; in a header, where it does not say."""
+    """Send a configured secret in the way that the server supports; in a header by default."""
     found, info = context.oauth_metadata, context.client_info
     if config.client_secret and info is not None:
         taken = (found and found.token_endpoint_auth_methods_supported) or ["client_secret_basic"]
@@ -59,20 +62,20 @@ def set_client_secret_method(context: OAuthContext, config: McpServerConfig) -> 
 
 
 _REFRESH_MARGIN_SECONDS = 60.0
-"""Seconds before its end at which a token is renewed."""
+"""Seconds before its expiry at which a token is refreshed."""
 
 
 class StoredLogin(Struct, frozen=True, omit_defaults=True):
-    """What is kept of a login.
+    """A stored login.
 
     Attributes:
-        url: The server.
-        tokens: What the login gave.
-        expires: When the access token ends, in seconds since 1970.
-        client: How we are registered; without it each run would register anew.
-        metadata: Where tokens are renewed.
-        port: The port of the callback that is registered.
-        wanted: What a request was refused for, to be asked for at the next login: scopes, with a space between.
+        url: URL of the server.
+        tokens: Tokens of the login.
+        expires: Expiry of the access token, in seconds since 1970.
+        client: Client registration; without it, each run would register again.
+        metadata: OAuth metadata with the URL for refreshing tokens.
+        port: Registered port of the callback.
+        wanted: Space-separated scopes of a rejected request, for the next login.
     """
 
     url: str = ""
@@ -85,7 +88,7 @@ class StoredLogin(Struct, frozen=True, omit_defaults=True):
 
     @property
     def refresh_at(self) -> float | None:
-        """When the access token is to be renewed, a little before its end."""
+        """Time at which to refresh the access token, shortly before its expiry."""
         return None if self.expires is None else self.expires - _REFRESH_MARGIN_SECONDS
 
     def __repr__(self) -> str:
@@ -93,11 +96,11 @@ class StoredLogin(Struct, frozen=True, omit_defaults=True):
 
 
 class LoginFile:
-    """The login at one server, in a file for its owner alone.
+    """The login at a server, in a file that only its owner can read.
 
     Args:
-        folder: Where logins are kept.
-        config: The server; its address tells logins apart, since names change.
+        folder: Folder of logins.
+        config: Configuration of the server; its URL identifies the login, since names change.
     """
 
     def __init__(self, folder: Path, config: McpServerConfig) -> None:
@@ -106,46 +109,46 @@ class LoginFile:
         self._config = config
 
     def read(self) -> StoredLogin:
-        """What is kept; an empty one where there is nothing, or nothing that can be read. Blocks."""
+        """Return the stored login; empty if the file is missing or unreadable. Blocks."""
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=StoredLogin)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return StoredLogin()
 
     def update(self, **fields: Any) -> None:
-        """Keep something more. Blocks."""
+        """Update the stored login. Blocks."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         new = replace(self.read(), url=self._config.url, **fields)
         write_text_atomically(self.path, msgspec.json.format(msgspec.json.encode(new)).decode() + "\n")
 
     def remove(self) -> bool:
-        """Forget it. Says whether there was one. Blocks."""
+        """Delete the stored login. Return True if it existed. Blocks."""
         known = self.path.exists()
         self.path.unlink(missing_ok=True)
         return known
 
-    # --- as the SDK wants it ----------------------------------------------------------------------------------------
+    # --- storage interface of the SDK -------------------------------------------------------------------------------
 
     async def get_tokens(self) -> OAuthToken | None:
-        """The tokens."""
+        """Return the tokens."""
         from mcp.shared.auth import OAuthToken
 
-        kept = await asyncio.to_thread(self.read)
-        return OAuthToken.model_validate(kept.tokens) if kept.tokens else None
+        stored = await asyncio.to_thread(self.read)
+        return OAuthToken.model_validate(stored.tokens) if stored.tokens else None
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Keep the tokens."""
+        """Store the tokens."""
         given = tokens.model_dump(mode="json", exclude_none=True)
         expires = None if tokens.expires_in is None else time.time() + tokens.expires_in
         await asyncio.to_thread(self.update, tokens=given, expires=expires)
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """How we are registered, or what is configured."""
+        """Return the client registration, or the configured client."""
         from mcp.shared.auth import OAuthClientInformationFull
 
-        kept = await asyncio.to_thread(self.read)
+        stored = await asyncio.to_thread(self.read)
         if self._config.client_id:
-            port = kept.port or 0
+            port = stored.port or 0
             return OAuthClientInformationFull.model_validate(
                 {
                     "client_id": self._config.client_id,
@@ -154,26 +157,29 @@ class LoginFile:
                     "token_endpoint_auth_method": "client_secret_post" if self._config.client_secret else "none",
                 }
             )
-        return OAuthClientInformationFull.model_validate(kept.client) if kept.client else None
+        return OAuthClientInformationFull.model_validate(stored.client) if stored.client else None
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Keep how we are registered."""
+        """Store the client registration."""
         given = client_info.model_dump(mode="json", exclude_none=True)
         await asyncio.to_thread(self.update, client=given)
 
 
 def logins_path(home: Path) -> Path:
-    """Where logins are kept, in the user's folder."""
+    """Return the folder of logins in the user's folder."""
     return home / "mcp" / "logins"
 
 
 def callback_url(port: int) -> str:
-    """Where the browser comes back to."""
+    """Return the URL of the browser's callback."""
     return f"http://127.0.0.1:{port}/callback"
 
 
 def load_auth(config: McpServerConfig, folder: Path | None) -> httpx2.Auth | None:
-    """What makes requests carry a login that is kept; ``None`` where there is none. Blocks."""
+    """Return the authentication for requests with a stored login; ``None`` if no login is stored.
+
+    Blocks.
+    """
     own = any(name.lower() == "authorization" for name in config.headers)
     if folder is None or own or config.auth == "none":
         return None
@@ -182,13 +188,13 @@ def load_auth(config: McpServerConfig, folder: Path | None) -> httpx2.Auth | Non
 
 
 def create_oauth_provider(config: McpServerConfig, file: LoginFile, port: int, **handlers: Any) -> OAuthClientProvider:
-    """The SDK's provider over a file that other processes use too.
+    """Create the SDK's OAuth provider with a file that other processes share.
 
     Args:
-        config: The server.
-        file: Where the login is kept.
-        port: The port of the callback.
-        **handlers: Further options of the provider: who shows the page, and who waits for the callback.
+        config: Configuration of the server.
+        file: File of the login.
+        port: Port of the callback.
+        **handlers: Further options of the provider: the handlers that show the page and wait for the callback.
     """
     from mcp.shared.auth import OAuthClientMetadata
 
@@ -206,12 +212,12 @@ def create_oauth_provider(config: McpServerConfig, file: LoginFile, port: int, *
 
 
 def _provider_class() -> Any:
-    """A class of the SDK's, which is not there before the SDK is."""
+    """Return a subclass of the SDK's provider; created on demand, since the SDK is imported lazily."""
     from mcp.client.auth import OAuthClientProvider
     from mcp.shared.auth import OAuthMetadata
 
     class Shared(OAuthClientProvider):
-        """Looks at the file before each request, renews under a lock, and tries once more what was refused."""
+        """Provider that reads the file before each request, refreshes under a lock, and retries a rejected request once."""
 
         file: LoginFile
         config: McpServerConfig
@@ -233,7 +239,7 @@ def _provider_class() -> Any:
                         mine = sent is first and not due and self.context.can_refresh_token()
                         rejected = mine and response.status_code == 401
                         sent = None if rejected else await _send(flow, response)
-            if rejected:  # revoked before its end: renew it, and ask again
+            if rejected:  # The token was revoked before its expiry: refresh it, and repeat the request.
                 async with _refresh_lock(self.file, True):
                     self.context.token_expiry_time = 1.0
                     async with _closing_flow(super().async_auth_flow(request)) as flow:
@@ -254,13 +260,13 @@ def _provider_class() -> Any:
             return await super()._refresh_token()
 
         async def _reload(self) -> None:
-            kept = await asyncio.to_thread(self.file.read)
+            stored = await asyncio.to_thread(self.file.read)
             context = self.context
             context.current_tokens = await self.file.get_tokens()
             context.client_info = context.client_info or await self.file.get_client_info()
-            if kept.metadata and context.oauth_metadata is None:
-                context.oauth_metadata = OAuthMetadata.model_validate(kept.metadata)
-            context.token_expiry_time = None if kept.expires is None else kept.expires - _REFRESH_MARGIN_SECONDS
+            if stored.metadata and context.oauth_metadata is None:
+                context.oauth_metadata = OAuthMetadata.model_validate(stored.metadata)
+            context.token_expiry_time = None if stored.expires is None else stored.expires - _REFRESH_MARGIN_SECONDS
             self._initialized = True
 
     return Shared
@@ -283,7 +289,7 @@ async def _send(flow: AsyncGenerator[Any, Any], response: Any) -> Any:
 
 @asynccontextmanager
 async def _refresh_lock(file: LoginFile, due: bool) -> AsyncGenerator[None]:
-    """While a token is renewed, other processes wait: a refresh token is often good for one use only."""
+    """Block other processes while a token is refreshed: a refresh token can often be used only once."""
     if not due:
         yield
         return
@@ -291,7 +297,7 @@ async def _refresh_lock(file: LoginFile, due: bool) -> AsyncGenerator[None]:
     lock = lock_directory(file.path.parent)
     try:
         await asyncio.to_thread(lock.__enter__)
-    except LockTimeoutError:  # whoever has it hangs; better twice than never
+    except LockTimeoutError:  # the lock's owner hangs; a second refresh is better than none
         yield
         return
     try:

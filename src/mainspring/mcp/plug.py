@@ -1,6 +1,6 @@
-"""The hooks of calls to servers: fired right after the tool hooks that they derive from, for tools with a server.
+"""Plugin that starts an agent's MCP servers, offers their tools when ready, and stops them with the agent.
 
-The plug: an agent's servers, started together, offered when they are ready, ended with it.
+The hooks of calls to servers fire right after the tool hooks from which they derive, for tools of a server.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _MAX_LISTED = 200
 
 
 def create_resource_tools(mcp: McpPlug) -> list[Tool]:
-    """The two tools, for the servers of an agent."""
+    """Create the two resource tools for the servers of an agent."""
 
     async def list_resources(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         requested = arguments.get("server") or None
@@ -136,15 +136,15 @@ def _error_result(text: str) -> ToolResult:
 
 
 GATE_ORDER, AFTER_ORDER = 45, 70
-"""Behind what an application and its budgets say, before large results are put aside."""
+"""After the gates of an application and its budgets, before large results are stored separately."""
 
 
 def add_mcp_hooks(agent: CoreAgent, find: Callable[[str], Tool | None]) -> None:
-    """Have an agent fire them.
+    """Fire the hooks of an agent's calls to servers.
 
     Args:
         agent: The agent.
-        find: Gives a tool by its name.
+        find: Function that returns a tool by its name.
     """
     handlers = _McpHooks(agent.bus, find)
     agent.on(ToolGate, handlers.gate, order=GATE_ORDER)
@@ -192,37 +192,38 @@ class _McpHooks:
 logger = logging.getLogger("mainspring")
 
 
-_SILENT_WAIT = 0.75  # what takes no longer is not worth telling
+_SILENT_WAIT = 0.75  # a shorter wait is not reported
 GRACE = 3.0
-"""Seconds that the first prompt waits for servers, at most."""
+"""Maximum seconds that the first prompt waits for servers."""
 _HOOK_ORDER = -900
-"""Tools change before anything else of a request is made."""
+"""Tools change before any other handler prepares a request."""
 
 
 class McpPlug(Plugin):
-    """Gives an agent the tools of servers.
+    """Plugin that adds the tools of servers to an agent.
 
-    All servers are started at once, at warm-up or the first run. The first prompt waits for those that are still on their way, but no
-    longer than ``startup_wait``; one that is late is offered from the next request on. A server that cannot be reached is told of by the hook
-    ``mcp:error`` and harms nothing.
+    All servers start at the same time, at warm-up or at the first run. The first prompt waits for servers that are still
+    connecting, but no longer than ``startup_wait``; the tools of a late server are offered from the next request on. A server
+    that cannot be reached is reported with the hook ``mcp:error`` and affects nothing else.
 
     Args:
-        servers: Configurations, in any form that `parse_mcp_config` takes.
-        connector: Who makes connections; the official SDK if left out.
-        startup_wait: Seconds that the first prompt waits at most.
-        elicit: Answers a server's question in place of the user.
-        allow_sampling: Decides in place of the user whether a server may ask the model.
-        roots: The folders that servers are told of; the agent's own if left out.
-        environ: Our variables, for ``${VAR}`` and for the base set that programs get.
-        home: The user's folder: what servers write is kept there, and logins are looked for.
+        servers: Configurations, in any form that `parse_mcp_config` accepts.
+        connector: Connector that opens connections (default: the official SDK).
+        startup_wait: Maximum seconds that the first prompt waits.
+        elicit: Function that answers a server's question in place of the user.
+        allow_sampling: Function that decides in place of the user whether a server may send a prompt to the model.
+        roots: Folders that servers may work in (default: the agent's folder).
+        environ: Variables, for ``${VAR}`` and for the base set that programs get.
+        home: Folder of the user's logins and of the servers' logs.
 
     Attributes:
         servers: The servers.
-        startup_wait: As given.
-        on_notice: Is told in a sentence what people should know: a server failed, was lost, or is late. Tells nobody until it is set.
+        startup_wait: Maximum seconds that the first prompt waits.
+        on_notice: Function that receives notices for the user: a server failed, was lost, or is late. Ignores them by default.
 
     Raises:
-        ConfigError: If a configuration is none. (Files of many are better read by `parse_mcp_config`, which leaves out the broken.)
+        ConfigError: A configuration is invalid. (For files with many servers, use `parse_mcp_config`, which skips invalid
+            entries.)
     """
 
     def __init__(
@@ -272,12 +273,12 @@ class McpPlug(Plugin):
             return self._roots
         return (self._agent.env.cwd,) if self._agent is not None else (os.getcwd(),)
 
-    # --- as a plug --------------------------------------------------------------------------------------------------
+    # --- plugin interface -------------------------------------------------------------------------------------------
 
     def install(self, agent: CoreAgent) -> None:
-        """Sit in an agent."""
+        """Register the plugin's handlers with an agent."""
         if self._agent is not None:
-            raise ConfigError("this Mcp belongs to another agent; make one for each")
+            raise ConfigError("This Mcp plugin belongs to another agent. Create one plugin for each agent.")
         self._agent = agent
         self._asking.interaction = lambda: agent.extra.get(INTERACTION_KEY)
         if not self.servers:
@@ -289,32 +290,34 @@ class McpPlug(Plugin):
         add_mcp_hooks(agent, agent.tools.get)
 
     def for_child(self) -> Plugin | None:
-        """The same connections: a sub-agent has its parent's tools already."""
+        """Return the hooks for a subagent, which inherits the tools and connections of its parent."""
         return _ChildMcpPlug() if self.servers else None
 
     def set_sampler(self, sampler: SamplingCallback) -> None:
-        """Say who asks the model when a server wants that and may."""
+        """Set the function that sends prompts of servers to the model."""
         self._asking.sample_model = sampler
 
     async def prepare(self) -> None:
-        """Start all servers; wait for them, but no longer than the grace."""
+        """Start all servers, and wait for them up to the grace period."""
         if not self.servers:
             return
         self._start()
         assert self._startup_task is not None
-        at_once = min(_SILENT_WAIT, self.startup_wait)
-        await asyncio.wait({self._startup_task}, timeout=at_once)
+        silent_wait = min(_SILENT_WAIT, self.startup_wait)
+        await asyncio.wait({self._startup_task}, timeout=silent_wait)
         late = ", ".join([repr(s.name) for s in self.servers if s.status == "connecting"])
-        if late and self.startup_wait > at_once:  # nobody waits in the dark
-            self.on_notice(f"waiting for MCP server {late}, {self.startup_wait:g} s at most")
-            await asyncio.wait({self._startup_task}, timeout=self.startup_wait - at_once)
+        if late and self.startup_wait > silent_wait:  # report why the prompt waits
+            self.on_notice(f"Waiting up to {self.startup_wait:g}s for MCP server {late}")
+            await asyncio.wait({self._startup_task}, timeout=self.startup_wait - silent_wait)
         for server in self.servers:
             if server.status == "connecting":
-                self.on_notice(f"MCP server {server.name!r} has not answered yet; its tools are offered once it does")
+                self.on_notice(
+                    f"MCP server {server.name!r} is still connecting. Its tools will be available when it is ready."
+                )
         self._update_tools()
 
     async def aclose(self) -> None:
-        """End all connections, and all programs that were started. What is used later is started again."""
+        """Close all connections, and stop all programs. Later use starts them again."""
         boot, self._startup_task = self._startup_task, None
         await asyncio.gather(*[server.aclose() for server in self.servers])
         if boot is not None and boot.get_loop() is asyncio.get_running_loop():
@@ -324,19 +327,19 @@ class McpPlug(Plugin):
     # --- servers ----------------------------------------------------------------------------------------------------
 
     def get(self, name: str) -> McpServer:
-        """The server of this name.
+        """Return the server with a name.
 
         Raises:
-            ConfigError: If there is none.
+            ConfigError: The name is unknown.
         """
         found = next((s for s in self.servers if s.name == name), None)
         if found is None:
             known = ", ".join([s.name for s in self.servers]) or "none"
-            raise ConfigError(f"there is no MCP server {name!r}; there are {known}")
+            raise ConfigError(f"Unknown MCP server: {name!r}. Configured servers: {known}.")
         return found
 
     async def prompts(self) -> list[McpPrompt]:
-        """The prompts of all servers that are ready, as commands; one that does not say has none."""
+        """Return the prompts of all ready servers, as commands; servers that do not respond are skipped."""
         found: list[McpPrompt] = []
         for server in self._ready():
             try:
@@ -346,7 +349,7 @@ class McpPlug(Plugin):
         return found
 
     async def resources(self) -> dict[str, Sequence[ResourceInfo]]:
-        """What there is to read, by server."""
+        """Return the resources by server."""
         found: dict[str, Sequence[ResourceInfo]] = {}
         for server in self._ready():
             try:
@@ -358,7 +361,7 @@ class McpPlug(Plugin):
     def _ready(self) -> list[McpServer]:
         return [s for s in self.servers if s.status == "ready"]
 
-    # --- starting ---------------------------------------------------------------------------------------------------
+    # --- startup ----------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -366,7 +369,7 @@ class McpPlug(Plugin):
             self._startup_task = loop.create_task(self._start_all(), name="mcp bootstrap", context=Context())
 
     async def _start_all(self) -> None:
-        """Start all, and tell when all have answered or failed."""
+        """Start all servers, and fire a hook when all are ready or have failed."""
         used = [s for s in self.servers if s.status != "disabled"]
         names = tuple([s.name for s in used])
         began = time.monotonic()
@@ -385,14 +388,14 @@ class McpPlug(Plugin):
             await self._agent.bus.emit(make())
 
     async def _on_session_start(self, hook: SessionStart) -> None:
-        """A run begins: in an event loop of its own perhaps, where nothing is connected yet."""
+        """Handle the start of a run, possibly in a new event loop without connections."""
         if self._startup_task is None or self._startup_task.get_loop() is not asyncio.get_running_loop():
             await self.prepare()
 
-    # --- what is offered ----------------------------------------------------------------------------------------------
+    # --- offered tools ------------------------------------------------------------------------------------------------
 
     def _on_context_transform(self, hook: ContextTransform) -> None:
-        """Between turns the list of tools may change; within one never."""
+        """Update the list of tools between turns; it must not change within a turn."""
         if self._tools_changed:
             self._update_tools()
 
@@ -401,7 +404,7 @@ class McpPlug(Plugin):
             self._update_tools(between_runs=True)
 
     async def _on_tool_unknown(self, hook: ToolUnknown) -> None:
-        """A tool of a server that is not there: it may be on its way, or there is a reason."""
+        """Handle a call of an unknown tool of a server: the server may still be connecting, or have failed."""
         name = server_of_tool_name(hook.name, {s.name: s.key for s in self.servers})
         server = next((s for s in self.servers if s.name == name and s.status != "ready"), None)
         if server is None:
@@ -413,9 +416,9 @@ class McpPlug(Plugin):
         hook.result = ToolResult(output=text, is_error=True, code=ToolErrorCode.NOT_FOUND)
 
     def _update_tools(self, *, between_runs: bool = False) -> None:
-        """Bring the agent's tools up to date: by server in the order of the configuration, in a server by name.
+        """Update the agent's tools: by server in the order of the configuration, and by name within a server.
 
-        A tool with an alias joins only between runs, since a run's names are settled when it begins.
+        A tool with an alias is added only between runs, since a run's names are fixed when it begins.
         """
         agent = self._agent
         if agent is None:
@@ -443,28 +446,31 @@ class McpPlug(Plugin):
         self._has_tools = tuple([t for t in requested if _try_add(agent, t)])
 
     def _has_run_started(self) -> bool:
-        """Whether the run's names are settled: they are once its first turn is looked at."""
+        """Return True if the run's names are fixed, which happens before its first turn."""
         return self._agent is not None and self._agent.context.side_call is not None
 
-    # --- see `Watcher` ------------------------------------------------------------------------------------------------
+    # --- see `ServerObserver` -----------------------------------------------------------------------------------------
 
     async def on_connected(self, server: McpServer, seconds: float) -> None:
-        """A server is ready."""
+        """Handle a server that is ready."""
         self._announced_questions.discard(server.name)
         self._mark_tools_changed()
         names = tuple([t.name for t in server.tools])
         await self._emit(McpConnect, lambda: McpConnect(server.name, names, seconds))
 
     async def on_failed(self, server: McpServer, error: McpError) -> None:
-        """A server failed. Its tools stay, so that the prompt does: a call is told why."""
+        """Handle a failed server.
+
+        Its tools stay, so that the prompt does not change: a call returns the reason.
+        """
         logger.warning("%s", error)
-        if server.name not in self._announced_questions:  # once, however often it is tried again
+        if server.name not in self._announced_questions:  # once, regardless of the number of retries
             self._announced_questions.add(server.name)
             self.on_notice(str(error))
         await self._emit(McpErrorHook, lambda: McpErrorHook(server.name, error))
 
     def on_tools_changed(self, server: McpServer) -> None:
-        """A server has other tools."""
+        """Handle changed tools of a server."""
         self._mark_tools_changed()
 
     def _mark_tools_changed(self) -> None:
@@ -474,7 +480,10 @@ class McpPlug(Plugin):
 
 
 class _ChildMcpPlug(Plugin):
-    """What a sub-agent has of its parent's servers: the hooks. The tools come with the others that it inherits."""
+    """Plugin of a subagent with only the hooks of its parent's servers.
+
+    The subagent inherits the tools.
+    """
 
     def install(self, agent: CoreAgent) -> None:
         add_mcp_hooks(agent, agent.tools.get)
@@ -484,7 +493,7 @@ class _ChildMcpPlug(Plugin):
 
 
 def _ignore(text: str) -> None:
-    """Tells nobody."""
+    """Ignore a notice."""
 
 
 def _tool_signature(tool: Tool) -> Any:
@@ -495,6 +504,6 @@ def _try_add(agent: CoreAgent, tool: Tool) -> bool:
     try:
         agent.tools.add(tool)
     except ConfigError as error:
-        logger.warning("a tool of an MCP server is left out: %s", error)
+        logger.warning("Skipped a tool of an MCP server: %s", error)
         return False
     return True

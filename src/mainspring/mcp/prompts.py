@@ -1,4 +1,4 @@
-"""Prompts of servers, as data for whoever makes commands of them."""
+"""Prompts of servers, as data for commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class McpPrompt:
     """A prompt that can be used as a command.
 
     Attributes:
-        server: Whose it is.
+        server: Server of the prompt.
         info: The prompt as its server describes it.
     """
 
@@ -27,24 +27,26 @@ class McpPrompt:
 
     @property
     def command(self) -> str:
-        """Its name as a command, without the slash: ``mcp:docs:summary``."""
+        """Name of the command, without the slash: ``mcp:docs:summary``."""
         return f"mcp:{self.server.name}:{self.info.name}"
 
     @property
     def description(self) -> str:
-        """What it does."""
+        """Description of the prompt."""
         return self.info.description or self.info.title
 
     @property
     def arguments(self) -> Sequence[PromptArgument]:
-        """What it asks for."""
+        """Arguments of the prompt."""
         return self.info.arguments
 
     def parse_arguments(self, words: Sequence[str]) -> dict[str, str]:
-        """Words behind the command as arguments, in order; the last one takes what is left. ``name=value`` names one.
+        """Assign the words after the command to arguments, in order; the last argument gets the rest.
+
+        ``name=value`` assigns an argument by name.
 
         Raises:
-            ConfigError: If one that is needed is missing, or there are words and no arguments.
+            ConfigError: A required argument is missing, or too many words were passed.
         """
         names = [a.name for a in self.arguments]
         given: dict[str, str] = {}
@@ -70,9 +72,9 @@ class McpPrompt:
         return given
 
     async def messages(self, arguments: Mapping[str, str] | None = None) -> list[Message]:
-        """The prompt, filled in, as messages to run with.
+        """Return the filled-in prompt as messages for a run.
 
         Raises:
-            McpFailure: If the server gives none.
+            McpError: The server did not return the prompt.
         """
         return prompt_to_messages(await self.server.get_prompt(self.info.name, arguments))

@@ -1,6 +1,6 @@
-"""What a server asks and tells, from the SDK's types to ours.
+"""Connections with the official SDK, and the conversion of its types.
 
-Connections by the official SDK, which is imported when the first one is made.
+The SDK is imported with the first connection.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ _MAX_EVENT_BYTES = 64 << 20
 async def http_transport(
     config: McpServerConfig, end: EndpointState, tokens: Path | None
 ) -> AsyncGenerator[TransportStreams]:
-    """The streams to a server, for as long as the block lasts.
+    """Open the streams to a server for the duration of the block.
 
     Args:
-        config: The server.
-        end: Learns how it refuses.
-        tokens: The folder of logins.
+        config: Configuration of the server.
+        end: State that records HTTP errors.
+        tokens: Folder of logins.
     """
     import httpx2
     from mcp.client.sse import sse_client
@@ -88,7 +88,10 @@ async def http_transport(
 
 
 def _seen(end: EndpointState) -> Any:
-    """Notes a refusal: the SDK keeps no status, and does not tell a forgotten session from another refusal."""
+    """Return a hook that records HTTP errors.
+
+    The SDK drops the status, and does not report an expired session as such.
+    """
 
     async def check_response(response: httpx2.Response) -> None:
         if response.status_code >= 400:
@@ -100,7 +103,10 @@ def _seen(end: EndpointState) -> Any:
 
 
 async def _is_session_expired(response: httpx2.Response) -> bool:
-    """Whether it does not know our session: 404 says the protocol, 410 and 400 with a word about it say some servers."""
+    """Return True if the server does not know the session.
+
+    The protocol uses 404; some servers send 410, or 400 with a note.
+    """
     if response.status_code == 400:
         return b"session" in (await response.aread()).lower()
     return response.status_code in (404, 410)
@@ -117,11 +123,11 @@ _TRIES = 5
 
 
 class SdkCallbacks:
-    """Hands the SDK's calls on to a `ClientSide`.
+    """Adapter from the SDK's callbacks to a `ClientHandler`.
 
     Args:
-        server: The server's name.
-        side: Whom to ask and tell.
+        server: Name of the server.
+        side: Handler of the server's requests.
     """
 
     def __init__(self, server: str, side: ClientHandler) -> None:
@@ -131,7 +137,7 @@ class SdkCallbacks:
     async def elicit(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
-        """The user is asked."""
+        """Ask the user."""
         from mcp import types
 
         schema: Any = getattr(params, "requested_schema", None) or {}
@@ -144,7 +150,7 @@ class SdkCallbacks:
     async def sample(
         self, context: ClientRequestContext, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
-        """The model is asked."""
+        """Call the model."""
         from mcp import types
 
         request = SamplingRequest(
@@ -156,7 +162,7 @@ class SdkCallbacks:
         )
         answer = await self._on_usage.sample(request)
         if isinstance(answer, str):
-            return types.ErrorData(code=-1, message=answer)  # the code that the protocol has for a refusal by the user
+            return types.ErrorData(code=-1, message=answer)  # the protocol's code for a denial by the user
         return types.CreateMessageResult(
             role="assistant",
             content=types.TextContent(type="text", text=answer.text),
@@ -165,7 +171,7 @@ class SdkCallbacks:
         )
 
     async def roots(self, context: ClientRequestContext) -> types.ListRootsResult:
-        """Where it may work."""
+        """Return the folders that the server may work in."""
         from mcp import types
 
         folders = [Path(folder) for folder in self._on_usage.roots()]
@@ -174,7 +180,7 @@ class SdkCallbacks:
         )
 
     async def handle_notification(self, method: str, params: Any) -> bool:
-        """Take a notification; false if it is none of those that are taken here."""
+        """Handle a notification; return False if it is not handled here."""
         kind = _LIST_CHANGED.get(method)
         if kind is not None:
             self._on_usage.on_list_changed(kind)
@@ -185,14 +191,14 @@ class SdkCallbacks:
         return True
 
     async def _log(self, params: dict[str, Any]) -> None:
-        """A line of its log."""
+        """Handle a log message of the server."""
         data, logger = params.get("data"), params.get("logger")
         text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
         await self._on_usage.log_line(f"[{params.get('level', 'info')}] {f'{logger}: ' if logger else ''}{text}")
 
     @asynccontextmanager
     async def subscribe(self, client: Client) -> AsyncGenerator[None]:
-        """Hear of lists that change, where the protocol has that asked for."""
+        """Subscribe to list changes, if the protocol version requires it."""
         import anyio
 
         abilities = client.server_capabilities
@@ -202,7 +208,7 @@ class SdkCallbacks:
             if getattr(getattr(abilities, kind, None), "list_changed", False)
         }
         if client.session.discover_result is None or not requested:
-            yield  # the older protocol tells without being asked
+            yield  # servers with the older protocol notify without a subscription
             return
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._listen, client, requested)
@@ -218,12 +224,12 @@ class SdkCallbacks:
         for tried in range(_TRIES):
             try:
                 async with client.listen(**wanted) as events:
-                    if tried:  # something may have changed meanwhile
+                    if tried:  # a change may have been missed between subscriptions
                         self._on_usage.on_list_changed("tools")
                     async for event in events:
                         self._notify_changed(type(event).__name__.removesuffix("ListChanged").lower())
             except (MCPError, RuntimeError, TimeoutError):
-                pass  # a server need not keep what it promised; the connection is as good without
+                pass  # a server may break its promise; the connection works without it
             await anyio.sleep(_RESUBSCRIBE_SECONDS)
 
     def _notify_changed(self, kind: str) -> None:
@@ -237,7 +243,7 @@ def _blocks(content: Any) -> tuple[McpContentBlock, ...]:
 
 
 MAX_PAGES = 100
-"""Most pages of a list; a server that has more has no end."""
+"""Maximum number of pages of a list; more pages are treated as an endless list."""
 
 
 _T = TypeVar("_T")
@@ -245,11 +251,11 @@ Page = tuple[Sequence[_T], str | None]
 
 
 class SdkConnector:
-    """Makes connections.
+    """Connector of the official SDK.
 
     Args:
-        environ: Our variables, of which programs get the base set.
-        tokens: The folder where logins are kept; without one there are none.
+        environ: Environment variables; programs get the base set.
+        tokens: Folder of logins; without it, logins are not used.
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ, tokens: Path | None = None) -> None:
@@ -258,10 +264,10 @@ class SdkConnector:
         self._orphans = ServerReaper()
 
     async def preload(self) -> None:
-        """See `ReadyingConnector.ready`: half a second of work, in a thread.
+        """See `PreloadingConnector.preload`: half a second of work, in a thread.
 
         Raises:
-            ConfigError: If the SDK is not installed.
+            ConfigError: The SDK is not installed.
         """
         await asyncio.to_thread(load_sdk)
 
@@ -291,7 +297,7 @@ class SdkConnector:
                 yield SdkConnection(client, end, lost)
         except (
             Exception
-        ) as error:  # of the handshake, or of a transport that failed later: a group, told when it is left
+        ) as error:  # an error of the handshake, or a later error of the transport: a group, raised on exit
             raise await to_mcp_error(error, end, stage) from error
 
 
@@ -299,13 +305,13 @@ def load_sdk() -> None:
     """Load the parts of the SDK that every connection needs.
 
     Raises:
-        ConfigError: If it is not installed.
+        ConfigError: The SDK is not installed.
     """
     try:
         for module in ("mcp", "mcp.types", "mcp.client.streamable_http", "mcp.shared.message"):
             importlib.import_module(module)
     except ImportError as error:
-        raise ConfigError(f"MCP servers need the extra mcp: {install_command('mcp')} ({error})") from error
+        raise ConfigError(f"MCP servers require the extra mcp. Run: {install_command('mcp')} ({error})") from error
 
 
 def _create_client(streams: _OpenTransport, config: McpServerConfig, callbacks: SdkCallbacks) -> Client:
@@ -323,7 +329,7 @@ def _create_client(streams: _OpenTransport, config: McpServerConfig, callbacks: 
 
 
 class _OpenTransport:
-    """Streams that are open already, as the SDK takes a transport; what is read is mended, and what is told is heard here."""
+    """Open streams as a transport of the SDK, with repaired messages and handled notifications."""
 
     def __init__(self, streams: TransportStreams, connection_lost: asyncio.Event, callbacks: SdkCallbacks) -> None:
         self._read, self._write = streams
@@ -400,7 +406,7 @@ class SdkConnection:
         found = [_to_resource_info(r, str(r.uri)) for r in await self._list_all_pages(page)]
         try:
             more = await self._list_all_pages(templates)
-        except McpError:  # a server that has resources need not have templates
+        except McpError:  # a server with resources need not have templates
             more = []
         return [*found, *(_to_resource_info(t, t.uri_template, template=True) for t in more)]
 
@@ -437,7 +443,7 @@ class SdkConnection:
         return [PromptMessage(role=m.role, content=(_model_to_dict(m.content),)) for m in got.messages]
 
     async def _list_all_pages(self, page: Callable[[str | None], Awaitable[Page[Any]]]) -> list[Any]:
-        """Everything of a list, page by page; a server that gives one page again and again is not asked for ever."""
+        """Return all items of a list, page by page; a server that repeats pages forever is stopped."""
         found: list[Any] = []
         cursor: str | None = None
         seen: set[str] = set()
@@ -460,7 +466,7 @@ class SdkConnection:
 
 
 def _model_to_dict(model: Any) -> dict[str, Any]:
-    """The fields of a model of the SDK, by their names on the wire."""
+    """Return the fields of an SDK model by their names on the wire."""
     return model.model_dump(by_alias=True, exclude_none=True, mode="json")
 
 

@@ -1,4 +1,4 @@
-"""One server: its connection, which one task makes, keeps, makes again and ends; what it offers; and calls to it."""
+"""A server: its connection, its tools, and calls to it. A task connects and reconnects."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from mainspring.tools import Tool
 
 
 class CallTimer:
-    """The time of one call."""
+    """Timer of a call."""
 
     def __init__(self, seconds: float, scope: asyncio.Timeout) -> None:
         self._seconds = seconds
@@ -50,19 +50,19 @@ class CallTimer:
         self._paused = False
 
     def reset(self) -> None:
-        """It gave a sign of life: its time begins anew."""
+        """Reset the timer after a response or progress."""
         if not self._paused and not self._scope.expired():
             self._scope.reschedule(asyncio.get_running_loop().time() + self._seconds)
 
     def pause(self, paused: bool) -> None:
-        """Stop the time, or let it begin anew."""
+        """Pause the timer, or restart it."""
         self._paused = paused
         if not self._scope.expired():
             self._scope.reschedule(None if paused else asyncio.get_running_loop().time() + self._seconds)
 
 
 class CallTimeouts:
-    """The clocks of the calls to one server."""
+    """Timers of the calls to a server."""
 
     def __init__(self) -> None:
         self._clocks: set[CallTimer] = set()
@@ -71,7 +71,7 @@ class CallTimeouts:
     async def run(
         self, seconds: float, work: Callable[[CallTimer], Awaitable[_T]], slow: Callable[[], Exception]
     ) -> _T:
-        """Do something; when its time is over it is cancelled, and what ``slow`` makes is raised."""
+        """Run a function with a timeout; after the timeout, cancel it and raise the exception that ``slow`` returns."""
         clock: CallTimer | None = None
         scope = asyncio.timeout(seconds)
         try:
@@ -91,7 +91,7 @@ class CallTimeouts:
 
     @contextmanager
     def pause_all(self) -> Generator[None]:
-        """Stop all clocks while this is open."""
+        """Pause all timers during the block."""
         self._pauses += 1
         for clock in self._clocks:
             clock.pause(True)
@@ -105,51 +105,51 @@ class CallTimeouts:
 
 
 Status = Literal["disabled", "idle", "connecting", "ready", "lost", "failed", "closed"]
-"""``lost`` is between a connection that ended and the next try; ``failed`` is given up, until somebody calls."""
+"""``lost``: the connection ended and will be retried; ``failed``: not retried until the next call."""
 
 
 MAX_RECONNECTS = 5
-"""How often a connection that was lost is made again, before it is given up."""
+"""Maximum number of reconnects after a lost connection."""
 MIN_RECONNECT_WAIT = 0.5
 MAX_RECONNECT_WAIT = 30.0
 STABLE_SECONDS = 60.0
-"""A connection that stood this long counts as a good one: the next loss begins with the shortest wait."""
+"""Seconds after which a connection is stable: the next loss begins with the shortest wait."""
 CLOSE_SECONDS = 5.0
 RELIST_SECONDS = 1.0
-"""Between two lists of tools: a server that tells of changes without end is asked this often, and no more."""
+"""Minimum seconds between two lists of tools, even if a server reports endless changes."""
 
 
 _T = TypeVar("_T")
 
 
 class ServerObserver(Protocol):
-    """Whoever keeps servers and wants to know."""
+    """Observer of servers."""
 
     async def on_connected(self, server: McpServer, seconds: float) -> None:
-        """It is connected, and its tools are known."""
+        """Handle a server that is connected, with known tools."""
         ...
 
     async def on_failed(self, server: McpServer, error: McpError) -> None:
-        """It could not be connected, or was lost."""
+        """Handle a server that failed to connect or was lost."""
         ...
 
     def on_tools_changed(self, server: McpServer) -> None:
-        """It has other tools now."""
+        """Handle changed tools of a server."""
         ...
 
 
 class McpServer:
-    """One server.
+    """A server.
 
     Attributes:
-        config: How it is configured.
-        status: How it stands.
-        tools: What it offers, as tools of an agent.
-        infos: The same as it describes them.
-        info: What it says of itself; ``facts.instructions`` are its words on how to use it.
-        error: Why it is not ready; ``None`` if it is, or was never tried.
-        log: What it wrote beside the protocol.
-        seconds: How long connecting took.
+        config: Configuration of the server.
+        status: State of the connection.
+        tools: Tools of the server for an agent.
+        tool_infos: The same tools as the server describes them.
+        info: Information from the server; ``info.instructions`` explain how to use it.
+        error: Reason why the server is not ready; ``None`` if it is ready, or was never connected.
+        log: Log output of the server.
+        seconds: Seconds that the connection took.
     """
 
     def __init__(
@@ -192,18 +192,18 @@ class McpServer:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the server."""
         return self.config.name
 
     @property
     def instructions(self) -> str:
-        """Its words on how to use it. Written by others: data, not orders."""
+        """Instructions on how to use the server. Written by others: data, not instructions to obey."""
         return self.info.instructions
 
-    # --- the connection ---------------------------------------------------------------------------------------------
+    # --- connection -------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to connect, unless it is connected or on the way; belongs to the event loop that runs."""
+        """Start to connect, unless connected or connecting; the connection belongs to the running event loop."""
         loop = asyncio.get_running_loop()
         if self.status == "disabled" or (
             self._connection_task is not None and self._loop is loop and not self._connection_task.done()
@@ -214,31 +214,34 @@ class McpServer:
         self._close_dialog, self._notify_waiter = asyncio.Event(), asyncio.Event()
         self._changed = set()
         self.status = "connecting"
-        # A context of its own: what is traced in the run that happens to come first has nothing to do with it.
+        # An empty context, since the connection is not related to the run that happens to start it.
         self._connection_task = loop.create_task(
             self._run_connection_loop(), name=f"mcp server {self.name}", context=Context()
         )
 
     async def wait_ready(self) -> None:
-        """Wait until it is ready or has failed."""
+        """Wait until the server is ready or has failed."""
         if self._connection_task is not None and self._loop is asyncio.get_running_loop():
             await self._close_dialog.wait()
 
     async def restart(self) -> None:
-        """End the connection, if there is one, and make another."""
+        """Close the connection, if open, and connect again."""
         await self.aclose()
         self.start()
         await self.wait_ready()
 
     async def aclose(self) -> None:
-        """End the connection, and the program with all that it started. It can be started again."""
+        """Close the connection, and stop the program and all its child processes.
+
+        The server can be started again.
+        """
         owner, self._connection_task = self._connection_task, None
         if owner is None or self._loop is not asyncio.get_running_loop():
             return
         self._stop = True
         self._notify_waiter.set()
         if self._connection is None and self.status in ("connecting", "lost"):
-            owner.cancel()  # on its way to a server that may never answer
+            owner.cancel()  # connecting to a server that may never respond
         try:
             _, pending = await asyncio.wait({owner}, timeout=CLOSE_SECONDS)
         except asyncio.CancelledError:
@@ -250,10 +253,10 @@ class McpServer:
         await self.log.flush()
 
     async def connection(self) -> McpConnection:
-        """The connection; made if there is none, waited for if it is on the way.
+        """Return the connection; connect, or wait for the connection, if required.
 
         Raises:
-            McpFailure: If there is none to be had.
+            McpError: The connection failed.
         """
         if self.status == "disabled":
             raise McpError(self.name, f"MCP server {self.name!r} is disabled", "disabled")
@@ -261,7 +264,7 @@ class McpServer:
         if self._connection is not None and self._connection.closed.is_set():
             self._mark_lost(self._connection, McpError(self.name, f"MCP server {self.name!r} ended", "lost"))
         if self.status == "lost":
-            self._notify_waiter.set()  # somebody waits: try now
+            self._notify_waiter.set()  # a caller waits: reconnect now
         self._waiting += 1
         try:
             await self._close_dialog.wait()
@@ -272,7 +275,7 @@ class McpServer:
         return self._connection
 
     async def _run_connection_loop(self) -> None:
-        """The one task that enters and leaves the connection."""
+        """Own the connection: a single task enters and leaves it."""
         tries = 0
         try:
             while not self._stop:
@@ -283,11 +286,11 @@ class McpServer:
                 if self._reconnect_reason is not None:
                     failure = self._reconnect_reason
                 failure = self._with_log(failure)
-                if self._since is None and tries == 0:  # there never was one to keep up
+                if self._since is None and tries == 0:  # the first connection failed, so do not reconnect
                     await self._set_failed(failure, "failed")
                     return
-                stood = self._since is not None and time.monotonic() - self._since > STABLE_SECONDS
-                tries = 1 if stood else tries + 1
+                was_stable = self._since is not None and time.monotonic() - self._since > STABLE_SECONDS
+                tries = 1 if was_stable else tries + 1
                 await self._set_failed(failure, "lost" if tries <= MAX_RECONNECTS else "failed")
                 if tries > MAX_RECONNECTS:
                     return
@@ -308,7 +311,10 @@ class McpServer:
                 pass
 
     async def _connect_once(self) -> McpError:
-        """Connect, list, and keep it until it is lost or to be ended. Gives the reason."""
+        """Connect, list the tools, and stay connected until the connection is lost or closed.
+
+        Return the reason.
+        """
         try:
             config = expand_config(self.config, self._environ)
         except ConfigError as error:
@@ -318,7 +324,7 @@ class McpServer:
         try:
             async with stack:
                 if isinstance(self._connector, PreloadingConnector):
-                    await self._connector.preload()  # ours to load, so no time of the server's
+                    await self._connector.preload()  # loading is local work, so it does not use the server's time
                 began = time.monotonic()
                 try:
                     async with asyncio.timeout(config.connect_timeout):
@@ -328,7 +334,7 @@ class McpServer:
                 except TimeoutError:
                     return McpError(
                         self.name,
-                        f"MCP server {self.name!r} did not answer within {config.connect_timeout:g} seconds",
+                        f"MCP server {self.name!r} did not respond within {config.connect_timeout:g} seconds",
                         "connect",
                     )
                 self.seconds = time.monotonic() - began
@@ -337,14 +343,14 @@ class McpServer:
                 if self._watcher is not None:
                     await self._watcher.on_connected(self, self.seconds)
                 await self._wait_until_lost(connection)
-        except ConfigError as error:  # nothing can be connected here, and that is no fault of the server's
-            return McpError(self.name, f"MCP server {self.name!r} was not connected: {error}", "connect")
-        except Exception as error:  # a group, where the SDK's task groups are: of our own failure, or of a transport's
+        except ConfigError as error:  # a local problem, not a fault of the server
+            return McpError(self.name, f"Cannot connect to MCP server {self.name!r}: {error}", "connect")
+        except Exception as error:  # a group of the SDK's task groups: an `McpError`, or an error of a transport
             found = first_error(error)
             text = redact_environment(
                 str(found) or type(found).__name__, *environment_secrets({**self.config.env, **self.config.headers})
             )[:500]
-            lost = McpError(self.name, f"MCP server {self.name!r} was lost: {text}", "lost")
+            lost = McpError(self.name, f"Lost the connection to MCP server {self.name!r}: {text}", "lost")
             failure = found if isinstance(found, McpError) else lost
         return failure
 
@@ -378,7 +384,7 @@ class McpServer:
             async with asyncio.timeout(self.config.connect_timeout):
                 await self._list(connection)
         except (TimeoutError, McpError) as error:
-            self.log.note(f"its tools could not be listed again: {error or 'no answer'}")
+            self.log.note(f"Cannot list the tools again: {error or 'no response'}")
         else:
             if self._watcher is not None:
                 self._watcher.on_tools_changed(self)
@@ -399,19 +405,21 @@ class McpServer:
             await self._watcher.on_failed(self, failure)
 
     def _with_log(self, failure: McpError) -> McpError:
-        """The failure with what the server said last."""
-        said = self.log.tail() if self.config.transport == "stdio" and failure.reason in ("connect", "lost") else ""
-        return McpError(failure.server, f"{failure}. Its last words:\n{said}" if said else str(failure), failure.reason)
+        """Add the last log output of the server to an error."""
+        output = self.log.tail() if self.config.transport == "stdio" and failure.reason in ("connect", "lost") else ""
+        return McpError(
+            failure.server, f"{failure}. Last server output:\n{output}" if output else str(failure), failure.reason
+        )
 
-    # --- what it can be asked ---------------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------------------------
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any], on_progress: ProgressCallback | None = None
     ) -> Answer:
-        """Call one of its tools, by the tool's own name. Cancelling this cancels the call at the server.
+        """Call a tool by its name on the server. A cancellation also cancels the call on the server.
 
         Raises:
-            McpFailure: If there is no result. What the call did is unknown then, unless the reason is ``connect``.
+            McpError: The server returned no result. The effects of the call are unknown, unless the reason is ``connect``.
         """
 
         async def work(clock: CallTimer) -> Answer:
@@ -425,18 +433,18 @@ class McpServer:
         def slow() -> McpError:
             return McpError(
                 self.name,
-                f"MCP server {self.name!r} gave no sign of life for {self.config.timeout:g} seconds while {tool!r} ran; the "
-                "call was cancelled, and what it did is unknown",
+                f"MCP server {self.name!r} sent no response or progress for {self.config.timeout:g} seconds while running {tool!r}. "
+                "The call was cancelled; its effects are unknown",
                 "timeout",
             )
 
         return await self._timeouts.run(self.config.timeout, work, slow)
 
     async def list_resources(self) -> Sequence[ResourceInfo]:
-        """What it has to read, and templates for more; nothing if it has no such thing.
+        """Return the resources and resource templates; empty if not supported.
 
         Raises:
-            McpFailure: If it does not say.
+            McpError: The request failed.
         """
         return await self._list_kind("resources", lambda c: c.list_resources())
 
@@ -444,23 +452,23 @@ class McpServer:
         """Read a resource.
 
         Raises:
-            McpFailure: If it cannot be read.
+            McpError: The request failed.
         """
         return await self._with_timeout(uri, lambda connection: connection.read_resource(uri))
 
     async def list_prompts(self) -> Sequence[PromptInfo]:
-        """Prompts that it offers; nothing if it has no such thing.
+        """Return the prompts; empty if not supported.
 
         Raises:
-            McpFailure: If it does not say.
+            McpError: The request failed.
         """
         return await self._list_kind("prompts", lambda c: c.list_prompts())
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> Sequence[PromptMessage]:
-        """A prompt, filled in.
+        """Return a filled-in prompt.
 
         Raises:
-            McpFailure: If it cannot be had.
+            McpError: The request failed.
         """
         return await self._with_timeout(name, lambda connection: connection.get_prompt(name, arguments or {}))
 
@@ -471,13 +479,16 @@ class McpServer:
         return await self._with_timeout(kind, ask)
 
     async def _with_timeout(self, subject: str, ask: Callable[[McpConnection], Awaitable[_T]]) -> _T:
-        text = f"MCP server {self.name!r} did not answer within {self.config.timeout:g} seconds ({subject})"
+        text = f"MCP server {self.name!r} did not respond within {self.config.timeout:g} seconds ({subject})"
         return await self._timeouts.run(
             self.config.timeout, lambda _: self._request(ask), lambda: McpError(self.name, text, "timeout")
         )
 
     async def _request(self, request: Callable[[McpConnection], Awaitable[_T]]) -> _T:
-        """Ask over the connection. A server that had forgotten us has done nothing, so it is asked once more."""
+        """Send a request.
+
+        Repeat it once after an expired session, since the server has not executed it.
+        """
         again = False
         while True:
             connection = await self.connection()
@@ -498,24 +509,24 @@ class McpServer:
             self._close_dialog.clear()
             self._notify_waiter.set()
 
-    # --- what it asks and tells: see `ClientSide` --------------------------------------------------------------------
+    # --- requests and notifications of the server: see `ClientHandler` ------------------------------------------------
 
     async def elicit(self, request: ElicitRequest) -> ElicitResult:
-        """Ask the user; no call's time runs meanwhile."""
+        """Ask the user; the timeouts of calls pause."""
         with self._timeouts.pause_all():
             return await self._asking.elicit(replace(request, server=self.name))
 
     async def sample(self, request: SamplingRequest) -> SamplingResult | str:
-        """Ask the user, then the model; no call's time runs meanwhile."""
+        """Ask the user for approval, then call the model; the timeouts of calls pause."""
         with self._timeouts.pause_all():
             return await self._asking.create_message(replace(request, server=self.name))
 
     async def log_line(self, line: str) -> None:
-        """Keep a line that it wrote."""
+        """Log a line of the server."""
         self.log.add(line)
 
     def on_list_changed(self, kind: ListKind) -> None:
-        """A list of its is another now. One that waits to be read stands for all that is told until it is read."""
+        """Handle a changed list. A pending change covers all further changes of the same list."""
         if kind not in self._changed:
             self._changed.add(kind)
             self._notify_waiter.set()
@@ -523,10 +534,10 @@ class McpServer:
 
 @asynccontextmanager
 async def connected_server(server: McpServer) -> AsyncGenerator[McpServer]:
-    """A server that is connected while the block lasts.
+    """Connect to a server for the duration of the block.
 
     Raises:
-        McpFailure: If it cannot be connected.
+        McpError: The connection failed.
     """
     try:
         await server.connection()

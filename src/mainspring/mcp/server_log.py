@@ -1,4 +1,4 @@
-"""What a server writes beside the protocol: its last lines in memory, and a file that does not grow without end."""
+"""Log of a server: the last lines in memory, and a file with a size limit."""
 
 from __future__ import annotations
 
@@ -12,44 +12,45 @@ from pathlib import Path
 from mainspring.redaction import redact_environment
 
 MAX_LINES = 200
-"""Lines in memory."""
+"""Maximum number of lines in memory."""
 _MAX_LINE_CHARS = 2_000
-"""Characters of one."""
+"""Maximum number of characters per line."""
 _MAX_FILE_BYTES = 1 << 20
-"""Bytes of the file; a full one becomes ``NAME.log.1``, and the one before that is gone."""
+"""Maximum size of the file; a full file becomes ``NAME.log.1``, which replaces the previous one."""
 
 BURST_LINES = 2_000
-"""Lines that may come at once and all stand in the file."""
+"""Number of consecutive lines that are always written to the file."""
 LINES_PER_SECOND = 100
-"""Lines a second that stand in the file, however long it goes on; of what is more only the number is told."""
+"""Maximum lines per second in the file; only the number of further lines is recorded."""
 
 NOTE_PREFIX = "[mainspring]"
-"""How lines begin that we add."""
+"""Prefix of lines that this program adds."""
 
 _CONTROLS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b.|[\x00-\x08\x0b-\x1f\x7f]")
 _UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 def server_log_path(home: Path, server: str) -> Path:
-    """Where the lines of a server are kept, in the user's folder."""
+    """Return the path of a server's log in the user's folder."""
     return home / "mcp" / "logs" / f"{_UNFIT.sub('_', server)[:100].lstrip('.') or 'server'}.log"
 
 
 class ServerLog:
-    """The lines of one server, without secrets and control characters. Adding one never waits: a server that writes without end must
-    not keep us from hearing its answers.
+    """Log of a server, without secrets and control characters.
+
+    Adding a line never waits: a server with endless output must not block its responses.
 
     Args:
-        file: Where they are kept too; nowhere if ``None``.
+        file: Log file; ``None`` logs only in memory.
 
     Attributes:
-        dropped_lines: How many lines came too fast to stand in the file.
+        dropped_lines: Number of lines that came too fast for the file.
     """
 
     def __init__(self, file: Path | None = None) -> None:
         self.file = file
         self.dropped_lines = 0
-        self._lines: deque[str] = deque(maxlen=MAX_LINES)  # as they came: most are never looked at
+        self._lines: deque[str] = deque(maxlen=MAX_LINES)  # unprocessed: most lines are never read
         self._waiting: list[str] = []
         self._writer: asyncio.Task[None] | None = None
         self._unreported = 0
@@ -62,15 +63,18 @@ class ServerLog:
         return tuple([_sanitize_line(line) for line in self._lines])
 
     def tail(self, count: int = 5) -> str:
-        """The last lines that say something, for an error."""
+        """Return the last non-empty lines, for an error."""
         return "\n".join([line for line in self.lines if line.strip() and not line.startswith(NOTE_PREFIX)][-count:])
 
     def clear(self) -> None:
-        """Begin anew in memory."""
+        """Clear the lines in memory."""
         self._lines.clear()
 
     def add(self, line: str) -> None:
-        """Keep a line of the server's. What cannot be written to the file is only kept in memory."""
+        """Add a line of the server.
+
+        If the file cannot be written, the line is only stored in memory.
+        """
         text = line.rstrip()[:_MAX_LINE_CHARS]
         self._lines.append(text)
         if self.file is None:
@@ -82,14 +86,14 @@ class ServerLog:
         self._write(text)
 
     def note(self, text: str) -> None:
-        """Keep a line of our own; none of those is left out."""
+        """Add a line of this program; such lines are never dropped."""
         line = f"{NOTE_PREFIX} {text}"
         self._lines.append(line)
         if self.file is not None:
             self._write(line)
 
     async def flush(self) -> None:
-        """Wait until the file holds what it should."""
+        """Wait until all lines are written to the file."""
         if self._unreported:
             self._write()
         if self._writer is not None and self._writer.get_loop() is asyncio.get_running_loop():
@@ -106,7 +110,7 @@ class ServerLog:
 
     def _write(self, *lines: str) -> None:
         if self._unreported:
-            self._waiting.append(f"{NOTE_PREFIX} {self._unreported} lines were left out here: they came too fast")
+            self._waiting.append(f"{NOTE_PREFIX} Skipped {self._unreported} lines that came too fast")
             self._unreported = 0
         self._waiting.extend(lines)
         loop = asyncio.get_running_loop()

@@ -1,10 +1,8 @@
-"""No server outlives us, not even where we are killed: a small shell waits on a pipe, and when we are gone it ends the process
-groups of the servers that still run, with what those started.
+"""Transport to a server program: lines of JSON over its pipes.
 
-The transport to a server that is a program of ours: lines of JSON over its pipes.
-
-Not the SDK's own, since that one ends only what the server has not left behind, gives its stderr to ours, and breaks on what other
-things a server prints.
+The SDK's transport is not used, since it does not stop detached child processes, passes the program's stderr through to
+the terminal, and breaks on other output of a program. When this process dies, even by SIGKILL, a helper shell that waits on
+a pipe kills the process groups of the servers.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ for g in $groups; do kill -s KILL -- "-$g" 2>/dev/null; done
 
 
 class ServerReaper:
-    """Watches over process groups. The shell runs while there are any."""
+    """Watcher of process groups. The helper shell runs while there are any."""
 
     def __init__(self) -> None:
         self._shell: asyncio.subprocess.Process | None = None
@@ -58,7 +56,10 @@ class ServerReaper:
 
     @asynccontextmanager
     async def watching(self, group: int) -> AsyncGenerator[None]:
-        """Have a process group ended if we end while this is open. Where there is no shell, nothing is done."""
+        """Kill a process group if this process dies during the block.
+
+        Does nothing if no shell is available.
+        """
         await self._begin()
         self._tell(str(group))
         try:
@@ -92,7 +93,7 @@ class ServerReaper:
                 pipe.write(f"{line}\n".encode())
 
     async def _end(self) -> None:
-        """Let the shell go with the last group: at the end of its input it ends by itself."""
+        """Close the shell's input after the last group; the shell then exits."""
         self._count -= 1
         if self._count > 0 or self._shell is None:
             return
@@ -111,15 +112,15 @@ INHERITED_VARIABLES = (
     "APPDATA COMSPEC HOMEDRIVE HOMEPATH LOCALAPPDATA PATHEXT PROCESSOR_ARCHITECTURE PROGRAMDATA PROGRAMFILES SYSTEMDRIVE "
     "SYSTEMROOT TEMP TMP USERNAME USERPROFILE WINDIR"
 ).split()
-"""What a server gets of our variables: what programs need to run and to reach the network, and no keys."""
+"""Variables that a server inherits: those that programs need to run and to reach the network, without keys."""
 
 
 _MAX_LINE_BYTES = 64 << 20
-"""Bytes of one message; a server that sends more is broken."""
+"""Maximum bytes of a message; a server that sends more is broken."""
 EXIT_TIMEOUT = 1.0
-"""How long a server may take to end once its input is closed."""
+"""Maximum seconds for a server to exit after its input is closed."""
 TERMINATE_TIMEOUT = 1.0
-"""How long it, and what it started, may take once it is asked to end."""
+"""Maximum seconds for a server and its child processes to exit after SIGTERM."""
 _PIECE = 1 << 16
 _MAX_STRAY_LOGGED = 5
 
@@ -128,13 +129,13 @@ LogFunction = Callable[[str], Awaitable[None]]
 
 
 def server_environment(config: McpServerConfig, environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a server: the base set, and what is configured for it."""
+    """Return the variables of a server: the base set, and the configured variables."""
     base = {k: v for k in INHERITED_VARIABLES if (v := environ.get(k)) is not None and not v.startswith("()")}
     return {**base, **config.env}
 
 
 class _ProcessProtocol(SubprocessStreamProtocol):
-    """Knows when the program has ended, whoever still holds its pipes."""
+    """Protocol that detects the exit of the program, even if other processes still have its pipes open."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(_PIECE, loop)
@@ -147,11 +148,11 @@ class _ProcessProtocol(SubprocessStreamProtocol):
 
 
 class ServerProcess:
-    """A server that was started.
+    """A running server program.
 
     Attributes:
-        pid: Its process id, which is also its group's.
-        exit_code: How it ended; ``None`` while it runs.
+        pid: Process ID, which is also the ID of its process group.
+        exit_code: Exit code; ``None`` while it runs.
     """
 
     def __init__(self, transport: asyncio.SubprocessTransport, pipes: _ProcessProtocol, mark: str) -> None:
@@ -166,15 +167,15 @@ class ServerProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended; ``None`` while it runs."""
+        """Exit code; ``None`` while it runs."""
         return self._transport.get_returncode()
 
     async def wait(self) -> None:
-        """Wait for its end, whoever still holds its pipes."""
+        """Wait for the exit, even if other processes still have its pipes open."""
         await asyncio.shield(self._pipes.ended)
 
     async def end(self) -> None:
-        """Close its input, wait, ask it and all that it started to end, force what is left."""
+        """Close its input, wait, terminate it and all its child processes, and kill the rest."""
         self.stdin.close()
         with suppress(TimeoutError):
             await asyncio.wait_for(self.wait(), EXIT_TIMEOUT)
@@ -189,20 +190,20 @@ class ServerProcess:
             await asyncio.wait_for(self.wait(), TERMINATE_TIMEOUT)
 
     def kill(self) -> None:
-        """The same at once; blocks for some milliseconds."""
+        """Kill it immediately; blocks for some milliseconds."""
         kill_tree(self.pid, self._mark, find_orphans if self._pipes.ended.done() else find_processes)
 
     def close(self) -> None:
-        """Let go of its pipes."""
+        """Close its pipes."""
         with suppress(PermissionError):
             self._transport.close()
 
 
 async def start_server(config: McpServerConfig, environ: Mapping[str, str]) -> ServerProcess:
-    """Start the program of a server, in a session of its own.
+    """Start the program of a server in a new process session.
 
     Raises:
-        McpFailure: If it cannot be started.
+        McpError: The program cannot be started.
     """
     env = server_environment(config, environ)
     mark = secrets.token_hex(8)
@@ -224,32 +225,32 @@ async def start_server(config: McpServerConfig, environ: Mapping[str, str]) -> S
         reason = getattr(error, "strerror", None) or str(error)
         raise McpError(
             config.name,
-            f"MCP server {config.name!r} could not be started: {command}: {reason}. Check its command, args and cwd",
+            f"Cannot start MCP server {config.name!r}: {command}: {reason}. Check its command, args, and cwd.",
             "connect",
         ) from error
     return ServerProcess(transport, pipes, mark)
 
 
 def _resolve_program(config: McpServerConfig, env: Mapping[str, str]) -> tuple[str, str | None]:
-    """The program and its folder; found on the path that it will have itself; ``npx`` is ``npx.cmd`` on some systems.
+    """Return the program and its folder, found on the server's own PATH; ``npx`` is ``npx.cmd`` on some systems.
 
     Raises:
-        McpFailure: If there is none.
+        McpError: The program is not found.
     """
     command = os.path.expanduser(config.command)
     found = shutil.which(command, path=env.get("PATH")) if os.sep not in command else command
     if found is None:
         raise McpError(
             config.name,
-            f"MCP server {config.name!r} could not be started: there is no program {config.command!r} on its PATH; "
-            "install it, or give its whole path",
+            f"Cannot start MCP server {config.name!r}: Program not found on its PATH: {config.command!r}. Install it, or use its "
+            "full path.",
             "connect",
         )
     return found, os.path.expanduser(config.cwd) if config.cwd else None
 
 
 class _MessagePump:
-    """Moves messages between a program's pipes and the SDK's streams."""
+    """Pump that moves messages between a program's pipes and the SDK's streams."""
 
     def __init__(self, process: ServerProcess, say: LogFunction) -> None:
         import anyio
@@ -262,7 +263,7 @@ class _MessagePump:
         self._all_read = asyncio.Event()
 
     async def read(self) -> None:
-        """What it prints, until it prints no more."""
+        """Read the output of the program until it ends."""
         import anyio
         from mcp.shared.message import SessionMessage
 
@@ -276,11 +277,13 @@ class _MessagePump:
         finally:
             self._all_read.set()
             await self.into.aclose()
-        while await self._process.stdout.read(_PIECE):  # a server that ends must not be stuck with what it still says
+        while await self._process.stdout.read(
+            _PIECE
+        ):  # drain the output, so that a server that is exiting does not block
             pass
 
     async def write(self) -> None:
-        """What it is told. Nobody waits for this but this: a server that reads slowly does not keep us from reading."""
+        """Write messages to the program in a separate task, so that a slow server does not block reading."""
         stdin = self._process.stdin
         try:
             async for item in self.out_of:
@@ -291,25 +294,25 @@ class _MessagePump:
             await self.into.aclose()
 
     async def wait_for_exit(self) -> None:
-        """Its end is the end, though something that it left behind may hold its pipes open."""
+        """Close the streams when the program exits, even if a child process still has its pipes open."""
         await self._process.wait()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._all_read.wait(), 0.3)
         await self.into.aclose()
 
     def close(self) -> None:
-        """Let go of the streams."""
+        """Close the streams."""
         for stream in (self.into, self.reading, self.writing, self.out_of):
             stream.close()
 
 
 @asynccontextmanager
 async def stdio_streams(process: ServerProcess, say: LogFunction) -> AsyncGenerator[TransportStreams]:
-    """The streams over which the SDK talks to a program that was started; leaving the block ends it.
+    """Open the streams of a started program for the SDK; leaving the block stops the program.
 
     Args:
         process: The program.
-        say: Keeps a line that it wrote beside the protocol.
+        say: Function that logs a line that is not a message.
     """
     import anyio
 
@@ -339,7 +342,7 @@ async def stdio_streams(process: ServerProcess, say: LogFunction) -> AsyncGenera
 async def stdio_transport(
     config: McpServerConfig, environ: Mapping[str, str], say: LogFunction, orphans: ServerReaper
 ) -> AsyncGenerator[tuple[ServerProcess, TransportStreams]]:
-    """A server's program and the streams to it, for as long as the block lasts."""
+    """Start a server's program and open its streams for the duration of the block."""
     process = await start_server(config, environ)
     async with AsyncExitStack() as stack:
         try:
@@ -353,7 +356,7 @@ async def stdio_transport(
 
 
 async def _iter_lines(pipe: asyncio.StreamReader) -> AsyncGenerator[bytes]:
-    """Lines, however long, up to `LONGEST_LINE`."""
+    """Iterate over lines of any length up to `MAX_LINE_BYTES`."""
     pieces: list[bytes] = []
     size = 0
     while data := await pipe.read(_PIECE):
@@ -370,14 +373,17 @@ async def _iter_lines(pipe: asyncio.StreamReader) -> AsyncGenerator[bytes]:
 
 
 class _MessageDecoder:
-    """Tells messages from whatever else a server prints."""
+    """Decoder that separates messages from other output of a server."""
 
     def __init__(self, say: LogFunction) -> None:
         self._log = say
         self._strays = 0
 
     async def message(self, line: bytes) -> Any:
-        """The message of a line; ``None`` if it is none. A broken answer is mended, or becomes an error for whoever waits for it."""
+        """Return the message in a line; ``None`` if it is not a message.
+
+        A broken response is repaired or becomes an error.
+        """
         from mcp.types import jsonrpc_message_adapter
 
         def read(message: Any) -> Any:
@@ -388,7 +394,7 @@ class _MessageDecoder:
             return None
         try:
             return read(_decoded(text))
-        except (ValueError, RecursionError):  # no JSON, or no message
+        except (ValueError, RecursionError):  # not JSON, or not a message
             pass
         meant = repair_message(text) if text.startswith(b"{") else None
         try:
@@ -414,7 +420,7 @@ def _decoded(text: bytes) -> Any:
 
 
 async def _log_stderr(pipe: asyncio.StreamReader, say: LogFunction) -> None:
-    """Keep what it says on stderr, line by line, from the start to the end."""
+    """Log stderr line by line until it ends."""
     rest = b""
     while data := await pipe.read(_PIECE):
         *lines, rest = (rest + data).split(b"\n")

@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 _WORD = lazy_re(r"[^\W\d_]+|\d+")
 _CAMEL_BOUNDARY = lazy_re(r"(?<=[a-z])(?=[A-Z])")
 _CJK_AND_THAI = lazy_re(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
-_NAME, _SERVER, _PARAMETER = 6, 2, 1  # how often a word of these counts, beside one of the description
+_NAME, _SERVER, _PARAMETER = 6, 2, 1  # weight of a word in these fields, relative to the description
 _MAX_DESCRIPTION_CHARS = 2000
-"""Characters of a description that are looked at: what a tool is for stands at the beginning."""
+"""Maximum characters of a description to index: the purpose of a tool is at the beginning."""
 _PARAMETERS = 50
 _K1, _B = 1.2, 0.75
 _PREFIX = 0.5
 
 
 class ToolIndex:
-    """Ranks tools. What was read of a tool is kept for as long as it is the same tool."""
+    """Index that ranks tools. Entries are cached for each tool object."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Tool, Counter[str]]] = {}
 
     def search(self, tools: Sequence[Tool], query: str) -> list[Tool]:
-        """The tools that have anything of the words, the best first; equally good ones in alphabetical order."""
+        """Return the tools that match any word, best first; ties in alphabetical order."""
         self._known = {t.name: self._read(t) for t in tools}
         requested = sorted(set(tokenize(query)))
         documents = [self._known[t.name][1] for t in tools]
@@ -90,14 +90,14 @@ def _parameters(tool: Tool) -> list[Any]:
 
 
 def _count(document: Counter[str], word: str) -> float:
-    """How often a word is there; one that only begins so counts half, once."""
+    """Count a word; each word that only begins with it counts half, at most once."""
     if word in document:
         return document[word]
     return _PREFIX if len(word) > 2 and any(other.startswith(word) for other in document) else 0
 
 
 def tokenize(text: str) -> list[str]:
-    """The words of a text: parts of names apart, without case and plural; of scripts without spaces, pairs of signs."""
+    """Split a text into words: parts of names, without case and plural; pairs of characters in scripts without spaces."""
     found: list[str] = []
     for word in _WORD.findall(_CAMEL_BOUNDARY.sub(" ", text)):
         word = word.casefold()
@@ -117,17 +117,17 @@ def _singularize(word: str) -> str:
 
 
 DEFAULT_RESULTS = 10
-"""How many tools a search shows and unlocks where nobody says."""
+"""Default number of tools that a search shows and unlocks."""
 
 
 MAX_RESULTS = 50
-"""The most that one search shows and unlocks."""
+"""Maximum number of tools that a search shows and unlocks."""
 
 
 _MAX_QUERY_CHARS = 1000
 _DESCRIPTION = 4000
 _SCHEMA = 30_000
-"""Characters of a schema that are shown; a longer one stands among the model's tools all the same."""
+"""Maximum characters of a schema to show; a longer schema is only in the model's tools."""
 _MAX_OUTPUT_BYTES = 120_000
 _MAX_NAMES = 100
 
@@ -147,14 +147,16 @@ def create_tool_search(
     limit: int = DEFAULT_RESULTS,
     model_name: Callable[[str], str] = str,
 ) -> Tool:
-    """The tool `tool_search`, for an application that unlocks tools in its own way; an `Agent` with a `Disclosure` has it already.
+    """Create the tool `tool_search` for an application that unlocks tools itself.
+
+    An `Agent` with a `Disclosure` already has this tool.
 
     Args:
-        tools: What can be found: tools, or a function that gives those of the moment.
-        on_found: Told the own names of what a search has found, in the order of the result.
-        name: The tool's name.
-        limit: How many tools a search shows and unlocks where the model does not say, 1 to 50.
-        model_name: Gives the name under which the model knows a tool; results show that. Default: its own.
+        tools: Tools to search, or a function that returns the current tools.
+        on_found: Function that receives the names of the found tools, in the order of the result.
+        name: Name of the tool.
+        limit: Default number of tools that a search shows and unlocks, 1 to 50.
+        model_name: Function that returns the name of a tool for the model, which results show (default: its own name).
     """
     search = _SearchTool(tools, on_found, limit, model_name)
     words = {"type": "string", "maxLength": _MAX_QUERY_CHARS}
@@ -187,17 +189,19 @@ def create_tool_search(
 
 
 class ToolSearchPlug:
-    """The plug that gives an agent with a `Disclosure` the tool `tool_search`, unless it has one of that name.
+    """Plugin that adds the tool `tool_search` to an agent with a `Disclosure`.
+
+    An agent that already has a tool with this name is unchanged.
 
     Attributes:
-        tool: The tool that it gave; it is for this agent alone.
+        tool: The added tool; it works only for this agent.
     """
 
     def __init__(self) -> None:
         self.tool: Tool | None = None
 
     def install(self, agent: CoreAgent) -> None:
-        """See `Plug`."""
+        """See `Plugin`."""
         disclosure = next((p for p in agent.plugs if isinstance(p, Disclosure)), None)
         if (
             disclosure is None
@@ -215,12 +219,12 @@ class ToolSearchPlug:
         agent.tools.add(self.tool)
 
     def for_child(self) -> ToolSearchPlug:
-        """A sub-agent searches for itself."""
+        """Return a separate search for a subagent."""
         return ToolSearchPlug()
 
 
 class _SearchTool:
-    """One agent's search."""
+    """Search of an agent."""
 
     def __init__(
         self,
@@ -237,7 +241,7 @@ class _SearchTool:
         self._index = ToolIndex()
 
     async def execute(self, arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
-        """Look, unlock and show."""
+        """Search, unlock, and show tools."""
         names: list[str] = arguments.get("names") or []
         query, server = arguments.get("query", "").strip(), arguments.get("server", "").strip()
         tools = sorted(self._tools(), key=lambda t: t.name)
@@ -262,7 +266,7 @@ class _SearchTool:
         return ToolResult(output="\n".join(lines), title=f"{len(shown)} of {len(found)} tools", metadata=facts)
 
     def _find_by_name(self, tools: Sequence[Tool], names: Sequence[str]) -> tuple[list[Tool], list[str]]:
-        """The tools of these names, and what is to be said of names that no tool has."""
+        """Return the tools with these names, and notes about unknown names."""
         by_name = {self._wire_name(t.name).casefold(): t for t in tools} | {t.name: t for t in tools}
         by_name |= {self._wire_name(t.name): t for t in tools}
         found: dict[str, Tool] = {}
@@ -278,7 +282,7 @@ class _SearchTool:
         return list(found.values()), notes
 
     def _render_tools(self, tools: Sequence[Tool]) -> list[str]:
-        """The tools as JSON, one a line, all together no longer than a result should be."""
+        """Return the tools as JSON, one per line, limited to the size of a result."""
         lines: list[str] = []
         left = _MAX_OUTPUT_BYTES
         for tool in tools:
@@ -293,12 +297,12 @@ class _SearchTool:
 
 
 def _no_access(arguments: Mapping[str, Any]) -> Sequence[Access]:
-    """A search touches nothing, so it needs no permission; what it unlocks does."""
+    """A search accesses nothing, so it needs no permission; the unlocked tools do."""
     return ()
 
 
 def _render_tool(name: str, tool: Tool, room: bool) -> str:
-    told: dict[str, Any] = {"name": name, "description": _short(tool.description)}
+    entry: dict[str, Any] = {"name": name, "description": _short(tool.description)}
     schema = ""
     if room:
         try:
@@ -306,8 +310,8 @@ def _render_tool(name: str, tool: Tool, room: bool) -> str:
         except ValueError:
             schema = ""
     if not schema or len(schema) > _SCHEMA:
-        return escape_json({**told, "note": "the schema is too long to show here; it stands among your tools now"})
-    return f'{escape_json(told)[:-1]},"input_schema":{schema}}}'
+        return escape_json({**entry, "note": "the schema is too long to show here; it stands among your tools now"})
+    return f'{escape_json(entry)[:-1]},"input_schema":{schema}}}'
 
 
 def _short(text: str) -> str:
@@ -315,7 +319,7 @@ def _short(text: str) -> str:
 
 
 def _is_from_server(tool: Tool, server: str) -> bool:
-    """Whether a tool is of a server, by its name or by the part that stands for it in the tool's."""
+    """Return True if a tool belongs to a server, given by its name or by its part of the tool's name."""
     own = tool.source.partition(":")[2]
     return server.casefold() in (own.casefold(), _plain(own)) or _plain(server) == _plain(own)
 
@@ -331,17 +335,17 @@ def _describe_servers(tools: Sequence[Tool]) -> str:
         counts[server] = counts.get(server, 0) + 1
     if not counts:
         return "No tool is locked."
-    told = [f"{escape_text(name)} ({n})" for name, n in sorted(counts.items())]
-    return f"Servers and how many tools they have: {', '.join(told[:_MAX_NAMES])}"
+    server_counts = [f"{escape_text(name)} ({n})" for name, n in sorted(counts.items())]
+    return f"Servers and how many tools they have: {', '.join(server_counts[:_MAX_NAMES])}"
 
 
 class ServerTokenCost(Struct, frozen=True, kw_only=True):
-    """What a server's tools cost, in tokens, as far as they can be told without the model's own tokeniser.
+    """Estimated cost of a server's tools in tokens, without the model's own tokenizer.
 
     Attributes:
-        tools: How many tools there are.
-        eager: With their schemas, in every request.
-        lazy: By their names alone, in every request; `search_cost` comes once on top, for all servers.
+        tools: Number of tools.
+        eager: Tokens with schemas, in every request.
+        lazy: Tokens of the names alone, in every request; `estimate_search_cost` is added once for all servers.
     """
 
     tools: int = 0
@@ -350,7 +354,7 @@ class ServerTokenCost(Struct, frozen=True, kw_only=True):
 
 
 def estimate_cost(specs: Sequence[ToolDefinition]) -> ServerTokenCost:
-    """What tools cost, as they are sent."""
+    """Estimate the cost of tools as sent."""
     return ServerTokenCost(
         tools=len(specs),
         eager=estimate_overhead("", specs),
@@ -359,5 +363,5 @@ def estimate_cost(specs: Sequence[ToolDefinition]) -> ServerTokenCost:
 
 
 def estimate_search_cost() -> int:
-    """What the tool `tool_search` costs in every request, in tokens."""
+    """Estimate the cost of the tool `tool_search` in every request, in tokens."""
     return estimate_overhead("", (create_tool_search((), lambda names: None).spec,))

@@ -1,8 +1,7 @@
-"""The names under which an agent knows the tools of servers: ``mcp__server__tool``.
+"""Convert a server's tools to tools of an agent, named ``mcp__server__tool``.
 
-They are the same after every start, whatever order servers answer in, fit the limits of all providers, and never stand for two.
-
-A server's tools as tools of an agent.
+The names are the same after every start, independent of the order in which servers respond; they fit the limits of all
+providers and are unique.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from mainspring.tools import Access, Tool, ToolContext, ToolErrorCode, ToolResul
 
 
 class ToolServer(Protocol):
-    """A server whose tools an agent can call."""
+    """Server whose tools an agent can call."""
 
     @property
     def config(self) -> McpServerConfig:
-        """Its configuration."""
+        """Configuration of the server."""
         ...
 
     @property
@@ -34,16 +33,16 @@ class ToolServer(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the server."""
         ...
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any], on_progress: ProgressCallback | None = None
     ) -> Answer:
-        """Call a tool by the name that the server knows.
+        """Call a tool by its name on the server.
 
         Raises:
-            McpError: If the server returns no result.
+            McpError: The server returned no result.
         """
         ...
 
@@ -52,7 +51,7 @@ PREFIX = "mcp__"
 _MAX_NAME_CHARS = 64
 """Characters that every provider accepts."""
 _SERVER = 30
-"""Characters of a server's part; rules such as ``mcp__server__*`` need it whole."""
+"""Maximum characters of a server's part; rules such as ``mcp__server__*`` need the whole part."""
 
 
 _UNFIT = lazy_re(r"[^A-Za-z0-9_-]+")
@@ -60,7 +59,7 @@ _RUNS = lazy_re(r"__+")
 
 
 def server_prefixes(servers: Iterable[str]) -> dict[str, str]:
-    """For each server the part of names that stands for it: no ``__`` inside, and never the same for two."""
+    """Return the part of names for each server: without ``__``, and unique."""
     names = list(dict.fromkeys(servers))
     plain = {name: _RUNS.sub("_", _UNFIT.sub("_", name)).strip("_") for name in names}
     taken = Counter(plain.values())
@@ -75,7 +74,7 @@ def server_prefixes(servers: Iterable[str]) -> dict[str, str]:
 
 
 def tool_names(key: str, tools: Iterable[str]) -> dict[str, str]:
-    """For each tool of the server of this key its name, by its own one."""
+    """Return the name of each tool of the server with this key, by its name on the server."""
     names = list(dict.fromkeys(tools))
     plain = {name: _UNFIT.sub("_", name) or "tool" for name in names}
     taken = Counter(plain.values())
@@ -89,7 +88,7 @@ def tool_names(key: str, tools: Iterable[str]) -> dict[str, str]:
 
 
 def server_of_tool_name(name: str, keys: Mapping[str, str]) -> str | None:
-    """The server that a tool's name says it is of; ``None`` if it is of none."""
+    """Return the server in a tool's name; ``None`` if the name is not of a server."""
     if not name.startswith(PREFIX):
         return None
     key = name[len(PREFIX) :].partition("__")[0]
@@ -101,20 +100,20 @@ def _short_hash(text: str, length: int) -> str:
 
 
 SOURCE_PREFIX = "mcp:"
-"""How the source of such a tool begins; the name of its server follows."""
+"""Prefix of the source of such a tool; the name of its server follows."""
 
 
 _CODES = {"timeout": ToolErrorCode.TIMEOUT, "login": ToolErrorCode.CONFIG_ERROR, "disabled": ToolErrorCode.CONFIG_ERROR}
 
 
 def create_server_tools(server: ToolServer, infos: Sequence[ToolInfo]) -> tuple[Tool, ...]:
-    """The tools of a server, in the order of their own names."""
+    """Create the tools of a server, sorted by their names on the server."""
     names = tool_names(server.key, [i.name for i in infos])
     return tuple([_tool(server, info, names[info.name]) for info in infos])
 
 
 def server_of_tool(tool: Tool) -> str | None:
-    """The name of the server whose tool it is; ``None`` if it is of none."""
+    """Return the name of a tool's server; ``None`` if the tool is not from a server."""
     return tool.source.removeprefix(SOURCE_PREFIX) if tool.source.startswith(SOURCE_PREFIX) else None
 
 

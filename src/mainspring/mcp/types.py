@@ -1,5 +1,7 @@
-"""What the plug needs of whoever speaks the protocol. `mainspring.mcp.sdk` is the real one; `mainspring.mcp.in_memory` is one in
-memory, for tests and for servers that are plain functions.
+"""Protocols and types between the plugin and a connector.
+
+`mainspring.mcp.sdk` uses the real protocol; `mainspring.mcp.in_memory` provides servers in memory, for tests and for servers
+that are plain functions.
 """
 
 from __future__ import annotations
@@ -15,18 +17,18 @@ from mainspring.errors import MainspringError
 from mainspring.mcp.config import McpServerConfig
 
 McpContentBlock = dict[str, Any]
-"""A content block as it goes over the wire: ``{"type": "text", "text": "..."}``."""
+"""A content block in the wire format: ``{"type": "text", "text": "..."}``."""
 
 ListKind = Literal["tools", "resources", "prompts"]
 
 
 class McpError(MainspringError):
-    """A server could not be connected, died, refused, or did not answer in time.
+    """A server could not be connected, died, returned an error, or did not respond in time.
 
     Attributes:
-        server: Its name.
-        reason: ``connect``, ``lost``, ``timeout``, ``login`` (it wants a login first), ``session`` (it has forgotten this
-            connection), ``disabled``, or ``refused`` (it answered with an error).
+        server: Name of the server.
+        reason: ``connect``, ``lost``, ``timeout``, ``login`` (it requires a login), ``session`` (it no longer knows the
+            session), ``disabled``, or ``refused`` (it returned an error).
     """
 
     def __init__(self, server: str, text: str, reason: str = "refused") -> None:
@@ -36,7 +38,10 @@ class McpError(MainspringError):
 
 
 class ToolInfo(Struct, frozen=True, kw_only=True):
-    """A tool as its server describes it. ``annotations`` are its hints: ``readOnlyHint`` and so on; a server's word, no more."""
+    """A tool as its server describes it.
+
+    ``annotations`` are untrusted hints such as ``readOnlyHint``.
+    """
 
     name: str
     description: str = ""
@@ -47,7 +52,7 @@ class ToolInfo(Struct, frozen=True, kw_only=True):
 
 
 class ResourceInfo(Struct, frozen=True, kw_only=True):
-    """Something to read. Of a template, ``uri`` has places to fill in: ``file:///{path}``."""
+    """A resource. The ``uri`` of a template has placeholders: ``file:///{path}``."""
 
     uri: str
     name: str = ""
@@ -58,7 +63,7 @@ class ResourceInfo(Struct, frozen=True, kw_only=True):
 
 
 class PromptArgument(Struct, frozen=True, kw_only=True):
-    """Something that a prompt asks for."""
+    """Argument of a prompt."""
 
     name: str
     description: str = ""
@@ -75,14 +80,14 @@ class PromptInfo(Struct, frozen=True, kw_only=True):
 
 
 class PromptMessage(Struct, frozen=True, kw_only=True):
-    """A message of a prompt that was filled in."""
+    """Message of a filled-in prompt."""
 
     role: Literal["user", "assistant"]
     content: tuple[McpContentBlock, ...]
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """What a call gave: content blocks, and the same as data where the tool has that."""
+    """Response of a call: content blocks, and structured data if the tool provides it."""
 
     content: tuple[McpContentBlock, ...] = ()
     structured: Any = None
@@ -90,7 +95,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 class ServerInfo(Struct, frozen=True, kw_only=True):
-    """What a server says of itself."""
+    """Information from a server about itself."""
 
     name: str = ""
     version: str = ""
@@ -100,13 +105,13 @@ class ServerInfo(Struct, frozen=True, kw_only=True):
 
 
 class ElicitRequest(Struct, frozen=True, kw_only=True):
-    """A server asks the user.
+    """Request of a server to ask the user.
 
     Attributes:
-        server: Which.
-        message: What it says.
-        schema: What it wants to know, a JSON Schema with simple properties; empty for a ``url``.
-        url: A page that the user is to visit.
+        server: Name of the server.
+        message: Message to the user.
+        schema: JSON Schema of the requested data with simple properties; empty for a ``url``.
+        url: Page that the user should open.
     """
 
     server: str
@@ -116,20 +121,20 @@ class ElicitRequest(Struct, frozen=True, kw_only=True):
 
 
 class ElicitResult(Struct, frozen=True):
-    """What the user says to that; ``content`` where they accept."""
+    """Answer of the user; ``content`` if accepted."""
 
     action: Literal["accept", "decline", "cancel"]
     content: Mapping[str, str | int | float | bool | list[str] | None] = {}
 
 
 class SamplingRequest(Struct, frozen=True, kw_only=True):
-    """A server asks the model.
+    """Request of a server to call the model.
 
     Attributes:
-        server: Which.
-        messages: The conversation, each with role and content blocks.
-        system: A system prompt.
-        max_tokens: Most tokens of the answer.
+        server: Name of the server.
+        messages: Messages with role and content blocks.
+        system: System prompt.
+        max_tokens: Maximum number of output tokens.
         temperature: 0 to 2, if set.
     """
 
@@ -141,7 +146,7 @@ class SamplingRequest(Struct, frozen=True, kw_only=True):
 
 
 class SamplingResult(Struct, frozen=True):
-    """The model's answer."""
+    """Response of the model."""
 
     text: str
     model: str = ""
@@ -149,89 +154,94 @@ class SamplingResult(Struct, frozen=True):
 
 
 ProgressCallback = Callable[[float, float | None, str | None], None]
-"""Told how far a call is, of how much, and in words."""
+"""Function that receives the progress, the total, and a message of a call."""
 
 
 class ClientHandler(Protocol):
-    """Whom a connection asks and tells."""
+    """Handler of a connection's requests and notifications."""
 
     async def elicit(self, request: ElicitRequest) -> ElicitResult:
         """Ask the user."""
         ...
 
     async def sample(self, request: SamplingRequest) -> SamplingResult | str:
-        """Ask the model; a text says why not."""
+        """Call the model; a text is the reason for a failure."""
         ...
 
     def roots(self) -> Sequence[str]:
-        """The folders that the server may work in."""
+        """Return the folders that the server may work in."""
         ...
 
     def log_line(self, line: str) -> Awaitable[None]:
-        """Keep a line that the server wrote."""
+        """Log a line of the server."""
         ...
 
     def on_list_changed(self, kind: ListKind) -> None:
-        """A list of the server's is another now."""
+        """Handle a changed list of the server."""
         ...
 
 
 class McpConnection(Protocol):
-    """An open connection. Its methods may be called from any task; cancelling one cancels the request at the server.
+    """An open connection. Methods may be called from any task.
+
+    Cancelling a method cancels the request on the server.
 
     Attributes:
-        server_info: What the server says of itself.
-        closed: Set when the connection is over.
+        server_info: Information from the server.
+        closed: Set when the connection has ended.
     """
 
     server_info: ServerInfo
     closed: asyncio.Event
 
     async def list_tools(self) -> Sequence[ToolInfo]:
-        """All tools, of all pages."""
+        """Return all tools, of all pages."""
         ...
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], on_progress: ProgressCallback) -> Answer:
         """Call a tool.
 
         Raises:
-            McpFailure: If there is no result.
+            McpError: The server returned no result.
         """
         ...
 
     async def list_resources(self) -> Sequence[ResourceInfo]:
-        """All resources, then all templates."""
+        """Return all resources, then all templates."""
         ...
 
     async def read_resource(self, uri: str) -> Sequence[McpContentBlock]:
-        """The contents of a resource, each as an embedded resource."""
+        """Return the contents of a resource, each as an embedded resource."""
         ...
 
     async def list_prompts(self) -> Sequence[PromptInfo]:
-        """All prompts."""
+        """Return all prompts."""
         ...
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[PromptMessage]:
-        """A prompt, filled in."""
+        """Return a filled-in prompt."""
         ...
 
 
 class McpConnector(Protocol):
-    """Opens connections. ``Agent(mcp_connector=...)`` puts another in place of the real one."""
+    """Connector that opens connections.
+
+    ``Agent(mcp_connector=...)`` replaces the default connector.
+    """
 
     def connect(self, config: McpServerConfig, side: ClientHandler) -> AbstractAsyncContextManager[McpConnection]:
-        """A connection for as long as the block lasts; it is entered and left in one task.
+        """Open a connection for the duration of the block; it is entered and left in one task.
 
         Raises:
-            McpFailure: If there is none to be had.
+            McpError: The connection failed.
         """
         ...
 
 
 @runtime_checkable
 class PreloadingConnector(McpConnector, Protocol):
-    """A connector that has something to load first, which takes none of the time that a server has to connect."""
+    """Connector with a preload step, whose time does not count toward the connect timeout."""
 
     async def preload(self) -> None:
-        """Load it; at once where that was done before."""
+        """Run the preload step; do nothing if it already ran."""
         ...

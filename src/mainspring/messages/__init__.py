@@ -1,4 +1,4 @@
-"""Messages, their blocks, and token usage: the vocabulary that every other layer speaks."""
+"""Messages, their blocks, and token usage: the types that all other layers share."""
 
 from mainspring.messages.codec import decode_message, encode_message, strip_surrogates
 from mainspring.messages.content import (
@@ -19,8 +19,8 @@ from mainspring.messages.message import (
     StopReason,
     convert_to_llm,
     image_placeholder,
-    openai_stop_reason,
     sanitize_stored_tool_results,
+    to_finish_reason,
     to_messages,
     utc_now,
 )
@@ -42,7 +42,7 @@ __all__ = [
     "ToolResultBlock",
     "ToolUseBlock",
     "Usage",
-    "openai_stop_reason",
+    "to_finish_reason",
     "convert_to_llm",
     "decode_message",
     "encode_message",

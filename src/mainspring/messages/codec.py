@@ -1,4 +1,4 @@
-"""Messages to JSON and back, without loss."""
+"""Lossless conversion of messages to JSON and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
 
 def encode_message(message: AgentMessage) -> bytes:
-    """One message as JSON; a lone surrogate becomes U+FFFD (UTF-8 has no form for it)."""
+    """Encode a message as JSON; a lone surrogate becomes U+FFFD (UTF-8 cannot encode it)."""
     try:
         return _encoder.encode(message)
     except UnicodeEncodeError:
@@ -22,14 +22,14 @@ def encode_message(message: AgentMessage) -> bytes:
 
 
 def decode_message(data: bytes | str, custom: dict[str, type] | None = None) -> AgentMessage:
-    """The message of a JSON text.
+    """Decode a message from JSON.
 
     Args:
-        data: What `encode_message` gave.
-        custom: For each ``custom_type`` the type that its data becomes; others stay plain dicts and lists.
+        data: A result of `encode_message`.
+        custom: The type of the data for each ``custom_type``; other data stay plain dicts and lists.
 
     Raises:
-        msgspec.ValidationError: If the text is no message.
+        msgspec.ValidationError: If the text is not a message.
     """
     message = _decoder.decode(data)
     if isinstance(message, CustomMessage) and custom and (kind := custom.get(message.custom_type)):
@@ -38,7 +38,7 @@ def decode_message(data: bytes | str, custom: dict[str, type] | None = None) -> 
 
 
 def strip_surrogates(value: Any) -> Any:
-    """The same value with every unpaired surrogate replaced by U+FFFD; the value itself where there is none."""
+    """Return the value with every unpaired surrogate replaced by U+FFFD; the same value if it has none."""
     match value:
         case str():
             return value if value.isascii() else value.translate(_SURROGATES)

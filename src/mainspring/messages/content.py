@@ -1,8 +1,8 @@
-"""The blocks a message is made of: a closed union of immutable values.
+"""The blocks of a message: a closed union of immutable values.
 
-Those that can hold no cycle are left out of garbage collection (``gc=False``): a long conversation then costs it nothing.
+Blocks that cannot contain cycles are excluded from garbage collection (``gc=False``), so a long conversation does not slow it.
 
-What a model is told about a tool: data only, so that the model layer needs no tools.
+Also the definition of a tool for the model: data only, so that the model layer does not depend on tools.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from msgspec import Struct
 
 
 class TextBlock(Struct, frozen=True, gc=False, omit_defaults=True, tag="text"):
-    """Text. ``signature`` is an opaque mark of the provider that must go back unchanged."""
+    """Text. ``signature`` is an opaque mark of the provider that must be returned unchanged."""
 
     text: str
     signature: str | None = None
 
 
 class ThinkingBlock(Struct, frozen=True, gc=False, omit_defaults=True, tag="thinking"):
-    """The model's reasoning, with the signature under which its provider accepts it back."""
+    """The model's reasoning, with the signature that its provider requires to accept it back."""
 
     thinking: str
     signature: str | None = None
 
 
 class RedactedThinkingBlock(Struct, frozen=True, gc=False, omit_defaults=True, tag="redacted_thinking"):
-    """Reasoning the provider encrypted; kept byte for byte and sent back as it came."""
+    """Reasoning that the provider encrypted; stored and sent back byte for byte."""
 
     data: str
 
 
 class ImageBlock(Struct, frozen=True, gc=False, omit_defaults=True, tag="image"):
-    """An image: ``data`` is base64, ``media_type`` as in ``image/png``."""
+    """An image: ``data`` is base64, ``media_type`` is for example ``image/png``."""
 
     media_type: str
     data: str
@@ -43,11 +43,11 @@ class ToolUseBlock(Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_
     """A tool call by the model.
 
     Attributes:
-        id: The provider's id of the call; its result carries the same.
+        id: The provider's ID of the call; its result has the same ID.
         name: Canonical name of the tool.
-        input: The arguments. Empty where the text was no strict JSON object.
-        raw_input: The text as received, only where it was no strict JSON object; dispatch tries to repair it.
-        signature: Opaque mark of the provider that must go back unchanged.
+        input: The arguments. Empty if the text was not a strict JSON object.
+        raw_input: The original text, only if it was not a strict JSON object; dispatch tries to repair it.
+        signature: Opaque mark of the provider that must be returned unchanged.
     """
 
     id: str
@@ -58,7 +58,7 @@ class ToolUseBlock(Struct, frozen=True, gc=False, omit_defaults=True, tag="tool_
 
 
 class ToolResultBlock(Struct, frozen=True, omit_defaults=True, tag="tool_result"):
-    """What a call gave. ``details`` is for applications and never reaches the model."""
+    """The result of a tool call. ``details`` is for applications and is never sent to the model."""
 
     tool_use_id: str
     name: str = ""
@@ -68,14 +68,14 @@ class ToolResultBlock(Struct, frozen=True, omit_defaults=True, tag="tool_result"
 
     @property
     def text(self) -> str:
-        """The content as text; an image becomes ``[image/png]``."""
+        """Return the content as text; an image becomes ``[image/png]``."""
         if isinstance(self.content, str):
             return self.content
         return "\n".join(b.text if isinstance(b, TextBlock) else f"[{b.media_type}]" for b in self.content)
 
 
 ContentBlock = TextBlock | ThinkingBlock | RedactedThinkingBlock | ImageBlock | ToolUseBlock | ToolResultBlock
-"""Everything a message can hold, told apart by ``type``."""
+"""Any block of a message, discriminated by ``type``."""
 
 
 class ToolDefinition(Struct, frozen=True, eq=False, dict=True):

@@ -1,6 +1,6 @@
-"""Messages: immutable values that hold blocks. Identity (``id``) belongs to whoever stores them.
+"""Messages: immutable values that contain blocks. The storage assigns their ``id``.
 
-Images where there is nobody to see them.
+Also the removal of images for models without vision.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mainspring.messages.usage import Usage
 
 Role = Literal["system", "user", "assistant"]
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "error", "aborted"]
-"""The first four come from providers; ``error`` and ``aborted`` are added by the loop."""
+"""The first four come from providers; the loop adds ``error`` and ``aborted``."""
 
 
 _CLASSIC = {
@@ -37,30 +37,30 @@ _CLASSIC = {
 }
 
 
-def openai_stop_reason(reason: StopReason) -> str:
-    """The same reason in the other vocabulary: ``stop``, ``length``, ``toolUse``, ``error``, ``aborted``."""
+def to_finish_reason(reason: StopReason) -> str:
+    """Return the reason in the other vocabulary: ``stop``, ``length``, ``toolUse``, ``error``, ``aborted``."""
     return _CLASSIC[reason]
 
 
 def utc_now() -> datetime:
-    """The current time in UTC."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
 class Message(Struct, frozen=True, omit_defaults=True, dict=True, eq=False, tag="message", tag_field="kind"):
-    """One message of a conversation. Two messages are equal only if they are the same object: what is compared is
-    whether a history still starts with what was sent before, and that must be cheap.
+    """One message of a conversation. Two messages are equal only if they are the same object: a comparison checks whether a
+    history still starts with the messages that were sent before, and that must be cheap.
 
     Attributes:
-        role: Who speaks. Tool results are blocks of a user message.
+        role: The role of the sender. Tool results are blocks of a user message.
         content: The blocks, in order.
-        usage: Tokens of the call that made this message (assistant).
-        stop_reason: Why the model stopped (assistant).
-        error: What went wrong, for ``stop_reason`` ``error`` or ``aborted``.
-        provider: Who made it (assistant); signatures and reasoning go back only there.
-        model: Which model made it (assistant).
-        timestamp: When, in UTC.
-        id: Name under which it is stored; empty until somebody stores it.
+        usage: Tokens of the call that created this message (assistant).
+        stop_reason: Reason why the model stopped (assistant).
+        error: The error, for ``stop_reason`` ``error`` or ``aborted``.
+        provider: Name of the provider (assistant); signatures and reasoning are sent back only to it.
+        model: Name of the model (assistant).
+        timestamp: Time of creation, in UTC.
+        id: ID in the storage; empty until the message is stored.
     """
 
     role: Role
@@ -75,47 +75,47 @@ class Message(Struct, frozen=True, omit_defaults=True, dict=True, eq=False, tag=
 
     @classmethod
     def user(cls, content: str | Iterable[ContentBlock], **fields: Any) -> Self:
-        """A user message from text or blocks."""
+        """Create a user message from text or blocks."""
         return cls("user", _to_blocks(content), **fields)
 
     @classmethod
     def system(cls, text: str, **fields: Any) -> Self:
-        """A system message that stands inside the conversation."""
+        """Create a system message inside the conversation."""
         return cls("system", _to_blocks(text), **fields)
 
     @classmethod
     def assistant(cls, content: str | Iterable[ContentBlock], **fields: Any) -> Self:
-        """An assistant message from text or blocks."""
+        """Create an assistant message from text or blocks."""
         return cls("assistant", _to_blocks(content), **fields)
 
     @property
     def text(self) -> str:
-        """All text blocks, joined."""
+        """Return all text blocks, joined."""
         return "".join([b.text for b in self.content if type(b) is TextBlock])
 
     @property
     def thinking(self) -> str:
-        """All readable reasoning, joined."""
+        """Return all readable reasoning, joined."""
         return "".join([b.thinking for b in self.content if type(b) is ThinkingBlock])
 
     @property
     def tool_uses(self) -> tuple[ToolUseBlock, ...]:
-        """The tool calls, in order."""
-        kept = vars(self)  # asked for several times a turn
+        """Return the tool calls, in order."""
+        kept = vars(self)  # called several times per turn
         if "tool_uses" not in kept:
             kept["tool_uses"] = tuple([b for b in self.content if type(b) is ToolUseBlock])
         return kept["tool_uses"]
 
     @property
     def tool_results(self) -> tuple[ToolResultBlock, ...]:
-        """The tool results, in order."""
+        """Return the tool results, in order."""
         return tuple([b for b in self.content if type(b) is ToolResultBlock])
 
 
 class CustomMessage(Struct, frozen=True, omit_defaults=True, dict=True, eq=False, tag="custom", tag_field="kind"):
     """A message of the application's own kind (a notification, an approval, an artifact).
 
-    It lives in the history and in sessions; ``convert_to_llm`` decides whether and how a model sees it.
+    It is stored in the history and in sessions; ``convert_to_llm`` decides if and how a model sees it.
     """
 
     custom_type: str
@@ -140,7 +140,7 @@ class CustomMessage(Struct, frozen=True, omit_defaults=True, dict=True, eq=False
 
 
 AgentMessage = Message | CustomMessage
-"""What a history holds."""
+"""An entry of a history."""
 
 
 def _to_blocks(content: str | Iterable[ContentBlock]) -> tuple[ContentBlock, ...]:
@@ -148,12 +148,12 @@ def _to_blocks(content: str | Iterable[ContentBlock]) -> tuple[ContentBlock, ...
 
 
 def to_messages(prompt: str | AgentMessage | Sequence[AgentMessage | ContentBlock]) -> list[AgentMessage]:
-    """Messages from whatever a caller may pass as a prompt.
+    """Convert a prompt to messages.
 
-    A string, or blocks of text and images, become one user message; messages stay as they are.
+    A string, or blocks of text and images, become one user message; messages are returned unchanged.
 
     Raises:
-        TypeError: If the sequence mixes messages and blocks, or holds something else.
+        TypeError: If the sequence mixes messages and blocks, or contains other values.
     """
     if isinstance(prompt, str):
         return [Message.user(prompt)] if prompt else []
@@ -164,31 +164,31 @@ def to_messages(prompt: str | AgentMessage | Sequence[AgentMessage | ContentBloc
         return messages
     if len(blocks) == len(given):
         return [Message.user(blocks)] if blocks else []
-    raise TypeError("a prompt is text, a list of text and image blocks, or a list of messages")
+    raise TypeError("A prompt must be text, a list of text and image blocks, or a list of messages.")
 
 
 def convert_to_llm(messages: Sequence[AgentMessage]) -> list[Message]:
-    """The default conversion for a model: application messages are left out."""
+    """The default conversion for a model: application messages are omitted."""
     return [m for m in messages if type(m) is Message]
 
 
 def image_placeholder(block: ImageBlock) -> str:
-    """The line of text that stands for an image where the model takes none."""
+    """Return the line of text that replaces an image for a model without vision."""
     return f"[{block.media_type} image left out: this model takes no images]"
 
 
 def sanitize_stored_tool_results(messages: Sequence[AgentMessage], *, vision: bool = False) -> list[AgentMessage]:
-    """A stored history as a model without vision can take it: images in tool results become lines of text.
+    """Convert a stored history for a model without vision: images in tool results become lines of text.
 
-    Requests are repaired so by themselves; this is for those who hand a stored history to something else. Nothing is changed
-    in place.
+    Requests are converted automatically; this function is for a stored history that is passed elsewhere. Nothing is changed in
+    place.
 
     Args:
         messages: The history.
-        vision: Whether the model takes images; then nothing is left out.
+        vision: Whether the model takes images; then nothing is omitted.
 
     Returns:
-        The messages; those in which nothing had to change are the same objects.
+        The messages; unchanged messages are the same objects.
     """
     return list(messages) if vision else [_without_images(message) for message in messages]
 
@@ -210,7 +210,7 @@ def _has_images(block: ContentBlock) -> bool:
 
 
 def _flatten_result(block: ToolResultBlock) -> ToolResultBlock:
-    """A result with all of its content as one text."""
+    """Return a result with all of its content as one text."""
     if isinstance(block.content, str):
         return block
     lines = [part.text if isinstance(part, TextBlock) else image_placeholder(part) for part in block.content]
@@ -218,7 +218,7 @@ def _flatten_result(block: ToolResultBlock) -> ToolResultBlock:
 
 
 def ensure_unique_call_ids(message: Message, new_id: Callable[[], str]) -> Message:
-    """The message with an id for each of its calls that no other has; the same object where that is so already."""
+    """Return the message with a unique ID for each of its calls; the same object if the IDs are unique."""
     ids = [c.id for c in message.tool_uses]
     if not ids or (all(ids) and len(set(ids)) == len(ids)):
         return message

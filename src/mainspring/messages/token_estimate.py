@@ -1,7 +1,7 @@
-"""How many tokens a conversation has: what the provider told last, and an estimate for what was added since.
+"""Token estimates of a conversation: the last reported usage plus an estimate of later messages.
 
-Counting exactly needs each model's own tokeniser. What a provider reports is exact, free, and at most one turn old, so only the
-newest messages are estimated; the estimate learns from every report how many characters make a token here.
+Exact counts need each model's own tokenizer. The usage that a provider reports is exact, free, and at most one turn old, so
+only the newest messages are estimated; each report calibrates the number of characters per token.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from mainspring.messages import (
 )
 
 CHARS_PER_TOKEN = 4.0
-"""English text and code on the tokenisers of today; the starting point until a provider has told."""
+"""English text and code with current tokenizers; the initial value until a provider reports usage."""
 
 IMAGE_TOKENS = 1600
-"""About what a large image costs; small ones cost less."""
+"""Approximate cost of a large image; small images cost less."""
 
 _MIN_CHARS_PER_TOKEN, _MAX_CHARS_PER_TOKEN = 1.2, 6.0
 _MESSAGE_OVERHEAD = 4
@@ -35,11 +35,11 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 def estimate_tokens(messages: Sequence[AgentMessage], chars_per_token: float = CHARS_PER_TOKEN) -> int:
-    """About how many tokens messages have.
+    """Return the approximate number of tokens in messages.
 
     Args:
-        messages: The messages; those of applications count nothing, since models do not see them.
-        chars_per_token: How many characters make a token.
+        messages: The messages; application messages count as zero, since models do not see them.
+        chars_per_token: Number of characters per token.
     """
     chars, images, count = 0, 0, 0
     for message in messages:
@@ -54,28 +54,28 @@ def estimate_tokens(messages: Sequence[AgentMessage], chars_per_token: float = C
 
 
 def estimate_overhead(system: str, tools: Sequence[ToolDefinition], chars_per_token: float = CHARS_PER_TOKEN) -> int:
-    """About how many tokens the system prompt and the tools have, which every request carries."""
+    """Return the approximate number of tokens in the system prompt and the tools, which every request contains."""
     chars = len(system) + sum(len(t.name) + len(t.description) + len(_encode(t.input_schema)) for t in tools)
     return round(chars / chars_per_token)
 
 
 class TokenEstimator:
-    """Tells how long a conversation is, and learns from what providers report.
+    """Estimates the length of a conversation, and learns from reported usage.
 
     Attributes:
-        chars_per_token: How many characters make a token, as far as is known.
+        chars_per_token: Number of characters per token, as calibrated so far.
     """
 
     def __init__(self) -> None:
         self.chars_per_token = CHARS_PER_TOKEN
 
     def tokens(self, messages: Sequence[AgentMessage], start: int = 0, *, overhead: int = 0) -> int:
-        """The tokens of a request with these messages.
+        """Return the number of tokens in a request with these messages.
 
         Args:
             messages: The history.
-            start: Reports of messages before this one do not count: they tell of another history.
-            overhead: Tokens of system prompt and tools, where nothing was reported yet.
+            start: Index of the first message whose usage applies: earlier reports describe another history.
+            overhead: Tokens of system prompt and tools, used until usage is reported.
         """
         for i in range(len(messages) - 1, start - 1, -1):
             message = messages[i]
@@ -86,19 +86,19 @@ class TokenEstimator:
         return overhead + estimate_tokens(messages, self.chars_per_token)
 
     def calibrate(self, char_count: int, tokens: int) -> None:
-        """Take in that ``char_count`` characters of a prompt were ``tokens`` tokens; too few tell nothing."""
+        """Calibrate with a prompt of ``char_count`` characters and ``tokens`` tokens; short prompts are ignored."""
         if char_count >= 2000 and tokens > 0:
             seen = min(max(char_count / tokens, _MIN_CHARS_PER_TOKEN), _MAX_CHARS_PER_TOKEN)
             self.chars_per_token += (seen - self.chars_per_token) / 2
 
 
 def count_characters(messages: Sequence[AgentMessage]) -> int:
-    """Characters of messages that a model reads; images left out."""
+    """Return the number of characters that a model reads, without images."""
     return sum(_size(block)[0] for m in messages if isinstance(m, Message) for block in m.content)
 
 
 def has_images(messages: Sequence[AgentMessage]) -> bool:
-    """Whether there are images in messages."""
+    """Return True if any message contains an image."""
     return any(_size(block)[1] for m in messages if isinstance(m, Message) for block in m.content)
 
 

@@ -1,4 +1,4 @@
-"""Tokens and money of a model call, in one form for all providers."""
+"""Tokens and cost of a model call, in one form for all providers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Cost(Struct, frozen=True, gc=False, omit_defaults=True):
-    """US dollars, by what they were paid for."""
+    """US dollars by category."""
 
     input: float = 0.0
     output: float = 0.0
@@ -17,7 +17,7 @@ class Cost(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def total(self) -> float:
-        """The sum, in US dollars."""
+        """Return the sum, in US dollars."""
         return self.input + self.output + self.cache_read + self.cache_write
 
     def __add__(self, other: Cost) -> Cost:
@@ -30,15 +30,15 @@ class Cost(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Token counts. Input is what was not read from or written to a cache, so nothing is counted twice.
+    """Token counts. The input excludes tokens read from or written to a cache, so nothing is counted twice.
 
     Attributes:
         input_tokens: Prompt tokens outside any cache.
-        output_tokens: Tokens generated, reasoning included.
+        output_tokens: Generated tokens, including reasoning.
         cache_read: Prompt tokens read from the provider's cache.
         cache_write: Prompt tokens written to it.
-        reasoning_tokens: Those of ``output_tokens`` that were reasoning, where told.
-        cost: What it cost; ``None`` where the price is unknown (which is not the same as free).
+        reasoning_tokens: Reasoning tokens within ``output_tokens``, if reported.
+        cost: The cost; ``None`` if the price is unknown (which is not the same as free).
     """
 
     input_tokens: int = 0
@@ -50,17 +50,17 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def prompt_tokens(self) -> int:
-        """All of the prompt, cached or not."""
+        """Return all prompt tokens, cached or not."""
         return self.input_tokens + self.cache_read + self.cache_write
 
     @property
     def completion_tokens(self) -> int:
-        """Same as ``output_tokens``."""
+        """Return ``output_tokens``."""
         return self.output_tokens
 
     @property
     def total_tokens(self) -> int:
-        """Prompt and completion together."""
+        """Return prompt and completion tokens together."""
         return self.prompt_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
@@ -71,11 +71,11 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
             self.cache_read + other.cache_read,
             self.cache_write + other.cache_write,
             self.reasoning_tokens + other.reasoning_tokens,
-            # An unknown part makes the sum unknown, except beside a call that used nothing.
+            # An unknown part makes the sum unknown, unless the other call used nothing.
             a + b if a and b else (a if not other.total_tokens else b if not self.total_tokens else None),
         )
 
     @classmethod
     def zero(cls) -> Self:
-        """No tokens, no cost."""
+        """Return a usage of no tokens and no cost."""
         return cls(cost=Cost())

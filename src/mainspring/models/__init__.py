@@ -1,4 +1,4 @@
-"""Models: the port, what stands behind it, and how to get one. Importing this loads no HTTP library."""
+"""Models: the `ModelProvider` interface, its implementations, and the factories. Importing this loads no HTTP library."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from mainspring.models.registry import PROVIDER_REGISTRY as PROVIDER_REGISTRY
     from mainspring.models.registry import AsyncModelFactory as AsyncModelFactory
     from mainspring.models.registry import ProviderRegistry as ProviderRegistry
+    from mainspring.models.registry import create_anthropic_adapter as create_anthropic_adapter
     from mainspring.models.registry import create_anthropic_client as create_anthropic_client
-    from mainspring.models.registry import create_anthropic_model as create_anthropic_model
     from mainspring.models.registry import create_azure_client as create_azure_client
     from mainspring.models.registry import create_cerebras_client as create_cerebras_client
     from mainspring.models.registry import create_codex_client as create_codex_client
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from mainspring.models.registry import create_model_provider as create_model_provider
     from mainspring.models.registry import create_ollama_client as create_ollama_client
     from mainspring.models.registry import create_openai_client as create_openai_client
-    from mainspring.models.registry import create_openai_compatible_model as create_openai_compatible_model
+    from mainspring.models.registry import create_openai_compat_adapter as create_openai_compat_adapter
     from mainspring.models.registry import create_openrouter_client as create_openrouter_client
     from mainspring.models.registry import default_registry as default_registry
     from mainspring.models.registry import get_provider_factory as get_provider_factory
@@ -109,7 +109,7 @@ __all__, __getattr__ = lazy_exports(
         "client": "LLMClient ModelCallbacks ResultStream complete Failure ModelErrorCode ModelResult Success error_response is_model_error is_model_success success_response StructuredResponse parse_structured",
         "config": "ModelFacts ProviderConfig",
         "codec.text": "extract_text",
-        "registry": "PROVIDER_REGISTRY create_anthropic_model create_anthropic_client create_azure_client create_cerebras_client create_codex_client create_compatible_client create_embedded_client create_foundry_client create_gemini_client create_github_client create_langchain_client create_local_client create_ollama_client create_openai_client create_openai_compatible_model create_openrouter_client AsyncModelFactory ProviderRegistry create_model create_model_provider default_registry get_provider_factory get_supported_providers is_provider_supported",
+        "registry": "PROVIDER_REGISTRY create_anthropic_adapter create_anthropic_client create_azure_client create_cerebras_client create_codex_client create_compatible_client create_embedded_client create_foundry_client create_gemini_client create_github_client create_langchain_client create_local_client create_ollama_client create_openai_client create_openai_compat_adapter create_openrouter_client AsyncModelFactory ProviderRegistry create_model create_model_provider default_registry get_provider_factory get_supported_providers is_provider_supported",
         "wrappers.fallback": "FallbackEvent FallbackModel",
         "http_model": "HttpModel",
         "port": "ModelInfo ModelProvider ModelRequest ModelResponse PriceTier EncodingCache ThinkingLevel ToolChoice",

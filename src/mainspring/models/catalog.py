@@ -1,6 +1,6 @@
-"""Facts about models: what is known, and nothing made up where it is not.
+"""Catalog of facts about models. Unknown facts stay unknown.
 
-The data (`catalog.json`) is written by ``scripts/make_model_catalog.py``; it is read on the first look-up.
+The data (`catalog.json`) is written by ``scripts/make_model_catalog.py`` and read at the first lookup.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from mainspring.models.config import ModelFacts, ProviderConfig
 from mainspring.models.port import ZERO_PRICES, ModelInfo, PriceTier, TokenPrices
 
 _PRICE_ALIASES = {"azure": "openai"}
-"""Providers that sell the models of another one at its prices."""
+"""Providers that sell the models of another provider at its prices."""
 
 _LOCAL_PROVIDERS = frozenset({"local", "embedded", "ollama"})
-"""Providers that cost nothing. What window their servers were started with, no catalogue knows."""
+"""Providers that are free. The context size of their servers is not in the catalog."""
 
 _VENDORS = {
     "openai": "openai",
@@ -41,7 +41,7 @@ _VENDORS = {
     "z-ai": "zai",
     "zai-org": "zai",
 }
-"""Vendors as gateways write them before a model's name, and who they are here."""
+"""Vendor prefixes of gateways, and the providers they mean."""
 
 _MODEL_MAKERS = ("openai", "anthropic", "gemini", "xai", "mistral", "deepseek")
 _DATE = lazy_re(r"-(\d{8}|\d{4}-\d\d-\d\d|(0\d|1[0-2])([0-2]\d|3[01])|latest)$")
@@ -50,20 +50,20 @@ _VARIANT = lazy_re(r":(nitro|floor|exacto|thinking|extended|beta|online)$")
 
 
 class CatalogEntry(Struct, frozen=True):
-    """One model of the catalogue; ``None`` is unknown.
+    """One model of the catalog; ``None`` is unknown.
 
     Attributes:
-        provider: Who offers it at these prices.
-        id: Its id there.
-        context_window: Tokens of prompt and answer together.
-        max_output_tokens: Most tokens of one answer.
-        vision: Whether it takes images.
-        tools: Whether it calls tools.
-        reasoning: Whether it reasons.
+        provider: Provider that offers the model at these prices.
+        id: Model ID of the provider.
+        context_window: Maximum number of prompt and output tokens together.
+        max_output_tokens: Maximum number of output tokens.
+        vision: Whether the model supports images.
+        tools: Whether the model can call tools.
+        reasoning: Whether the model reasons.
         prices: See `ModelInfo`.
         cache_write_1h: See `ModelInfo`.
         tiers: See `ModelInfo`.
-        label: Name for people.
+        label: Display name.
     """
 
     provider: str
@@ -90,13 +90,13 @@ class _Row(Struct, array_like=True, frozen=True):
 
 
 class Catalog(Struct, frozen=True, dict=True):
-    """All that is known, the day on which it was true, and where it comes from.
+    """The catalog with its date and sources.
 
     Attributes:
-        date: The day, as in ``2026-11-28``.
-        sources: The packages that the data is from.
-        hosts: The provider that answers at a host.
-        providers: The models of each provider, not decoded yet.
+        date: Date of the data, for example ``2026-11-28``.
+        sources: Packages from which the data comes.
+        hosts: Provider of each known host.
+        providers: Models of each provider, not decoded yet.
     """
 
     date: str
@@ -110,11 +110,11 @@ class Catalog(Struct, frozen=True, dict=True):
         return tuple([entry for name in self.providers for entry in self.entries(name)])
 
     def entries(self, provider: str) -> list[CatalogEntry]:
-        """The entries of a provider; none where it has none."""
+        """Return the entries of a provider."""
         return [_entry(provider, row) for row in self._rows(provider).values()]
 
     def find(self, provider: str, model: str) -> CatalogEntry | None:
-        """The entry of a model at a provider, by any of its names there."""
+        """Return the entry of a model of a provider, by any of its names."""
         rows = self._rows(provider)
         for name in _candidate_names(model) if rows else ():
             row = rows.get(_key(name))
@@ -123,11 +123,11 @@ class Catalog(Struct, frozen=True, dict=True):
         return None
 
     def _rows(self, provider: str) -> dict[str, _Row]:
-        """The models of a provider by name; decoded when first asked for."""
+        """Return the models of a provider by name, decoded at first use."""
         rows = self._cache.get(provider)
         if rows is None:
-            told = self.providers.get(provider)
-            found = msgspec.json.decode(told, type=list[_Row]) if told is not None else []
+            data = self.providers.get(provider)
+            found = msgspec.json.decode(data, type=list[_Row]) if data is not None else []
             rows = self._cache[provider] = {_key(row.id): row for row in found}
         return rows
 
@@ -138,35 +138,37 @@ class Catalog(Struct, frozen=True, dict=True):
 
 @lru_cache(maxsize=1)
 def load_catalog() -> Catalog:
-    """The catalogue that comes with the program."""
-    data = get_data("mainspring.models", "catalog.json")  # `importlib.resources` takes longer to load than all of this
+    """Return the built-in catalog."""
+    data = get_data("mainspring.models", "catalog.json")  # `importlib.resources` takes longer to load than all of this.
     if data is None:
         raise FileNotFoundError("mainspring/models/catalog.json")
     return msgspec.json.decode(data, type=Catalog)
 
 
 def find_entry(provider: str, model: str) -> CatalogEntry | None:
-    """The entry of a model at a provider, by its name or by its name without date."""
+    """Return the entry of a model of a provider, by its name with or without date."""
     return load_catalog().find(provider, model)
 
 
 def find_model_info(provider: str, model: str, *, base_url: str = "", known_as: str = "") -> ModelInfo:
-    """What is known about a model.
+    """Return the known facts about a model.
 
-    A dated name (``gpt-5-mini-2025-08-07``) is the model without its date, unless it has an entry of its own. A model that is
-    found only at its vendor (``anthropic/claude-sonnet-4.5``, ``us.anthropic.claude-sonnet-4-5-20250929-v1:0`` behind a
-    gateway) has the vendor's window and abilities, but no price: what the host asks is not known. A model of one's own
-    machine costs nothing. Of an unknown model nothing is known; it is taken to accept images until its host says no.
+    A dated name (``gpt-5-mini-2025-08-07``) is the model without its date, unless it has its own entry. A model that is
+    found only under its vendor (``anthropic/claude-sonnet-4.5``, ``us.anthropic.claude-sonnet-4-5-20250929-v1:0`` behind a
+    gateway) has the vendor's window and capabilities, but no price because the price of the host is unknown. A local model is
+    free. Of an unknown model nothing is known; it is assumed to support images until its host rejects them.
 
     Args:
         provider: Name of the provider.
-        model: The model's id there.
-        base_url: Where it answers; a known host stands for its provider.
-        known_as: The model's real name, where ``model`` is a deployment or an alias.
+        model: Model ID of the provider.
+        base_url: Base URL of the model; a known host determines the provider.
+        known_as: Name of the model in the catalog, if ``model`` is a deployment or an alias.
     """
     name = known_as or model
     known = load_catalog()
-    if provider in _LOCAL_PROVIDERS and not name.endswith("cloud"):  # Ollama names models so that it only passes on.
+    if provider in _LOCAL_PROVIDERS and not name.endswith(
+        "cloud"
+    ):  # Ollama uses such names for models that it only forwards to a cloud host.
         return ModelInfo(model, provider, prices=ZERO_PRICES)
     host = known.hosts.get(urlsplit(base_url).hostname or "", provider) if base_url else provider
     entry = known.find(host, name) or (known.find(_PRICE_ALIASES[host], name) if host in _PRICE_ALIASES else None)
@@ -191,10 +193,10 @@ def find_model_info(provider: str, model: str, *, base_url: str = "", known_as: 
 
 
 def model_info(config: ProviderConfig, provider: str, model: str, base_url: str = "") -> ModelInfo:
-    """Facts of the catalogue, overridden by the configuration: what it says of the provider, then of this very model.
+    """Return the facts of the catalog, overridden by the configuration of the provider and then of this model.
 
     Raises:
-        ProviderConfigError: If prices are not two to five numbers.
+        ProviderConfigError: The prices are not two to five numbers.
     """
     info = find_model_info(provider, model, base_url=base_url, known_as=config.known_as or "")
     general = ModelFacts(context_window=config.context_window, vision=config.vision, prices=config.prices)
@@ -212,7 +214,7 @@ def _apply_overrides(info: ModelInfo, facts: ModelFacts) -> ModelInfo:
         if not 2 <= len(given) <= 5 or min(given) < 0:
             raise ProviderConfigError(
                 f"Prices of {info.provider} must be two to five numbers (input, output, cache read, cache write, one-hour "
-                f"cache write; US dollars per million tokens), not {list(given)}",
+                f"cache write; US dollars per million tokens), not {list(given)}.",
                 provider=info.provider,
             )
         changes |= {"prices": _rates(given), "cache_write_1h": given[4] if len(given) > 4 else None, "tiers": ()}
@@ -222,9 +224,9 @@ def _apply_overrides(info: ModelInfo, facts: ModelFacts) -> ModelInfo:
 
 
 def _find_original(model: str) -> CatalogEntry | None:
-    """The entry of a model at whoever made it."""
+    """Return the entry of a model under its original vendor."""
     known = load_catalog()
-    path, deep, name = model.lower().rpartition("/models/")  # as Vertex writes it: publishers/google/models/NAME
+    path, deep, name = model.lower().rpartition("/models/")  # The format of Vertex: publishers/google/models/NAME
     vendor, slash, name = (path, deep, name) if deep else name.rpartition("/")
     if slash:
         owner = _VENDORS.get(vendor.rpartition("/")[2])
@@ -233,9 +235,9 @@ def _find_original(model: str) -> CatalogEntry | None:
 
 
 def _candidate_names(model: str) -> Iterator[str]:
-    """The names under which a model may stand in the catalogue, the most exact first."""
+    """Yield the names under which the catalog may contain a model, the most exact first."""
     yield model
-    name = model.rpartition("@")[0] or model  # as Vertex dates a model
+    name = model.rpartition("@")[0] or model  # The date format of Vertex.
     bare = name.removeprefix("models/")
     bare = _VARIANT.sub("", bare)
     yield bare
@@ -270,12 +272,12 @@ def _entry(provider: str, row: _Row) -> CatalogEntry:
 
 
 def _rates(values: tuple[float | None, ...] | None) -> TokenPrices | None:
-    """All four rates; where a cache has none of its own, its tokens cost what any input costs."""
+    """Return all four prices; cache prices default to the input price."""
     if values is None or values[0] is None or values[1] is None:
         return None
     read, write = (values[at] if len(values) > at else None for at in (2, 3))
     return values[0], values[1], values[0] if read is None else read, values[0] if write is None else write
 
 
-def _cache_write_1h_rate(told: tuple[float | None, ...] | None) -> float | None:
-    return told[4] if told and len(told) > 4 else None
+def _cache_write_1h_rate(prices: tuple[float | None, ...] | None) -> float | None:
+    return prices[4] if prices and len(prices) > 4 else None

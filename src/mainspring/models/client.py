@@ -28,29 +28,29 @@ _T = TypeVar("_T")
 
 
 ModelErrorCode = ErrorCode
-"""The same under its other name."""
+"""Alias of `ErrorCode`."""
 
 
 class Success(Struct, Generic[_T], frozen=True, eq=False):
-    """It worked; ``result`` is what was asked for."""
+    """A successful call; ``result`` is its value."""
 
     result: _T
     message: str = ""
 
     @property
-    def is_success(self) -> bool:
-        """True."""
+    def success(self) -> bool:
+        """Always True."""
         return True
 
 
 class Failure(Struct, frozen=True, eq=False):
-    """It did not work.
+    """A failed call.
 
     Attributes:
-        error: The code.
-        message: What happened, why, what to do.
-        retry_after: Seconds the server asked to wait, if it did.
-        cause: The error itself, with everything known about it.
+        error: Error code.
+        message: Description of the error, its cause, and the fix.
+        retry_after: Seconds to wait, if the server sent them.
+        cause: The original error with all details.
     """
 
     error: ErrorCode
@@ -60,60 +60,60 @@ class Failure(Struct, frozen=True, eq=False):
 
     @property
     def success(self) -> bool:
-        """False."""
+        """Always False."""
         return False
 
 
 ModelResult = Success[_T] | Failure
-"""Either; ``match`` on the class, or use the guards."""
+"""A success or a failure; ``match`` on the class, or use the guards."""
 
 
 def is_model_success(result: Success[_T] | Failure) -> TypeGuard[Success[_T]]:
-    """Whether it worked."""
+    """Return True if the call succeeded."""
     return isinstance(result, Success)
 
 
 def is_model_error(result: Success[_T] | Failure) -> TypeGuard[Failure]:
-    """Whether it did not."""
+    """Return True if the call failed."""
     return isinstance(result, Failure)
 
 
 def success_response(result: _T, message: str = "") -> Success[_T]:
-    """A success."""
+    """Return a success."""
     return Success(result, message)
 
 
 def error_response(error: ErrorCode | str, message: str, retry_after_ms: float | None = None) -> Failure:
-    """A failure.
+    """Return a failure.
 
     Args:
-        error: The code, or its name.
-        message: What happened.
-        retry_after_ms: Milliseconds to wait before another try, if that is known.
+        error: Error code, or its name.
+        message: Description of the error.
+        retry_after_ms: Milliseconds to wait before a retry, if known.
     """
     return Failure(ErrorCode(error), message, None if retry_after_ms is None else retry_after_ms / 1000)
 
 
 def failure_from_error(error: ModelError) -> Failure:
-    """The failure that a `ModelError` means."""
+    """Return the failure for a `ModelError`."""
     return Failure(error.code, error.message, error.retry_after, error)
 
 
 Schema = Mapping[str, Any] | type
-"""A JSON Schema, a type that msgspec knows (struct, dataclass, TypedDict), or a pydantic model."""
+"""A JSON Schema, a type that msgspec supports (struct, dataclass, TypedDict), or a pydantic model."""
 
 
 _FENCE = lazy_re(r"\A```[a-zA-Z]*\s*\n(.*?)\n?```\Z", re.DOTALL)
 
 
 class StructuredResponse(Struct, frozen=True, eq=False):
-    """An answer that was to follow a schema.
+    """A response that should match a schema.
 
     Attributes:
-        response: The answer itself.
-        value: What was read out of it: of the type that was asked for, or plain JSON values for a JSON Schema; ``None``
-            where the answer does not fit.
-        problems: Why it does not fit; empty if it does.
+        response: The response.
+        value: The parsed value: of the requested type, or plain JSON values for a JSON Schema; ``None`` if the response
+            does not match.
+        problems: Reasons why the response does not match; empty if it does.
     """
 
     response: ModelResponse
@@ -122,12 +122,12 @@ class StructuredResponse(Struct, frozen=True, eq=False):
 
     @property
     def text(self) -> str:
-        """The answer's text, which is what is left where it does not fit."""
+        """Text of the response, for a response that does not match."""
         return self.response.text
 
 
 def output_json_schema(schema: Schema) -> dict[str, Any]:
-    """The JSON Schema that a schema stands for."""
+    """Return the JSON Schema of a schema."""
     if isinstance(schema, Mapping):
         return dict(schema)
     if callable(of_pydantic := getattr(schema, "model_json_schema", None)):
@@ -136,14 +136,14 @@ def output_json_schema(schema: Schema) -> dict[str, Any]:
 
 
 def parse_structured(response: ModelResponse, schema: Schema) -> StructuredResponse:
-    """Read an answer by a schema. A fence of Markdown around it is no obstacle. Never raises for what a model wrote."""
+    """Parse a response by a schema. A Markdown code fence around it is removed. Never raises for invalid model output."""
     text = response.text.strip()
     fenced = _FENCE.match(text)
     try:
         return StructuredResponse(response, _parser(schema)(fenced[1] if fenced else text))
     except _SchemaMismatchError as error:
         return StructuredResponse(response, problems=error.problems)
-    except (ValueError, RecursionError) as error:  # what msgspec and pydantic raise
+    except (ValueError, RecursionError) as error:  # Raised by msgspec and pydantic.
         return StructuredResponse(response, problems=(str(error),))
 
 
@@ -161,10 +161,10 @@ def _parser(schema: Schema) -> Callable[[str], Any]:
 
 
 def _validate(value: Any, schema: Mapping[str, Any]) -> Any:
-    from jsonschema.validators import validator_for  # 100 ms to load
+    from jsonschema.validators import validator_for  # takes 100ms to load
     from referencing import Registry
 
-    validator = validator_for(schema)(schema, registry=Registry())  # the empty registry fetches nothing
+    validator = validator_for(schema)(schema, registry=Registry())  # The empty registry fetches nothing.
     problems = tuple([f"{error.json_path}: {error.message}" for error in validator.iter_errors(value)])
     if problems:
         raise _SchemaMismatchError(problems)
@@ -172,7 +172,7 @@ def _validate(value: Any, schema: Mapping[str, Any]) -> Any:
 
 
 ApiKeyProvider = Callable[[str], "str | Awaitable[str]"]
-"""Gives the key of a provider, by its name; may be async."""
+"""Function that returns the API key of a provider by name; may be async."""
 
 
 _CACHE_SIZE = 4
@@ -182,10 +182,10 @@ _PROVIDER_OPTIONS = (frozenset(ProviderConfig.__struct_fields__) | {"api_version
 
 
 def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options of a call: those of the request, and those of the provider.
+    """Split call options into options of the request and options of the provider.
 
     Raises:
-        TypeError: If there is no such option.
+        TypeError: Unknown option.
     """
     request: dict[str, Any] = {}
     settings: dict[str, Any] = {}
@@ -197,50 +197,50 @@ def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str,
             settings[name] = value
         else:
             raise TypeError(
-                f"there is no option {given!r} of a call; there are {', '.join(sorted(_REQUEST_OPTIONS | _PROVIDER_OPTIONS))}"
+                f"Unknown call option {given!r}. Valid options: {', '.join(sorted(_REQUEST_OPTIONS | _PROVIDER_OPTIONS))}."
             )
     return request, settings
 
 
 class ModelCache:
-    """Models by their configuration; the last few are kept.
+    """Cache of the most recent models by configuration.
 
     Args:
-        registry: Where providers are looked up; the built-in ones by default.
-        get_api_key: Gives keys that no configuration has.
+        registry: Registry of providers; the built-in ones by default.
+        get_api_key: Function that returns API keys missing from configurations.
     """
 
     def __init__(self, registry: ProviderRegistry | None, get_api_key: ApiKeyProvider | None) -> None:
         self._registry = registry
         self._get_api_key = get_api_key
         self._keys: dict[str, Callable[[], str | Awaitable[str]]] = {}
-        self._kept: list[tuple[ProviderConfig, ModelProvider]] = []
+        self._cached: list[tuple[ProviderConfig, ModelProvider]] = []
 
     def config_for(self, spec: str) -> ProviderConfig:
-        """The configuration that ``provider:model`` means."""
+        """Return the configuration for ``provider:model``."""
         name, model = (self._registry or default_registry()).split(spec)
         return ProviderConfig(provider=name, model=model)
 
     def cached(self, config: ProviderConfig) -> ModelProvider | None:
-        """The model of a configuration, if it has been made."""
+        """Return the cached model of a configuration, if any."""
         requested = self._with_key(config)
-        return next((model for known, model in self._kept if known == requested), None)
+        return next((model for known, model in self._cached if known == requested), None)
 
     async def get(self, source: ModelProvider | ProviderConfig, settings: Mapping[str, Any]) -> ModelProvider:
-        """The model for a call.
+        """Return the model for a call.
 
         Args:
-            source: A model, or what it is made of.
-            settings: What is different for this call.
+            source: A model, or a name or configuration to create it from.
+            settings: Overrides for this call.
 
         Raises:
-            ProviderConfigError: If it cannot be made.
+            ProviderConfigError: The model cannot be created.
         """
         if not isinstance(source, ProviderConfig):
             if settings:
                 raise ProviderConfigError(
-                    f"{', '.join(sorted(settings))} cannot be chosen for a call: this client was given a ready model; give "
-                    "it the provider's configuration instead",
+                    f"Cannot set {', '.join(sorted(settings))} per call because this client wraps an existing model. Create "
+                    "the client from a provider configuration instead.",
                     provider=source.provider,
                     model=source.model,
                 )
@@ -249,14 +249,14 @@ class ModelCache:
         model = self.cached(config)
         if model is None:
             model = await create_model_provider(config, registry=self._registry)
-            self._kept.append((config, model))
-            while len(self._kept) > _CACHE_SIZE:
-                await self._kept.pop(0)[1].aclose()
+            self._cached.append((config, model))
+            while len(self._cached) > _CACHE_SIZE:
+                await self._cached.pop(0)[1].aclose()
         return model
 
     async def aclose(self) -> None:
-        """Close all of them; they may be used again."""
-        for _, model in self._kept:
+        """Close all models; they can be used again."""
+        for _, model in self._cached:
             await model.aclose()
 
     def _with_key(self, config: ProviderConfig) -> ProviderConfig:
@@ -283,14 +283,14 @@ _log.addHandler(logging.NullHandler())
 
 
 class ModelCallbacks(Struct):
-    """Functions to call on the way; each may be left out. One that fails is ignored.
+    """Optional callbacks of a call. An exception in a callback is logged and ignored.
 
     Attributes:
-        on_stream_start: Once for each call, before the first try.
-        on_retry: Before each wait for another try.
-        on_stream_chunk: For each event of a stream, once content arrives.
-        on_stream_end: Once, when the answer is complete, with its usage.
-        on_error: Once, when no answer came and nothing will be tried any more.
+        on_stream_start: Called once per call, before the first attempt.
+        on_retry: Called before each wait for a retry.
+        on_stream_chunk: Called for each event of a stream, starting with the first content.
+        on_stream_end: Called once with the usage, when the response is complete.
+        on_error: Called once, when the call failed and is not retried.
     """
 
     on_stream_start: Callable[[], object] | None = None
@@ -301,7 +301,7 @@ class ModelCallbacks(Struct):
 
 
 class ResultStream:
-    """An answer as it is made. Iterating never raises: a failure is one last `StreamError`. Close it if you stop early."""
+    """A response stream. Iteration never raises: a failure is a final `StreamError`. Close it if you stop early."""
 
     def __init__(
         self, events: AsyncGenerator[StreamEvent, None], first: StreamEvent | None, callbacks: ModelCallbacks
@@ -325,7 +325,7 @@ class ResultStream:
         except StopAsyncIteration:
             self._is_finished = True
             raise
-        except Exception as error:  # the last event tells of it
+        except Exception as error:  # The last event reports it.
             self._is_finished = True
             failure = classify_exception(error)
             await _run_callback(self._callbacks.on_error, failure_from_error(failure))
@@ -334,7 +334,7 @@ class ResultStream:
             return StreamError("error", message, failure)
 
     async def aclose(self) -> None:
-        """Stop; closes the connection."""
+        """Stop the stream and close the connection."""
         self._is_finished = True
         self._first = None
         await self._events.aclose()
@@ -347,18 +347,18 @@ class ResultStream:
 
 
 class LLMClient:
-    """Asks a model; nothing it does raises at this boundary (but cancellation).
+    """Client of a model that returns failures as results; only cancellation raises.
 
-    The model is made on the first call and kept. It is made anew when the configuration has changed by the next call.
+    The model is created at the first call and reused until the configuration changes.
 
     Args:
-        source: A model, also a chat model of LangChain; its name, as ``provider:model``; or a provider's configuration, as
-            `ProviderConfig` or dict; or a function that gives one of these (asked before each call, so that a changed default
-            takes effect).
-        retry_config: How to try again.
-        callbacks: What to call on the way.
-        registry: Where providers are looked up; the built-in ones by default.
-        get_api_key: Gives the key of a provider, by its name; asked before each request, where the configuration has none.
+        source: A model, also a LangChain chat model; a name such as ``provider:model``; a `ProviderConfig` or dict; or a
+            function that returns one of these (called before each call, so that a changed default takes effect).
+        retry_config: Retry settings.
+        callbacks: Callbacks of each call.
+        registry: Registry of providers; the built-in ones by default.
+        get_api_key: Function that returns the API key of a provider by name; called before each request if the
+            configuration has no key.
     """
 
     def __init__(
@@ -376,13 +376,11 @@ class LLMClient:
         self._models = ModelCache(registry, get_api_key)
 
     def get_provider_name(self) -> str:
-        """Name of the provider, as configured."""
+        """Return the name of the configured provider."""
         return self._current().provider
 
     def get_model_name(self) -> str:
-        """Id of the model (of the deployment, where there are those); empty if it is the provider's default and no call
-        has been made yet.
-        """
+        """Return the model ID (or deployment); empty if it is the provider's default and no call was made yet."""
         source = self._current()
         if not isinstance(source, ProviderConfig):
             return source.model
@@ -392,32 +390,32 @@ class LLMClient:
     async def invoke(
         self, prompt: Prompt, *, signal: CancelToken | None = None, **options: Any
     ) -> ModelResult[ModelResponse]:
-        """Ask, and get the whole answer: ``result.text``, ``result.message``, ``result.usage``.
+        """Send a prompt and return the complete response: ``result.text``, ``result.message``, ``result.usage``.
 
         Args:
-            prompt: Text or messages, also those of LangChain.
-            signal: Stops waiting for another try.
+            prompt: Text or messages, also LangChain messages.
+            signal: Signal that aborts a wait for a retry.
             options: Fields of `ModelRequest`: ``system``, ``tools``, ``temperature``, ``max_output_tokens`` (or
-                ``max_tokens``), ``thinking`` (or ``reasoning_effort``), ``session_id``, ``timeout``, ...; and, where the
-                client was made of a configuration, settings of the provider for this call alone: ``api_key``,
-                ``base_url``, ``model``, ``deployment``, ``api_version``, ``headers``, ...
+                ``max_tokens``), ``thinking`` (or ``reasoning_effort``), ``session_id``, ``timeout``, ...; if the client was
+                created from a configuration, also settings of the provider for this call only: ``api_key``, ``base_url``,
+                ``model``, ``deployment``, ``api_version``, ``headers``, ...
         """
         try:
             events, name, model = await self._open(prompt, signal, options)
             return Success(await collect(events, name, model))
-        except Exception as error:  # becomes the result
+        except Exception as error:  # Becomes the result.
             return await self._to_failure(error)
 
-    async def invoke_structured(
+    async def structured(
         self, prompt: Prompt, schema: Schema, *, signal: CancelToken | None = None, **options: Any
     ) -> ModelResult[StructuredResponse]:
-        """Ask for an answer that follows a schema: ``result.value``, or ``result.text`` where it does not follow.
+        """Request a response that matches a schema: ``result.value``, or ``result.text`` if it does not match.
 
         Args:
             prompt: Text or messages.
             schema: A JSON Schema, a type, or a pydantic model.
-            signal: Stops waiting for another try.
-            options: As for `invoke`.
+            signal: Signal that aborts a wait for a retry.
+            options: See `invoke`.
         """
         try:
             requested = output_json_schema(schema)
@@ -429,34 +427,34 @@ class LLMClient:
     async def stream(
         self, prompt: Prompt, *, signal: CancelToken | None = None, **options: Any
     ) -> ModelResult[ResultStream]:
-        """Ask, and get the answer while it is made: ``async for event in result``.
+        """Send a prompt and stream the response: ``async for event in result``.
 
-        Returns once the first content has arrived: up to there a failure is tried again and then comes as `Failure`;
-        afterwards it comes as the last event.
+        Returns when the first content arrives. A failure before that is retried and then returned as `Failure`; a later failure
+        is the last event.
 
         Args:
             prompt: Text or messages.
-            signal: Stops waiting for another try.
-            options: As for `invoke`.
+            signal: Signal that aborts a wait for a retry.
+            options: See `invoke`.
         """
         await _run_callback(self._callbacks.on_stream_start)
         try:
             events, name, _ = await self._open(prompt, signal, options)
             first = await anext(events, None)
             if first is None:
-                raise InvalidResponseError(f"{name} gave no answer", reason="empty", provider=name)
+                raise InvalidResponseError(f"The provider {name} returned no response.", reason="empty", provider=name)
             return Success(ResultStream(events, first, self._callbacks))
-        except Exception as error:  # becomes the result
+        except Exception as error:  # Becomes the result.
             return await self._to_failure(error)
 
     async def aclose(self) -> None:
-        """Give back connections; it may be used again."""
+        """Release connections; the client can be used again."""
         await self._models.aclose()
 
     async def _open(
         self, prompt: Prompt, signal: CancelToken | None, options: Mapping[str, Any]
     ) -> tuple[AsyncGenerator[StreamEvent, None], str, str]:
-        """The stream of a call, the provider's name and the model's."""
+        """Return the stream of a call, the name of the provider, and the model ID."""
         asked, settings = split_options(options)
         model = await self._models.get(self._current(), settings)
         request = ModelRequest(convert_to_llm(to_messages(adapt_prompt(prompt))), **asked)
@@ -492,19 +490,19 @@ async def complete(
     signal: CancelToken | None = None,
     **options: Any,
 ) -> Message:
-    """One answer of a model, as a message.
+    """Return one response of a model as a message.
 
     Args:
-        model: A model, its name (``provider:model``), or a provider's configuration.
+        model: A model, its name (``provider:model``), or a provider configuration.
         prompt: Text or messages.
-        retry_config: How to try again.
-        registry: Where providers are looked up; the built-in ones by default.
-        get_api_key: Gives the key of a provider, by its name.
-        signal: Stops waiting for another try.
-        options: As for `LLMClient.invoke`.
+        retry_config: Retry settings.
+        registry: Registry of providers; the built-in ones by default.
+        get_api_key: Function that returns the API key of a provider by name.
+        signal: Signal that aborts a wait for a retry.
+        options: See `LLMClient.invoke`.
 
     Raises:
-        ModelError: If there is no answer; ``partial`` is what had arrived.
+        ModelError: The call failed; ``partial`` is the content received before.
     """
     client = LLMClient(model, retry_config=retry_config, registry=registry, get_api_key=get_api_key)
     result = await client.invoke(prompt, signal=signal, **options)
@@ -514,12 +512,12 @@ async def complete(
 
 
 async def _run_callback(function: Callable[..., Any] | None, *arguments: object) -> None:
-    """Call a callback, which may be async; what it raises is its own affair and is logged."""
+    """Call a callback, which may be async, and log its exceptions."""
     if function is None:
         return
     try:
-        told = function(*arguments)
-        if isinstance(told, Awaitable):
-            await told
-    except Exception:  # logged
-        _log.exception("a model callback failed")
+        result = function(*arguments)
+        if isinstance(result, Awaitable):
+            await result
+    except Exception:
+        _log.exception("A model callback failed.")

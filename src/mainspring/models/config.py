@@ -1,4 +1,4 @@
-"""What a provider is configured with."""
+"""Provider configuration."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from mainspring.redaction import redacted_repr
 
 
 class ModelFacts(Struct, kw_only=True, frozen=True, omit_defaults=True, forbid_unknown_fields=True, rename="camel"):
-    """What a person knows better than the catalogue about one model. ``None`` keeps what the catalogue says.
+    """Facts about one model that override the catalog. ``None`` keeps the catalog's value.
 
     Attributes:
-        context_window: Tokens of prompt and answer together.
-        max_output_tokens: Most tokens of one answer.
-        vision: Whether it takes images.
-        tools: Whether it calls tools.
-        reasoning: Whether it reasons.
-        prices: US dollars per million tokens: input, output, and if they differ cache read, cache write, one-hour cache write.
-        label: Name for people.
+        context_window: Maximum number of prompt and output tokens together.
+        max_output_tokens: Maximum number of output tokens.
+        vision: Whether the model supports images.
+        tools: Whether the model can call tools.
+        reasoning: Whether the model reasons.
+        prices: US dollars per million tokens: input, output, and optionally cache read, cache write, one-hour cache write.
+        label: Display name.
     """
 
     context_window: int | None = None
@@ -35,25 +35,25 @@ class ModelFacts(Struct, kw_only=True, frozen=True, omit_defaults=True, forbid_u
 
 
 class ProviderConfig(Struct, kw_only=True, omit_defaults=True, rename="camel"):
-    """The settings of one provider. An empty text counts as not given.
+    """Settings of one provider. An empty string is the same as an omitted value.
 
     Attributes:
         provider: Name of the provider.
-        model: Id of the model; each provider has a default.
-        api_key: The key, or a function that gives it (it may be async).
-        base_url: Where requests go.
-        headers: Further headers of each request.
-        context_window: Tokens of prompt and answer together, where the catalogue does not know.
-        max_output_tokens: Cap of one reply.
-        vision: Whether the model takes images, where the catalogue does not know.
-        prices: What the model costs, where the catalogue does not know or is wrong; see `ModelFacts`.
-        known_as: The model's name in the catalogue, where ``model`` is a deployment or an alias.
-        models: Facts about single models, by id.
-        connect_timeout: Seconds until a connection must stand.
-        first_byte_timeout: Seconds until an answer must begin; 0 waits for ever.
-        idle_timeout: Seconds between two pieces of an answer; 0 waits for ever.
-        dialect: Changes of what the host accepts; see `Dialect`.
-        extra: Settings that only this provider knows.
+        model: Model ID; each provider has a default.
+        api_key: API key, or a function that returns it (may be async).
+        base_url: Base URL of requests.
+        headers: Additional request headers.
+        context_window: Maximum number of prompt and output tokens together, if the catalog does not contain it.
+        max_output_tokens: Maximum number of output tokens per response.
+        vision: Whether the model supports images, if the catalog does not contain it.
+        prices: Token prices, if the catalog's are missing or wrong; see `ModelFacts`.
+        known_as: Name of the model in the catalog, if ``model`` is a deployment or an alias.
+        models: Facts about individual models, by model ID.
+        connect_timeout: Seconds to wait for a connection.
+        first_byte_timeout: Seconds to wait for the start of a response; 0 waits forever.
+        idle_timeout: Seconds between two chunks of a response; 0 waits forever.
+        dialect: Overrides of the capabilities of the provider; see `ChatCapabilities`.
+        extra: Settings that only this provider supports.
     """
 
     provider: str = ""
@@ -86,14 +86,16 @@ PROVIDER_SPECIFIC_SETTINGS = frozenset(
     "extraBetas issuer keepAlive loginPort mode modelAlias modelDeployment numCtx options org projectEndpoint resourceName "
     "secretName temperature tokenFile useVertexai vaultUrl".split()
 )
-"""Settings that only one or two providers know; see the page of models for what they mean."""
+"""Settings that only one or two providers support; described on the docs page about models."""
 
 
 def reject_misspelled_settings(settings: Iterable[str]) -> None:
-    """Refuse a setting that is none and looks like one of `ProviderConfig`. Any other name may be known to a provider.
+    """Reject an unknown setting that resembles a field of `ProviderConfig`.
+
+    Other names pass: a provider may support them.
 
     Raises:
-        TypeError: With the one that was meant.
+        TypeError: A setting looks misspelled; the text contains the suggestion.
     """
     for name in settings:
         first, *rest = name.split("_")
@@ -104,15 +106,15 @@ def reject_misspelled_settings(settings: Iterable[str]) -> None:
         near = difflib.get_close_matches(name, ProviderConfig.__struct_fields__, 1, 0.7)
         if near:
             raise TypeError(
-                f"a model has no setting {name!r}; did you mean {near[0]!r}? What only your own provider knows goes into extra={{...}}"
+                f"Unknown model setting {name!r}. Did you mean {near[0]!r}? Put settings of a custom provider into extra={{...}}."
             )
 
 
 def to_provider_config(config: ProviderConfig | Mapping[str, Any], provider: str = "") -> ProviderConfig:
-    """A configuration from one, or from a dict with names in either case; unknown names go to ``extra``.
+    """Return a `ProviderConfig` from a configuration or a dict in camelCase or snake_case; unknown names go to ``extra``.
 
     Raises:
-        ProviderConfigError: If a value has the wrong type, or a name looks like a misspelt one.
+        ProviderConfigError: A value has the wrong type, or a name looks misspelled.
     """
     if isinstance(config, ProviderConfig):
         return config if config.provider or not provider else msgspec.structs.replace(config, provider=provider)
@@ -136,7 +138,7 @@ def to_provider_config(config: ProviderConfig | Mapping[str, Any], provider: str
         result = msgspec.convert({names[k]: v for k, v in plain.items()}, ProviderConfig)
     except msgspec.ValidationError as error:
         name = known.get("provider") or provider
-        raise ProviderConfigError(f"Configuration of provider {name!r}: {error}", provider=str(name)) from error
+        raise ProviderConfigError(f"Invalid configuration of provider {name!r}: {error}", provider=str(name)) from error
     result.api_key = key
     result.extra = extra
     result.provider = result.provider or provider
@@ -144,4 +146,4 @@ def to_provider_config(config: ProviderConfig | Mapping[str, Any], provider: str
 
 
 KeySource = str | Callable[[], str | Awaitable[str]] | None
-"""What ``api_key`` may be."""
+"""Accepted types of ``api_key``."""

@@ -1,4 +1,4 @@
-"""The words by which providers' errors are recognised."""
+"""Patterns that recognize the errors of providers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from mainspring.errors import ErrorCode
 from mainspring.lazy import lazy_re
 
 ErrorPattern = tuple[ErrorCode, str]
-"""A code and its finer reason."""
+"""An error code and its more specific reason."""
 
 
 def _same_kind(kind: ErrorPattern, *words: str) -> dict[str, ErrorPattern]:
@@ -138,7 +138,7 @@ ERROR_CODES: dict[str, ErrorPattern] = {
     ),
     **_same_kind((ErrorCode.TIMEOUT, "timeout"), "timeout", "timeout_error", "request_timeout", "deadline_exceeded"),
 }
-"""Codes and types that mean one thing, whatever the status."""
+"""Codes and types with a single meaning, regardless of the status."""
 
 GENERIC_CODES: dict[str, ErrorPattern] = {
     **_same_kind(
@@ -172,7 +172,7 @@ GENERIC_CODES: dict[str, ErrorPattern] = {
         "unprocessable_entity",
     ),
 }
-"""Codes and types so general that a status says more."""
+"""Codes and types so general that the status is more specific."""
 
 OVERFLOW_TEXT = lazy_re(
     r"""(?ix)
@@ -200,10 +200,10 @@ OVERLOADED_TEXT = lazy_re(
     r"overload|(at|over|no|insufficient|out of) capacity|capacity (exceeded|constraints)|(high|heavy) (demand|load)|"
     r"(server|model|engine|system|service)s? (is|are) (currently |temporarily |too |very )*busy|too busy"
 )
-"""Said of a host that works but has more to do than it can: the same as a rate limit, and not the same as one that is broken."""
+"""Matches a working host with too much load: handled as a rate limit, unlike a failure of the server."""
 
 MENTIONS_MODEL = lazy_re(r"\b(model|deployment|engine)s?\b|\bmodels/")
-"""What is not found is a model, and not an address or a file."""
+"""Matches if the missing object is a model, not a URL or a file."""
 
 TOO_LARGE_TEXT = lazy_re(r"(?i)request too large for|requested \d+.{0,40}(reduce|smaller)")
 QUOTA_TEXT = lazy_re(
@@ -211,7 +211,7 @@ QUOTA_TEXT = lazy_re(
     r"exceeded your current quota, please check your plan and billing|payment required|purchase more"
 )
 ZERO_LIMIT_TEXT = lazy_re(r"\blimit:? 0\b(?![.,\d])")
-"""A rate of nothing: waiting does not help."""
+"""Matches a rate limit of zero: waiting does not help."""
 
 CONTENT_TEXT = lazy_re(
     r"content (management|filtering|moderation) polic|content[_ ]filter|content policy|flagged (by|for|as)|"
@@ -229,7 +229,7 @@ NOT_FOUND_TEXT = lazy_re(
 )
 
 RATE_TEXT = lazy_re(r"rate.?limit|too many requests|per (minute|min|hour|day|second)|\b(tpm|rpm|tpd|rpd)\b")
-"""A text that speaks of a rate is about waiting, never about the size of the context."""
+"""Matches a text about a rate, which is about waiting, never about the size of the context."""
 
 FALLBACK_TEXT_PATTERNS: tuple[tuple[str, ErrorPattern], ...] = (
     (r"\b529\b|" + OVERLOADED_TEXT.pattern, (ErrorCode.RATE_LIMITED, "overloaded")),
@@ -250,7 +250,7 @@ FALLBACK_TEXT_PATTERNS: tuple[tuple[str, ErrorPattern], ...] = (
         (ErrorCode.NETWORK_ERROR, "connection"),
     ),
 )
-"""For errors that have nothing but a text, in the order in which they are tried."""
+"""Patterns for errors that have only a text, in the order in which they are checked."""
 
 STATUS_CODES: dict[int, ErrorPattern] = {
     401: (ErrorCode.AUTHENTICATION_ERROR, "unauthorized"),
@@ -267,4 +267,4 @@ STATUS_CODES: dict[int, ErrorPattern] = {
     504: (ErrorCode.NETWORK_ERROR, "gateway_timeout"),
     529: (ErrorCode.RATE_LIMITED, "overloaded"),
 }
-"""What a status means; other 4xx are the request's fault, other 5xx the server's."""
+"""Meaning of each status; other 4xx are caused by the request, other 5xx by the server."""

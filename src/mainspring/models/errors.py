@@ -1,6 +1,6 @@
-"""What the body of an error says, in whatever form a host puts it.
+"""Convert failures of a model call to `ModelError`.
 
-Failures of a model call to `ModelError`: status and error codes decide first, text patterns last.
+The status and the error codes decide first, text patterns last.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ _FIELD = lazy_re(r"retry[_-]?after[\"']?\s*[:=]\s*[\"']?(\d+(?:\.\d+)?)", re.IGN
 
 
 def extract_retry_after(source: Any, text: str = "", *, now: float | None = None) -> float | None:
-    """Seconds the server asked to wait.
+    """Return the seconds that the server asks to wait.
 
-    Looked at, in this order: ``retry-after-ms`` and ``retry-after`` headers (seconds or an HTTP date), a number field of the
+    Checked in this order: ``retry-after-ms`` and ``retry-after`` headers (seconds or an HTTP date), a number field of the
     error (``retry_after``, ``retryAfter``, ``retryDelay``), the ``x-ratelimit-reset`` headers (seconds, a duration, epoch
     seconds or milliseconds), and "retry in N s" in the text.
 
     Args:
-        source: Headers, the parsed body of an error, or an exception that has ``retry_after``, ``headers`` or ``response``.
-        text: The error's text.
-        now: The current epoch time; the clock by default.
+        source: Headers, the parsed body of an error, or an exception with ``retry_after``, ``headers``, or ``response``.
+        text: Text of the error.
+        now: Current epoch time; the clock by default.
 
     Returns:
-        Seconds from now, never negative; ``None`` if the server said nothing.
+        Seconds from now, never negative; ``None`` if the server sent no delay.
     """
     now = time.time() if now is None else now
     headers, fields = _headers_and_fields(source)
@@ -80,7 +80,7 @@ def extract_retry_after(source: Any, text: str = "", *, now: float | None = None
 
 
 def _headers_and_fields(source: object) -> tuple[dict[str, str], Mapping[str, Any]]:
-    """The headers and the other fields of whatever was given."""
+    """Return the headers and the other fields of a source."""
     if isinstance(source, BaseException):
         response = getattr(source, "response", None)
         headers = as_dict(getattr(source, "headers", None)) or as_dict(getattr(response, "headers", None)) or {}
@@ -94,7 +94,7 @@ def _from_header(headers: Mapping[str, str], now: float) -> float | None:
     value = headers.get("retry-after", "").strip()
     seconds = _seconds(value, now) if value else None
     if seconds is None and value:
-        from email.utils import parsedate_to_datetime  # 10 ms, and most servers give seconds
+        from email.utils import parsedate_to_datetime  # 10ms, since most servers send seconds
 
         try:
             seconds = parsedate_to_datetime(value).timestamp() - now
@@ -125,14 +125,14 @@ def _from_fields(fields: Mapping[str, Any], now: float) -> float | None:
 
 
 def _nested_objects(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The object itself, its error, the error's metadata and details."""
+    """Return the object itself, its error, and the error's metadata and details."""
     error = as_dict(fields.get("error")) or {}
     scopes = [dict(fields), error, as_dict(error.get("metadata")), as_dict(fields.get("metadata"))]
     return [scope for scope in (*scopes, *as_dicts(error.get("details"))) if scope]
 
 
 def _from_reset(headers: Mapping[str, str], now: float) -> float | None:
-    """When the limit that is used up is lifted; a reset says nothing about a limit of which something is left."""
+    """Return the time until the exhausted limit resets; resets of limits that are not exhausted are ignored."""
     for name in ("x-ratelimit-reset", "ratelimit-reset", "x-rate-limit-reset"):
         seconds = _parse_timestamp(headers.get(name, ""), now)
         if seconds is not None:
@@ -199,19 +199,19 @@ _MAX_TEXT = 2000
 
 
 class ErrorBody:
-    """The parts of an error's body.
+    """The parts of an error body.
 
     Args:
-        body: JSON (an object, or an array of one), the events of a stream, HTML or plain text.
+        body: JSON (an object, or an array with one object), an event stream, HTML, or plain text.
 
     Attributes:
-        fields: The JSON object; empty if there is none.
-        message: The provider's own text.
-        text: The same in lower case, for patterns.
-        codes: Codes, types and reasons as lower case words, the most telling first.
-        mentions_model: Whether it speaks of a model or a deployment.
-        status: The HTTP status that stands in the body, if one does.
-        request_id: The provider's id of the request, if it is told.
+        fields: The JSON object, or an empty dict.
+        message: The message of the provider.
+        text: The message in lower case, for patterns.
+        codes: Codes, types, and reasons in lower case, the most specific first.
+        mentions_model: Whether the error is about a model or a deployment.
+        status: HTTP status in the body, if any.
+        request_id: Request ID of the provider, if any.
     """
 
     __slots__ = ("mentions_model", "codes", "fields", "message", "request_id", "status", "text")
@@ -240,7 +240,7 @@ class ErrorBody:
 
 
 def _object_in(text: str) -> dict[str, Any]:
-    """The JSON object of a text, also out of an array or out of the events of a stream."""
+    """Return the JSON object of a text, an array, or an event stream."""
     found = _parsed(text)
     if found is None:
         for line in re.split(r"\r\n|\n|\r", text):
@@ -294,10 +294,10 @@ def _codes(fields: dict[str, Any], error: dict[str, Any]) -> list[str]:
 
 _ID_HEADERS = ("x-request-id", "request-id", "apim-request-id", "x-ms-request-id", "x-amzn-requestid", "cf-ray")
 _NOT_RETRYABLE = frozenset({"quota", "request_too_large", "content_filter", "bad_request", "not_implemented"})
-"""Reasons for which the same request fails again, whatever their code."""
+"""Reasons for which the same request fails again, regardless of the code."""
 _NOT_FOUND_STATUSES = frozenset({404, 410})
 _UNAMBIGUOUS_STATUSES = frozenset({402, 413, 429, 503, 529})
-"""Statuses that mean one thing, whatever the text says."""
+"""Statuses that have a single meaning, regardless of the text."""
 
 
 def classify_error(
@@ -310,29 +310,29 @@ def classify_error(
     host: str | None = None,
     secrets: tuple[str, ...] = (),
 ) -> ModelError:
-    """The error that an answer of a provider means.
+    """Return the `ModelError` for an error response of a provider.
 
     Args:
-        status: HTTP status; ``None`` or a 2xx for an error inside an answer that was otherwise accepted.
-        headers: Headers of the answer.
-        body: Its body: JSON, the events of a stream, HTML or plain text.
+        status: HTTP status; ``None`` or a 2xx for an error inside a response that was otherwise accepted.
+        headers: Response headers.
+        body: Response body: JSON, an event stream, HTML, or plain text.
         provider: Name of the provider, for the text.
-        model: Id of the model.
-        host: Host that answered, for the text.
-        secrets: Values that must not appear in the text.
+        model: Model ID.
+        host: Host that responded, for the text.
+        secrets: Values to redact from the text.
 
     Returns:
-        The subclass that stands for its code, with ``reason``, ``retryable``, ``retry_after``, ``request_id``. The text is the
-        provider's own, plus status, provider, host and request id; secrets are masked.
+        The subclass for the error code, with ``reason``, ``retryable``, ``retry_after``, and ``request_id``. The text is
+        the message of the provider plus status, provider, host, and request ID; secrets are redacted.
     """
     lowered = {name.lower(): value for name, value in (headers or {}).items()}
-    told = ErrorBody(body)
-    real = status if status is not None and status >= 400 else told.status
-    code, reason = _kind(real, told)
-    request_id = next((lowered[name] for name in _ID_HEADERS if lowered.get(name)), None) or told.request_id
+    parsed = ErrorBody(body)
+    real = status if status is not None and status >= 400 else parsed.status
+    code, reason = _kind(real, parsed)
+    request_id = next((lowered[name] for name in _ID_HEADERS if lowered.get(name)), None) or parsed.request_id
     shown = real or status
     error = MODEL_ERRORS[code](
-        _error_message(told, shown, provider, host, request_id, secrets),
+        _error_message(parsed, shown, provider, host, request_id, secrets),
         code=code,
         reason=reason,
         retryable=False if reason in _NOT_RETRYABLE or lowered.get("x-should-retry", "").lower() == "false" else None,
@@ -342,17 +342,17 @@ def classify_error(
         request_id=request_id,
     )
     if error.retryable or code is ErrorCode.RATE_LIMITED:
-        error.retry_after = extract_retry_after({**told.fields, **lowered}, told.text)
+        error.retry_after = extract_retry_after({**parsed.fields, **lowered}, parsed.text)
     return error
 
 
 def classify_exception(error: BaseException, *, provider: str | None = None, model: str | None = None) -> ModelError:
-    """The error that a native exception means; a `ModelError` is returned as it is.
+    """Return the `ModelError` for an exception; a `ModelError` is returned unchanged.
 
     Args:
-        error: Anything: an error of an HTTP library, of the operating system, of a vendor's SDK.
+        error: Any exception, for example of an HTTP library, the operating system, or a vendor's SDK.
         provider: Name of the provider.
-        model: Id of the model.
+        model: Model ID.
     """
     if isinstance(error, ModelError):
         return error
@@ -370,20 +370,20 @@ def classify_exception(error: BaseException, *, provider: str | None = None, mod
 
 
 def map_error_to_code(error: BaseException | str) -> ErrorCode:
-    """The code, one of ten, that an exception or the text of an error means."""
+    """Return the error code, one of ten, for an exception or an error text."""
     return (classify_error(None, None, error) if isinstance(error, str) else classify_exception(error)).code
 
 
 ErrorKind = Literal["context_exceeded", "provider_error", "aborted", "none"]
-"""What an agent has to tell apart; see `error_kind`."""
+"""The kinds of errors that an agent handles differently; see `agent_error_kind`."""
 
 
 def agent_error_kind(error: BaseException | None) -> ErrorKind:
-    """An error folded to what an agent does about it.
+    """Return the kind of an error by the way an agent handles it.
 
     Returns:
-        ``context_exceeded``: make the conversation shorter. ``aborted``: somebody stopped it. ``provider_error``: the model
-        could not be used. ``none``: no error, or one that has nothing to do with a provider, like a bug.
+        ``context_exceeded``: compact the conversation. ``aborted``: stopped by the user. ``provider_error``: the model
+        could not be used. ``none``: no error, or an error that is unrelated to a provider, for example a bug.
     """
     if error is None:
         return "none"
@@ -397,7 +397,7 @@ def agent_error_kind(error: BaseException | None) -> ErrorKind:
 
 
 def _exception_parts(error: BaseException) -> tuple[int | None, dict[str, str], Any]:
-    """Status, headers and body, as the errors of most libraries carry them."""
+    """Return status, headers, and body from the attributes that most libraries use."""
     response = getattr(error, "response", None)
     found = [getattr(holder, name, None) for holder in (error, response) for name in ("status_code", "status", "code")]
     status = next((s for s in found if isinstance(s, int) and 400 <= s <= 599), None)
@@ -409,7 +409,7 @@ def _exception_parts(error: BaseException) -> tuple[int | None, dict[str, str], 
 
 def _native_kind(error: BaseException, text: str) -> ErrorPattern:
     if isinstance(error, TypeError | AttributeError | NameError):
-        return ErrorCode.UNKNOWN, ""  # A mistake in a program, whatever words it is told in.
+        return ErrorCode.UNKNOWN, ""  # A bug in the program, even if its text resembles a provider error.
     names = " ".join(kind.__name__.lower() for kind in type(error).__mro__)
     if isinstance(error, TimeoutError) or "timeout" in names:
         return ErrorCode.TIMEOUT, "timeout"
@@ -432,7 +432,7 @@ def _error_message(
 ) -> str:
     where = [f"HTTP {status}" if status else "", provider or "", host or "", f"request {id}" if id else ""]
     known = ", ".join([part for part in where if part])
-    return redact_environment(body.message or "The provider gave no reason", *secrets) + (
+    return redact_environment(body.message or "The provider sent no error message", *secrets) + (
         f" ({known})" if known else ""
     )
 
@@ -454,7 +454,7 @@ def _kind(status: int | None, body: ErrorBody) -> ErrorPattern:
 
 
 def _refine(kind: ErrorPattern, body: ErrorBody) -> ErrorPattern:
-    """The same kind, told apart further by codes and text."""
+    """Return a more specific kind, based on codes and text."""
     code, reason = kind
     if reason == "not_found":
         return (ErrorCode.MODEL_NOT_FOUND if body.mentions_model else code), reason
@@ -485,7 +485,7 @@ def _by_status(status: int, body: ErrorBody) -> ErrorPattern:
 
 
 def _by_request_text(text: str) -> ErrorPattern | None:
-    """What a refusal of the request says in its text alone; nothing loose, because any 400 comes along here."""
+    """Return the kind of a rejected request by its text. The patterns are strict because any 400 response gets here."""
     if OVERFLOW_TEXT.search(text) and not RATE_TEXT.search(text):
         return ErrorCode.CONTEXT_LENGTH_EXCEEDED, "overflow"
     if CONTENT_TEXT.search(text):
@@ -500,7 +500,7 @@ def _by_request_text(text: str) -> ErrorPattern | None:
 
 
 def _by_text(text: str) -> ErrorPattern:
-    """The last resort: no status, no code."""
+    """Return the kind by text alone, if both status and code are missing."""
     text = text.lower()
     if OVERFLOW_TEXT.search(text) and not RATE_TEXT.search(text):
         return ErrorCode.CONTEXT_LENGTH_EXCEEDED, "overflow"

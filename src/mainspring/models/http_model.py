@@ -1,4 +1,4 @@
-"""A model behind HTTP: a wire protocol over a transport, for one profile."""
+"""A model over HTTP: a wire protocol, a transport, and a profile."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ else:
     classify_error = lazy_function("mainspring.models.errors", "classify_error")
 
 CredentialCallback = Callable[[], CredentialValue | Awaitable[CredentialValue]]
-"""Gives the key or the headers for a request; may be async, as for tokens that expire. If it has a method ``reject``, it is
-told what the host refused with a 401 before it is asked again."""
+"""Function that returns the key or the headers for a request; may be async, for example for tokens that expire.
+
+If it has a method ``reject``, that method is called with the credential that the host rejected with a 401, before the
+function is called again."""
 
 _MAX_ERROR_BODY = 256 * 1024
 _MAX_CAPABILITY_RETRIES = 4
 _DRAIN_TIMEOUT = (
-    0.25  # seconds the end of the body may take behind the end of the answer before the connection is given up
+    0.25  # Seconds to wait for the end of the body after the end of the response before the connection is closed.
 )
 
 
@@ -42,11 +44,11 @@ class HttpModel:
 
     Args:
         profile: The model and its host.
-        protocol: How to speak to it.
-        credential: Gives the key or the headers; they are sent to the profile's base URL and nowhere else. ``None`` sends
-            none.
-        transport: Sends requests; by default the one all models share.
-        timeouts: Limits of each request.
+        protocol: Wire protocol.
+        credential: Function that returns the key or the headers, which are sent only to the profile's base URL. ``None``
+            sends none.
+        transport: Transport for requests; by default the one that all models share.
+        timeouts: Time limits of each request.
     """
 
     def __init__(
@@ -71,33 +73,33 @@ class HttpModel:
 
     @property
     def model(self) -> str:
-        """Id of the model."""
+        """Model ID."""
         return self._profile.model
 
     @property
     def info(self) -> ModelInfo:
-        """What is known about the model."""
+        """Known facts about the model."""
         return self._profile.info
 
     @property
     def profile(self) -> ModelProfile:
-        """The profile as it is now: what the host refused has been taken out."""
+        """The current profile, without the fields that the host rejected."""
         return self._profile
 
     def with_transport(self, transport: Transport) -> HttpModel:
-        """The same model over another transport: one that records, say, or replays."""
+        """Return the same model over another transport, for example one that records or replays."""
         return HttpModel(self._profile, self._protocol, self._credential, transport=transport, timeouts=self._timeouts)
 
     def __repr__(self) -> str:
         return f"<HttpModel {self.provider}:{self.model} at {self._profile.base_url}>"
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        """Ask, and get the answer while it is made.
+        """Send a request and stream the response.
 
-        A field that the host refuses in a 400 is left out and the request sent again, changed, at once.
+        A field that the host rejects with a 400 is omitted, and the changed request is sent again immediately.
 
         Raises:
-            ModelError: If there is no complete answer; ``partial`` is what had arrived.
+            ModelError: The response is incomplete or missing; ``partial`` is the content received before.
         """
         reader: ResponseReader | None = None
         key: CredentialValue = ""
@@ -123,15 +125,15 @@ class HttpModel:
             raise _redact(reader.error, key)
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Ask, and get the whole answer.
+        """Send a request and return the complete response.
 
         Raises:
-            ModelError: As `stream`.
+            ModelError: See `stream`.
         """
         return await collect(self.stream(request), self.provider, self.model)
 
     async def aclose(self) -> None:
-        """Close its own connections; shared ones close with their event loop."""
+        """Close the model's own connections; shared ones close with their event loop."""
         if self._own_transport is not None:
             await self._own_transport.aclose()
 
@@ -139,10 +141,10 @@ class HttpModel:
     async def _exchange(
         self, request: ModelRequest
     ) -> AsyncGenerator[tuple[TransportResponse, ResponseReader, CredentialValue]]:
-        """Send the request until the host accepts it: an answer to read, what reads it, and the key that was sent.
+        """Send the request until the host accepts it; return the response, its decoder, and the key that was sent.
 
         Raises:
-            ModelError: If it is refused and there is nothing to leave out.
+            ModelError: The host rejected the request and no field can be omitted.
         """
         transport = self._own_transport or default_transport()
         key = await self._get_credential()
@@ -157,7 +159,7 @@ class HttpModel:
                     return
                 refusal = await self._read_error(response, url, key)
             if refusal.status == 401 and not fresh_key and (newer := await self._refresh_credential(key)) != key:
-                key, fresh_key = newer, True  # The old one had expired.
+                key, fresh_key = newer, True  # The old key had expired.
                 continue
             adapted = self._without_rejected(request, profile, body, refusal) if adaptations_left else None
             if adapted is None:
@@ -169,7 +171,7 @@ class HttpModel:
     def _without_rejected(
         self, request: ModelRequest, profile: ModelProfile, sent: bytes, refusal: ModelError
     ) -> tuple[ModelProfile, bytes] | None:
-        """A profile without what was refused, and the request by it; nothing is ever sent again unchanged."""
+        """Return a profile without the rejected field and the request for it; an unchanged request is never sent again."""
         if refusal.reason != "bad_request":
             return None
         for changed in (
@@ -182,7 +184,7 @@ class HttpModel:
         return None
 
     async def _refresh_credential(self, rejected: CredentialValue) -> CredentialValue:
-        """What the credential gives now that the host refused what it gave before."""
+        """Return a new credential after the host rejected the previous one."""
         reject: Callable[[CredentialValue], None] | None = getattr(self._credential, "invalidate", None)
         if reject is not None:
             reject(rejected)
@@ -200,7 +202,7 @@ class HttpModel:
             raise
         except Exception as error:
             raise ProviderConfigError(
-                f"The key of {self.provider} could not be fetched: {error}", provider=self.provider
+                f"Cannot get the API key of {self.provider}: {error}", provider=self.provider
             ) from error
 
     def _headers(self, profile: ModelProfile, key: CredentialValue) -> dict[str, str]:
@@ -227,8 +229,8 @@ class HttpModel:
         if response.status < 400:
             target = redact_environment(response.headers.get("location", "elsewhere"), *_credential_secrets(key))
             return ProviderConfigError(
-                f"{host_and_port(url)} redirects to {target}, which is not followed so that the key stays where it belongs; "
-                "set the base URL to the final address",
+                f"{host_and_port(url)} redirects to {target}. The redirect was not followed because it would send the API key "
+                "to another address. Set the base URL to the final address.",
                 reason="redirect",
                 status=response.status,
                 provider=self.provider,
@@ -241,7 +243,7 @@ class HttpModel:
                 if len(body) > _MAX_ERROR_BODY:
                     break
         except ModelError:
-            pass  # The status is known; what arrived of the text must do.
+            pass  # The status is known; the partial text is enough for the error.
         return classify_error(
             response.status,
             response.headers,
@@ -253,7 +255,7 @@ class HttpModel:
         )
 
     def _add_context(self, error: ModelError, reader: ResponseReader | None) -> None:
-        """Add what is known here: who was asked, and what had arrived."""
+        """Add the provider, the model, and the partial content to an error."""
         error.provider = error.provider or self.provider
         error.model = error.model or self.model
         if error.partial is None and reader is not None and len(reader.decoder.draft):
@@ -261,20 +263,20 @@ class HttpModel:
 
 
 def _credential_secrets(credential: CredentialValue) -> tuple[str, ...]:
-    """What must not show in a text."""
+    """Return the secrets to redact from texts."""
     values = (credential,) if isinstance(credential, str) else tuple(credential.values())
     return tuple([value.removeprefix("Bearer ") for value in values if value])
 
 
 def _redact(error: ModelError, credential: CredentialValue) -> ModelError:
-    """The error without the key in its text: a host may repeat it inside an answer too."""
+    """Redact the key in the error text: a host may repeat it in a response."""
     error.message = redact_environment(error.message, *_credential_secrets(credential))
     error.args = (error.message, *error.args[1:])
     return error
 
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:
-    """Read the end of the body, so that the connection can be used again; not for long, the answer is complete."""
+    """Read the end of the body so that the connection can be reused; briefly, since the response is complete."""
     try:
         async with asyncio.timeout(_DRAIN_TIMEOUT):
             async for _ in chunks:

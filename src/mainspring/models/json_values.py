@@ -1,6 +1,6 @@
-"""JSON as hosts send it, whose shape nobody promised, and as they take it.
+"""Read JSON whose shape is not guaranteed, and write JSON that hosts accept.
 
-Typed structs out of JSON that is not quite as promised: what fits is taken, the rest is left out.
+Typed structs are converted leniently: matching fields are used, the rest is ignored.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeError, RecursionError)
-"""What a typed decoder raises for JSON of another shape, for bytes that are no text, and for what is nested without end."""
+"""Exceptions of a typed decoder for JSON of another shape, for invalid UTF-8, and for excessive nesting."""
 
 
 def to_json(value: Any) -> bytes:
-    """JSON of plain values; a lone surrogate, which has no UTF-8 form, becomes U+FFFD."""
+    """Encode plain values as JSON; a lone surrogate, which has no UTF-8 form, becomes U+FFFD."""
     try:
         return _encode(value)
     except UnicodeEncodeError:
@@ -32,41 +32,41 @@ def to_json(value: Any) -> bytes:
 
 
 def parse_object_leniently(data: bytes) -> dict[str, Any]:
-    """The JSON object of ``data``, also with control characters in strings, bad UTF-8 or half surrogates in it.
+    """Return the JSON object of ``data``, even with control characters in strings, invalid UTF-8, or lone surrogates.
 
     Raises:
-        ValueError: If it is no JSON object, or one that is nested without end.
+        ValueError: The data is not a JSON object, or it is nested too deeply.
     """
     try:
         value = as_dict(json.loads(data.decode("utf-8", "replace"), strict=False))
     except RecursionError as error:
-        raise ValueError("nested too deep") from error
+        raise ValueError("nested too deeply") from error
     if value is None:
-        raise ValueError("no JSON object")
+        raise ValueError("not a JSON object")
     return value
 
 
 def as_dict(value: object) -> dict[str, Any] | None:
-    """The value if it is an object."""
+    """Return the value if it is an object."""
     if isinstance(value, dict):
         return cast("dict[str, Any]", value)
-    if value is None or isinstance(value, str):  # what it mostly is else; asking for a Mapping costs more
+    if value is None or isinstance(value, str):  # The common case; an isinstance check for Mapping is slower.
         return None
     return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else None
 
 
 def as_list(value: object) -> list[Any]:
-    """The value if it is an array, else an empty one."""
+    """Return the value if it is an array, else an empty list."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def as_dicts(value: object) -> list[dict[str, Any]]:
-    """The objects in an array; empty if it is none."""
+    """Return the objects in an array; empty if the value is not an array."""
     return [item for item in map(as_dict, as_list(value)) if item is not None]
 
 
 def as_number(value: object) -> float | None:
-    """The value if it is a finite number (true and false are none)."""
+    """Return the value if it is a finite number (not a boolean)."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     try:
@@ -77,7 +77,7 @@ def as_number(value: object) -> float | None:
 
 
 def as_int(value: object) -> int | None:
-    """The value as a whole number, also out of a text."""
+    """Return the value as an integer, also from a string."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -90,11 +90,11 @@ _S = TypeVar("_S", bound=Struct)
 
 
 def convert_loosely(value: object, kind: type[_S]) -> _S:
-    """A struct out of an object. A field whose value has another type is as if it were not there; numbers may be texts.
+    """Convert an object to a struct. A field whose value has another type is ignored; numbers may be strings.
 
     Args:
-        value: Anything that JSON can hold.
-        kind: A struct all of whose fields have defaults.
+        value: Any JSON value.
+        kind: Struct type with defaults for all fields.
     """
     given = as_dict(value) or {}
     kept: dict[str, Any] = {}
@@ -107,7 +107,7 @@ def convert_loosely(value: object, kind: type[_S]) -> _S:
 
 
 def _convert_value(raw: object, kind: Any) -> Any:
-    """The value as this type; ``UNSET`` if it cannot be."""
+    """Return the value as this type, or ``UNSET`` if that is impossible."""
     if get_origin(kind) in (Union, UnionType):
         found = (_convert_value(raw, option) for option in get_args(kind) if option is not type(None))
         return next((value for value in found if value is not UNSET), UNSET)

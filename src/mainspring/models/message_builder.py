@@ -1,7 +1,7 @@
-"""The assistant message while it is still being received.
+"""Builder of an assistant message during streaming.
 
-A wire decoder calls one method per thing it saw and yields the event that it gets back. A delta costs one append: text is
-joined, and a partial message built, only when somebody reads it.
+A wire decoder calls one method per received element and yields the event that it returns. A delta costs one append: text is
+joined, and a partial message built, only when it is read.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ _MAX_DEPTH = 100
 
 
 class MessageBuilder:
-    """Collects an answer, block by block, and makes the events that tell of it.
+    """Collects a response block by block and creates its events.
 
-    Blocks are numbered in the order in which they were opened; several may be open at once (parallel calls).
+    Blocks are numbered in the order in which they were opened; several may be open at the same time (parallel calls).
 
     Attributes:
-        usage: Token counts as far as they were told; set by the decoder.
-        count: Gives the counts when a message is made, for decoders that hear of them with every piece.
+        usage: Token counts received so far; set by the decoder.
+        count: Function that returns the counts when a message is built, for decoders that receive counts with every chunk.
         provider: Name of the provider, for the finished message.
-        model: Id of the model, for the finished message.
-        tool_names: Names that stand for those of tools in partial messages; set by whoever renames tools in the events.
+        model: Model ID, for the finished message.
+        tool_names: Tool names to show in partial messages, by received name; set by the code that renames tools in events.
     """
 
     __slots__ = ("_blocks", "_chunks", "_log", "count", "model", "provider", "tool_names", "usage")
@@ -63,61 +63,61 @@ class MessageBuilder:
         self.usage: Usage | None = None
         self.count: Callable[[], Usage | None] | None = None
         self.tool_names: Mapping[str, str] = {}
-        self._blocks: list[ContentBlock] = []  # what each block is, or will be filled into
-        self._chunks: list[list[str] | None] = []  # open blocks' text; None once a block is finished
+        self._blocks: list[ContentBlock] = []  # Each block, or the empty block to fill.
+        self._chunks: list[list[str] | None] = []  # Text of open blocks; None when a block is finished.
         self._log: list[
             tuple[int, str | ContentBlock]
-        ] = []  # all that happened, for partials of any moment; ~index: closed
+        ] = []  # Log of all changes, to build the partial message of any moment; ~index: closed.
 
     def start(self) -> StreamStart:
-        """The answer has begun."""
+        """Start the response."""
         return StreamStart(self, 0)
 
     def open_text(self) -> TextStart:
-        """A text block begins."""
+        """Open a text block."""
         return TextStart(self._open(TextBlock("")), self, len(self._log))
 
     def text(self, index: int, text: str) -> TextDelta:
-        """More text for block ``index``."""
+        """Add text to block ``index``."""
         self._chunks[index].append(text)  # pyright: ignore[reportOptionalMemberAccess]
         self._log.append((index, text))
         return TextDelta(index, text, self, len(self._log))
 
     def close_text(self, index: int, signature: str | None = None, text: str | None = None) -> TextEnd:
-        """The text block ``index`` is complete; ``text`` is all of it where the provider's last word is not its pieces."""
+        """Close the text block ``index``; ``text`` is the full text if the provider sends it and it differs from the deltas."""
         block = TextBlock(self._joined(index) if text is None else text, signature)
         return TextEnd(index, block.text, self, self._close(index, block))
 
     def open_thinking(self) -> ThinkingStart:
-        """A reasoning block begins."""
+        """Open a reasoning block."""
         return ThinkingStart(self._open(ThinkingBlock("")), self, len(self._log))
 
     def thinking(self, index: int, thinking: str) -> ThinkingDelta:
-        """More reasoning for block ``index``."""
+        """Add reasoning to block ``index``."""
         self._chunks[index].append(thinking)  # pyright: ignore[reportOptionalMemberAccess]
         self._log.append((index, thinking))
         return ThinkingDelta(index, thinking, self, len(self._log))
 
     def close_thinking(self, index: int, signature: str | None = None) -> ThinkingEnd:
-        """The reasoning block ``index`` is complete."""
+        """Close the reasoning block ``index``."""
         block = ThinkingBlock(self._joined(index), signature)
         return ThinkingEnd(index, block.thinking, self, self._close(index, block))
 
     def redacted_thinking(self, data: str) -> None:
-        """A whole block of encrypted reasoning; it has no events of its own."""
+        """Add a block of encrypted reasoning; it has no events."""
         block = RedactedThinkingBlock(data)
         self._close(self._open(block), block)
 
     def image(self, block: ImageBlock) -> None:
-        """A whole image that the model made; it has no events of its own."""
+        """Add an image that the model created; it has no events."""
         self._close(self._open(block), block)
 
     def open_call(self, id: str, name: str) -> ToolCallStart:
-        """A tool call begins."""
+        """Open a tool call."""
         return ToolCallStart(self._open(ToolUseBlock(id, name)), id, name, self, len(self._log))
 
     def arguments(self, index: int, text: str) -> ToolCallDelta:
-        """More of the argument text of call ``index``."""
+        """Add argument text to call ``index``."""
         self._chunks[index].append(text)  # pyright: ignore[reportOptionalMemberAccess]
         self._log.append((index, text))
         return ToolCallDelta(index, text, self, len(self._log))
@@ -125,32 +125,32 @@ class MessageBuilder:
     def close_call(
         self, index: int, *, input: dict[str, Any] | None = None, signature: str | None = None
     ) -> ToolCallEnd:
-        """The call ``index`` is complete; its text is parsed, unless ``input`` gives the arguments."""
+        """Close the call ``index``; its text is parsed, unless ``input`` contains the arguments."""
         template = self._blocks[index]
         assert isinstance(template, ToolUseBlock)
         block = parse_call(template.id, template.name, self._joined(index), input, signature)
         return ToolCallEnd(index, block, self, self._close(index, block))
 
     def update_call(self, index: int, id: str, name: str) -> None:
-        """Give a call its id or name where the provider tells them late."""
+        """Set the ID or name of a call if the provider sends them late."""
         self._blocks[index] = block = ToolUseBlock(id, name)
         self._log.append((index, block))
 
     def block(self, index: int) -> ContentBlock:
-        """Block ``index``: the finished one, or the empty one it will be filled into."""
+        """Return block ``index``: the finished one, or the empty one to fill."""
         return self._blocks[index]
 
     @property
     def open_blocks(self) -> list[int]:
-        """The blocks that still grow, in order."""
+        """Return the open blocks, in order."""
         return [i for i, chunks in enumerate(self._chunks) if chunks is not None]
 
     def __len__(self) -> int:
-        """How many blocks there are."""
+        """Return the number of blocks."""
         return len(self._blocks)
 
     def message(self, reason: StopReason | None = None, error: str | None = None) -> Message:
-        """The message as it stands; open blocks show what has arrived of them."""
+        """Return the current message; open blocks contain the content received so far."""
         if self.count is not None:
             self.usage = self.count()
         content = [
@@ -160,11 +160,11 @@ class MessageBuilder:
         return Message("assistant", tuple(content), self.usage, reason, error, provider=self.provider, model=self.model)
 
     def done(self, reason: StopReason) -> Done:
-        """The answer is complete; every block must be closed by now."""
+        """Finish the response; every block must be closed."""
         return Done(reason, self.message(reason))
 
     def snapshot(self, at: int) -> Message:
-        """The message as it was after the first ``at`` things of the log."""
+        """Return the message after the first ``at`` entries of the log."""
         blocks: dict[int, ContentBlock] = {}
         chunks: dict[int, list[str]] = {}
         for index, piece in self._log[:at]:
@@ -172,7 +172,7 @@ class MessageBuilder:
                 chunks.setdefault(index, []).append(piece)
             elif index >= 0:
                 blocks[index] = piece
-            else:  # a finished block holds its text already
+            else:  # A finished block already contains its text.
                 blocks[~index] = piece
                 chunks.pop(~index, None)
         content = [_with_text(block, chunks[i]) if i in chunks else block for i, block in blocks.items()]
@@ -198,14 +198,14 @@ class MessageBuilder:
 
 
 def rename_tool(block: ContentBlock, names: Mapping[str, str]) -> ContentBlock:
-    """The block with another name of its tool; the same object if there is none."""
+    """Return the block with another tool name; the same object if the name does not change."""
     if isinstance(block, ToolUseBlock | ToolResultBlock) and block.name in names:
         return replace(block, name=names[block.name])
     return block
 
 
 def exceeds_max_depth(value: Any) -> bool:
-    """Whether JSON is nested deeper than 100 levels: encoders give up at a depth that depends on who calls them."""
+    """Return True if JSON is nested deeper than 100 levels: encoders fail at a depth that depends on the call stack."""
     level: list[Any] = [value]
     for _ in range(_MAX_DEPTH):
         level = [inner for holder in level for inner in _children_of(holder)]
@@ -223,9 +223,9 @@ def _children_of(value: Any) -> Iterable[Any]:
 def parse_call(
     id: str, name: str, text: str, input: dict[str, Any] | None = None, signature: str | None = None
 ) -> ToolUseBlock:
-    """A call from its argument text: strict JSON object, or nothing at all; anything else is kept raw.
+    """Parse a call from its argument text: an empty text or a strict JSON object; anything else is stored as raw text.
 
-    So is what is nested deeper than anything a tool takes: it could be read here and not be written elsewhere.
+    JSON nested deeper than any tool needs is also stored as raw text: it could be read here, but not encoded again.
     """
     if input is not None:
         deep = exceeds_max_depth(input)

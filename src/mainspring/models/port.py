@@ -1,8 +1,6 @@
-"""The model port: what the loop needs of a model, and all it knows of one.
+"""The model port: the only interface between the agent loop and a model.
 
-Above: the loop's model step and `LLMClient`. Below: a wire protocol over a `Transport`, or `ScriptedModel`.
-
-An answer as a whole, out of its events.
+Used by the loop and `LLMClient`; implemented by wire protocols over a `Transport` and by `ScriptedModel`.
 """
 
 from __future__ import annotations
@@ -18,17 +16,17 @@ from mainspring.events import Done, StreamEvent
 from mainspring.messages import Message, StopReason, ToolDefinition, Usage
 
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
-"""How much a model should reason before it answers."""
+"""How much a model should reason before it responds."""
 
 
 ToolChoice = Literal["auto", "required", "none"] | str
-"""Whether the model may, must, or must not call a tool; any other text is the name of the one it must call."""
+"""Whether the model may, must, or must not call a tool; any other text is the name of the tool it must call."""
 
 
 class EncodingCache:
-    """What a provider keeps from one request of a conversation to the next, so as to encode only what is new.
+    """Encoded parts of earlier requests of a conversation, so that a provider encodes only new messages.
 
-    One conversation carries one; providers keep their things under their own key. Losing it costs time, nothing else.
+    Each conversation has its own cache, and each provider uses its own key. A lost cache only costs time.
     """
 
     __slots__ = ("entries",)
@@ -41,21 +39,22 @@ class ModelRequest(Struct, eq=False):
     """One request to a model.
 
     Attributes:
-        messages: The conversation, oldest first. Repaired while it is encoded, never changed.
-        system: Instructions that stand before it.
-        tools: What the model may call, in a stable order.
-        tool_choice: Whether it may, must or must not call a tool, or which.
-        max_output_tokens: Cap of the reply, clamped to the model's; ``None`` leaves it to the provider.
+        messages: The conversation, oldest message first. Repaired during encoding, never changed.
+        system: System prompt.
+        tools: Tools that the model may call, in a stable order.
+        tool_choice: Whether the model may, must, or must not call a tool, or the name of a tool.
+        max_output_tokens: Maximum number of output tokens, clamped to the limit of the model; ``None`` leaves it to the
+            provider.
         temperature: 0 to 2; ``None`` leaves it to the provider.
         thinking: How much to reason; ``None`` leaves it to the provider.
-        thinking_budget: Exact number of reasoning tokens, where the provider takes one; wins over ``thinking``.
-        schema: JSON Schema that the answer must follow, where the model can.
-        stop: Texts at which to stop.
-        timeout: Seconds for the whole request; ``None`` means the transport's limits only.
-        session_id: Names the conversation to the provider's prompt cache, where that is supported.
-        cache: Whether the provider's prompt cache is steered: breakpoints, cache keys. Costs nothing where there is none.
-        extra: Further fields of the provider's own body, passed through as they are.
-        scratch: See `Scratch`.
+        thinking_budget: Exact number of reasoning tokens, if the provider supports it; overrides ``thinking``.
+        schema: JSON Schema that the response must match, if the model supports it.
+        stop: Stop sequences.
+        timeout: Time limit of the whole request in seconds; ``None`` means the limits of the transport only.
+        session_id: Identifies the conversation to the provider's prompt cache, if supported.
+        cache: Whether to control the provider's prompt cache with breakpoints and cache keys. No effect without a cache.
+        extra: Additional fields of the request body, passed through unchanged.
+        scratch: See `EncodingCache`.
     """
 
     messages: Sequence[Message]
@@ -76,23 +75,23 @@ class ModelRequest(Struct, eq=False):
 
 
 class ModelResponse(Struct, frozen=True, eq=False):
-    """A complete answer. ``message.content`` is never empty."""
+    """A complete response. ``message.content`` is never empty."""
 
     message: Message
 
     @property
     def text(self) -> str:
-        """The answer's text."""
+        """Text of the response."""
         return self.message.text
 
     @property
     def usage(self) -> Usage:
-        """Token counts; zero where the provider told none."""
+        """Token counts; zero if the provider reported none."""
         return self.message.usage or Usage()
 
     @property
     def stop_reason(self) -> StopReason:
-        """Why the model stopped."""
+        """Reason why the model stopped."""
         return self.message.stop_reason or "end_turn"
 
 
@@ -101,16 +100,16 @@ TokenPrices = tuple[float, float, float, float]
 
 
 ZERO_PRICES: TokenPrices = (0.0, 0.0, 0.0, 0.0)
-"""The rates of a model that is known to cost nothing."""
+"""Prices of a model that is known to be free."""
 
 
 class PriceTier(Struct, frozen=True):
-    """Other rates for all tokens of a call whose prompt is longer.
+    """Prices of all tokens of a call with a longer prompt.
 
     Attributes:
-        above: Prompt tokens, cached ones included, that have to be exceeded.
-        prices: The rates then.
-        cache_write_1h: The rate of one-hour cache writes then; see `ModelInfo`.
+        above: Number of prompt tokens, cached ones included, above which these prices apply.
+        prices: Prices above that limit.
+        cache_write_1h: Price of one-hour cache writes above that limit; see `ModelInfo`.
     """
 
     above: int
@@ -119,23 +118,24 @@ class PriceTier(Struct, frozen=True):
 
 
 class ModelInfo(Struct, frozen=True):
-    """Facts about a model, as far as they are known.
+    """Known facts about a model.
 
     Attributes:
-        id: The model's id at its provider.
+        id: Model ID of the provider.
         provider: Name of the provider.
-        context_window: Tokens of prompt and answer together; ``None`` is unknown.
-        max_output_tokens: Most tokens of one answer; ``None`` is unknown.
-        vision: Whether it takes images.
-        tools: Whether it can call tools; ``union`` means by a schema union of call and answer (small local models).
-        reasoning: Whether it reasons.
-        prices: What tokens cost; ``None`` is unknown, which is not the same as `FREE`.
-        cache_write_1h: US dollars per million tokens written to a cache for an hour; ``None`` is twice the input's rate, which
-            is what Anthropic asks.
-        tiers: Rates for longer prompts, the shortest first.
-        label: Name for people.
-        notice: What people should be told when this model answers, if anything.
-        max_tools: How many tools it can cope with; ``None`` is any number.
+        context_window: Maximum number of prompt and output tokens together; ``None`` if unknown.
+        max_output_tokens: Maximum number of output tokens; ``None`` if unknown.
+        vision: Whether the model supports images.
+        tools: Whether the model can call tools; ``union`` means through a schema union of call and answer (small local
+            models).
+        reasoning: Whether the model reasons.
+        prices: Token prices; ``None`` if unknown, which differs from `ZERO_PRICES`.
+        cache_write_1h: US dollars per million tokens written to a one-hour cache; ``None`` is twice the input price, which
+            is the price of Anthropic.
+        tiers: Prices for longer prompts, the shortest first.
+        label: Display name.
+        notice: Notice to show to the user when this model responds, if any.
+        max_tools: Maximum number of tools that the model handles well; ``None`` is any number.
     """
 
     id: str
@@ -154,66 +154,68 @@ class ModelInfo(Struct, frozen=True):
 
     @property
     def deployment(self) -> str:
-        """Name of the deployment, where the provider has those: the id is that."""
+        """Name of the deployment, for providers that have deployments; equal to the ID."""
         return self.id
 
 
 @runtime_checkable
 class ModelProvider(Protocol):
-    """A model that can be asked. Safe to share between conversations that run at the same time."""
+    """A model that accepts requests. Safe to share between concurrent conversations."""
 
     @property
     def provider(self) -> str:
-        """Name of the provider, as in ``openai``."""
+        """Name of the provider, for example ``openai``."""
         ...
 
     @property
     def model(self) -> str:
-        """Id of the model (of the deployment, where the provider has those)."""
+        """Model ID (deployment name for providers that have deployments)."""
         ...
 
     @property
     def info(self) -> ModelInfo:
-        """What is known about the model."""
+        """Known facts about the model."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
-        """Ask, and get the answer while it is made.
+        """Send a request and stream the response.
 
         Returns:
             An async generator: ``StreamStart``, content events, ``Done``. Closing it early closes the connection.
 
         Raises:
-            ModelError: From the iteration; ``partial`` is what had arrived.
+            ModelError: During iteration; ``partial`` is the content received before.
         """
         ...
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Ask, and get the whole answer.
+        """Send a request and return the complete response.
 
         Raises:
-            ModelError: As `stream`.
+            ModelError: See `stream`.
         """
         ...
 
     async def aclose(self) -> None:
-        """Give back connections and processes. It may be used again afterwards."""
+        """Release connections and processes. The model can be used again afterward."""
         ...
 
 
 async def collect(events: AsyncIterator[StreamEvent], provider: str, model: str) -> ModelResponse:
-    """Read a stream to its end; it is closed then.
+    """Read a stream to its end, close it, and return the response.
 
     Args:
-        events: The stream of a model.
-        provider: Name of its provider, for the error.
-        model: Its id.
+        events: Event stream of a model.
+        provider: Name of the provider, for the error.
+        model: Model ID, for the error.
 
     Raises:
-        ModelError: As the stream does, or if it ends without an answer.
+        ModelError: An error of the stream, or a stream that ended without a response.
     """
     async with aclosing(cast("AsyncGenerator[StreamEvent, None]", events)) as stream:
         async for event in stream:
             if isinstance(event, Done):
                 return ModelResponse(event.message)
-    raise InvalidResponseError(f"{provider} gave no answer", reason="empty", provider=provider, model=model)
+    raise InvalidResponseError(
+        f"The provider {provider} returned no response.", reason="empty", provider=provider, model=model
+    )

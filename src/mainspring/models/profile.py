@@ -1,13 +1,4 @@
-"""What a host of Gemini accepts and how it likes to be asked.
-
-What a host of Anthropic Messages accepts and how it likes to be asked.
-
-What an Ollama server accepts over its own protocol and how it likes to be asked.
-
-What a host of OpenAI Responses accepts and how it likes to be asked.
-
-What is particular about one model at one host: where it lives, what it takes, how it likes to be spoken to.
-"""
+"""Model profiles: the address and the capabilities of one model at one host, per wire protocol."""
 
 from __future__ import annotations
 
@@ -19,28 +10,28 @@ from mainspring.models.port import ModelInfo
 from mainspring.redaction import redacted_repr
 
 ThinkingControl = Literal["level", "budget", "none"]
-"""How a model is told how much to think: by a word, by a number of tokens, or not at all."""
+"""How the reasoning effort of a model is set: by level, by token budget, or not at all."""
 
 
 class GeminiDialect(Struct, frozen=True):
-    """What a host of Gemini accepts; a field that a host refuses in a 400 is left out from then on.
+    """Capabilities of a Gemini host. A field that the host rejects with a 400 is omitted from later requests.
 
     Attributes:
-        thinking: See `ThinkingForm`.
-        levels: Words that ``thinkingLevel`` may be, from little to much.
-        least_budget: Fewest tokens of thinking, where it is not off.
-        most_budget: Most tokens of thinking.
-        can_rest: Whether thinking can be turned off with a budget of 0.
-        echo: Whether thoughts and signatures go back to the model that made them.
-        sign_calls: Whether a call without a signature (of another model) gets the mark that excuses it; Gemini 3 refuses
-            such calls else.
-        call_ids: Whether calls and results carry ids.
-        tool_schema: Whether tools are described in JSON Schema (``parametersJsonSchema``) or in the older subset of OpenAPI.
-        result_images: Whether images of a tool result stand inside it, or follow it as parts of the same message.
+        thinking: See `ThinkingControl`.
+        levels: Accepted values of ``thinkingLevel``, in ascending order.
+        least_budget: Minimum number of thinking tokens, unless thinking is off.
+        most_budget: Maximum number of thinking tokens.
+        can_rest: Whether a budget of 0 turns thinking off.
+        echo: Whether thoughts and signatures are sent back to the model that created them.
+        sign_calls: Whether a call without a signature (created by another model) gets the placeholder signature; Gemini 3
+            rejects such calls otherwise.
+        call_ids: Whether calls and results have IDs.
+        tool_schema: Whether tools are described in JSON Schema (``parametersJsonSchema``) or in the older OpenAPI subset.
+        result_images: Whether images of a tool result are part of the result, or follow it as parts of the same message.
         temperature: Whether a temperature may be sent.
-        stop: Whether stop texts may be sent.
-        json_schema: Whether a JSON Schema for the answer may be sent.
-        schema_with_tools: Whether it may be sent together with tools.
+        stop: Whether stop sequences may be sent.
+        json_schema: Whether a JSON Schema for the response may be sent.
+        schema_with_tools: Whether the schema may be sent together with tools.
     """
 
     thinking: ThinkingControl = "none"
@@ -60,38 +51,38 @@ class GeminiDialect(Struct, frozen=True):
 
 
 ThinkingStyle = Literal["none", "budget", "both", "adaptive"]
-"""How a model is asked to think: not at all, by a number of tokens, by an effort, or by either."""
+"""How the reasoning effort of a model is set: not at all, by token budget, by effort, or by either."""
 
 
 ThinkingOff = Literal["omit", "disabled", "between_tools", "never"]
-"""How thinking is turned off: by not asking for it, by saying so, only up front, or not at all."""
+"""How thinking is turned off: by omitting the field, by an explicit value, only at the start, or not at all."""
 
 
 class AnthropicCapabilities(Struct, frozen=True):
-    """What a host of Anthropic Messages accepts; a field that a host refuses in a 400 is left out from then on.
+    """Capabilities of an Anthropic Messages host. A field that the host rejects with a 400 is omitted from later requests.
 
-    The defaults are safe for a host and a model of which nothing is known.
+    The defaults are safe for an unknown host and an unknown model.
 
     Attributes:
         thinking: See `ThinkingStyle`.
         thinking_off: See `ThinkingOff`.
-        display: How thinking comes back: ``summarized`` or ``omitted``; empty leaves it to the host.
-        drop_unbound: Whether the host is asked to leave out thinking that does not fit its conversation any more instead of
-            refusing the request.
-        efforts: Values that ``output_config.effort`` may have; empty if it may not be sent.
+        display: Form of returned thinking: ``summarized`` or ``omitted``; empty leaves it to the host.
+        drop_unbound: Whether the host is asked to drop thinking that no longer matches its conversation instead of
+            rejecting the request.
+        efforts: Accepted values of ``output_config.effort``; empty if the field may not be sent.
         temperature: Whether a temperature may be sent.
-        stop: Whether stop texts may be sent.
-        json_schema: Whether a JSON Schema for the answer may be sent.
-        forced_tools: Whether a tool call may be forced; else the model is left free to call one.
-        prefill: Whether a conversation may end with words of the assistant, to be continued.
-        reasoning: Whether thinking goes back to the model that made it.
-        unsigned: Whether thinking that came without a signature goes back too; other hosts of this protocol want that.
-        hosted: Whether what the host's own tools did goes back to the model that used them.
-        tool_images: Whether images stand inside tool results; else they follow in the same message.
+        stop: Whether stop sequences may be sent.
+        json_schema: Whether a JSON Schema for the response may be sent.
+        forced_tools: Whether a tool call may be forced; otherwise the model is free to call a tool.
+        prefill: Whether a conversation may end with an assistant message for the model to continue.
+        reasoning: Whether thinking is sent back to the model that created it.
+        unsigned: Whether thinking without a signature is sent back too; required by other hosts of this protocol.
+        hosted: Whether calls and results of the host's server-side tools are sent back to the model that used them.
+        tool_images: Whether images are part of tool results; otherwise they follow in the same message.
         cache: Whether cache breakpoints may be sent.
-        cache_ttl: How long what they mark is kept.
-        context_management: What the host does with a long conversation by itself, sent as it is; ``None`` is nothing.
-        extra_betas: Names for the header ``anthropic-beta``.
+        cache_ttl: Lifetime of cached content.
+        context_management: The ``context_management`` field, sent unchanged; ``None`` omits it.
+        extra_betas: Additional names for the header ``anthropic-beta``.
     """
 
     thinking: ThinkingStyle = "budget"
@@ -115,15 +106,16 @@ class AnthropicCapabilities(Struct, frozen=True):
 
 
 class OllamaCapabilities(Struct, frozen=True):
-    """What an Ollama server accepts; a field that it refuses in a 400 is left out from then on.
+    """Capabilities of an Ollama server. A field that the server rejects with a 400 is omitted from later requests.
 
     Attributes:
-        think: Whether thinking is a word (``levels``), a switch, or not to be had.
-        echo: Whether thoughts go back to the model that made them.
-        json_schema: Whether a JSON Schema for the answer may be sent.
-        num_ctx: Tokens of prompt and answer that the model is loaded with; ``None`` leaves it to the server, whose default
-            is small and silently cuts the prompt.
-        keep_alive: How long the model stays loaded, as ``5m`` or in seconds; -1 is for ever. ``None`` leaves it to the server.
+        think: Whether thinking is set by level (``levels``), by a switch, or is not supported.
+        echo: Whether thoughts are sent back to the model that created them.
+        json_schema: Whether a JSON Schema for the response may be sent.
+        num_ctx: Context size in tokens with which the model is loaded; ``None`` leaves it to the server, whose default is
+            small and silently truncates the prompt.
+        keep_alive: How long the model stays loaded, for example ``5m`` or a number of seconds; -1 is forever. ``None``
+            leaves it to the server.
     """
 
     think: Literal["levels", "switch", "none"] = "switch"
@@ -134,29 +126,29 @@ class OllamaCapabilities(Struct, frozen=True):
 
 
 class ResponsesCapabilities(Struct, frozen=True):
-    """What a host of OpenAI Responses accepts; a field that a host refuses in a 400 is left out from then on.
+    """Capabilities of an OpenAI Responses host. A field that the host rejects with a 400 is omitted from later requests.
 
-    The defaults are safe for a host of which nothing is known.
+    The defaults are safe for an unknown host.
 
     Attributes:
-        store: Whether the host keeps the answer; ``None`` leaves the field out.
-        system: Where the system text goes: the field ``instructions``, or a first message.
-        instructions: What ``instructions`` says where there is no system text; empty leaves it out.
+        store: Whether the host stores the response; ``None`` omits the field.
+        system: Place of the system prompt: the field ``instructions``, or a first message.
+        instructions: Value of ``instructions`` without a system prompt; empty omits it.
         system_role: Role of system messages.
-        efforts: Thinking levels that may be sent; empty if the model does not reason.
-        summary: Which summary of the reasoning to ask for when a thinking level is asked for; empty asks for none.
-        encrypted: Whether encrypted reasoning is asked for (``include``), so that it can go back.
-        reasoning: Whether the model's own reasoning goes back to it, as far as the host can take it back.
-        item_ids: Whether the model's own items go back with their ids.
-        max_output_tokens: Whether a reply cap may be sent.
+        efforts: Supported thinking levels; empty if the model does not reason.
+        summary: Reasoning summary to request together with a thinking level; empty requests none.
+        encrypted: Whether encrypted reasoning is requested (``include``), so that it can be sent back.
+        reasoning: Whether the model's own reasoning is sent back, if the host accepts it.
+        item_ids: Whether the model's own items are sent back with their IDs.
+        max_output_tokens: Whether an output limit may be sent.
         temperature: Whether a temperature may be sent.
-        prompt_cache_key: Whether the session's name may be sent to steer the prompt cache.
+        prompt_cache_key: Whether the session ID may be sent as the key of the prompt cache.
         parallel_calls: Value of ``parallel_tool_calls``; ``None`` leaves it to the host.
-        strict_tools: Whether tool schemas are marked ``strict``; ``None`` leaves the mark out. OpenAI takes a missing mark
-            for true and then makes every argument required, so there it must be sent.
-        json_schema: Whether a JSON Schema for the answer may be sent.
+        strict_tools: Value of ``strict`` in tool schemas; ``None`` omits it. OpenAI treats a missing value as true and then
+            makes every argument required, so the value must be sent there.
+        json_schema: Whether a JSON Schema for the response may be sent.
         strict_schema: Whether that schema may be marked ``strict``.
-        tool_images: Whether images stand in tool results; else they follow in a user message.
+        tool_images: Whether images are part of tool results; otherwise they follow in a user message.
     """
 
     store: bool | None = False
@@ -179,30 +171,31 @@ class ResponsesCapabilities(Struct, frozen=True):
 
 
 ReasoningEcho = Literal["echo", "none"]
-"""Whether readable reasoning goes back to the model that made it, in the field it came in."""
+"""Whether readable reasoning is sent back to the model that created it, in the field in which it was received."""
 
 
 class ChatCapabilities(Struct, frozen=True):
-    """What an OpenAI-style host accepts. The defaults are safe for a host of which nothing is known.
+    """Capabilities of an OpenAI-compatible host. The defaults are safe for an unknown host.
 
-    A field that a host refuses in a 400 is left out from then on (`without`).
+    A field that the host rejects with a 400 is omitted from later requests.
 
     Attributes:
-        max_tokens_field: Name of the reply cap.
-        stream_usage: Whether a stream may be asked for token counts (``stream_options``).
-        developer_role: Whether system text goes as role ``developer``.
-        efforts: Thinking levels that may be sent; empty if none.
-        effort_field: Where the level goes: ``reasoning_effort``, or an object ``reasoning``, which takes a number of tokens too.
+        max_tokens_field: Name of the field for the output limit.
+        stream_usage: Whether token counts may be requested in a stream (``stream_options``).
+        developer_role: Whether the system prompt has the role ``developer``.
+        efforts: Supported thinking levels; empty if none.
+        effort_field: Field of the level: ``reasoning_effort``, or an object ``reasoning``, which also takes a number of
+            tokens.
         temperature: Whether a temperature may be sent.
-        stop: Whether stop texts may be sent.
-        prompt_cache_key: Whether the session's name may be sent to steer the prompt cache.
-        strict_schema: Whether a JSON Schema for the answer may be marked ``strict``.
-        json_schema: Whether a JSON Schema for the answer may be sent at all.
-        reasoning: See `ReasoningField`.
-        tool_images: Whether images in tool results are followed by a user message that shows them.
-        name_results: Whether a tool result carries the tool's name.
-        short_ids: Whether ids of calls must be nine letters and digits.
-        cache_breakpoints: Whether the host hands on cache breakpoints (``cache_control``) to models that want them.
+        stop: Whether stop sequences may be sent.
+        prompt_cache_key: Whether the session ID may be sent as the key of the prompt cache.
+        strict_schema: Whether a JSON Schema for the response may be marked ``strict``.
+        json_schema: Whether a JSON Schema for the response may be sent.
+        reasoning: See `ReasoningEcho`.
+        tool_images: Whether images in tool results are followed by a user message that contains them.
+        name_results: Whether a tool result contains the name of the tool.
+        short_ids: Whether call IDs must be nine letters and digits.
+        cache_breakpoints: Whether the host forwards cache breakpoints (``cache_control``) to models that support them.
     """
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
@@ -226,17 +219,17 @@ class ModelProfile(Struct, frozen=True):
     """One model at one host.
 
     Attributes:
-        info: Facts about the model; its ``provider`` and ``id`` name it.
-        base_url: Where requests go, without the protocol's path and without a trailing slash.
-        dialect: What the host accepts over Chat Completions.
-        messages: What it accepts over Anthropic Messages.
-        responses: What it accepts over OpenAI Responses.
-        gemini: What it accepts over Gemini.
-        ollama: What it accepts over Ollama's own protocol.
-        headers: Further headers of each request.
-        key_header: Header that carries the key; ``authorization`` puts ``Bearer`` before it.
+        info: Facts about the model, including its provider and ID.
+        base_url: Base URL of requests, without the path of the protocol and without a trailing slash.
+        dialect: Capabilities over Chat Completions.
+        messages: Capabilities over Anthropic Messages.
+        responses: Capabilities over OpenAI Responses.
+        gemini: Capabilities over Gemini.
+        ollama: Capabilities over Ollama's own protocol.
+        headers: Additional request headers.
+        key_header: Header that contains the key; ``authorization`` adds the prefix ``Bearer``.
         query: Query string of each request, without the question mark.
-        max_output_tokens: Reply cap where a request names none; ``None`` leaves it to the host.
+        max_output_tokens: Output limit if a request has none; ``None`` leaves it to the host.
         unreadable: Images that the host could not read (`image_key`); they are not sent again.
     """
 
@@ -263,5 +256,5 @@ class ModelProfile(Struct, frozen=True):
 
     @property
     def model(self) -> str:
-        """Id of the model."""
+        """Model ID."""
         return self.info.id

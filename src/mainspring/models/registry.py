@@ -1,7 +1,4 @@
-"""Providers by name, and models out of them.
-
-A function for each provider that makes a model of it, for those who do not want to name it in a text.
-"""
+"""Provider registry, and functions that create models by name or by provider."""
 
 from __future__ import annotations
 
@@ -17,16 +14,17 @@ from mainspring.models.langchain.detect import adapt_model
 from mainspring.models.port import ModelProvider
 
 AsyncModelFactory = Callable[[Any], Awaitable[ModelProvider]]
-"""Makes a model of a provider from a `ProviderConfig` or a plain dict; async, for providers that have to look around. It may
-also give a chat model of LangChain."""
+"""Create a model from a `ProviderConfig` or a plain dict, asynchronously, for providers that need I/O.
+
+May also return a LangChain chat model."""
 
 
 ModelFactory = Callable[[ProviderConfig], ModelProvider]
-"""The same, at once: cheap, without I/O."""
+"""Create a model synchronously and without I/O."""
 
 
 DEFAULT_PROVIDER = "openai"
-"""Provider of a model id that names none."""
+"""Provider of a model ID without a provider prefix."""
 
 
 _BUILTIN_PROVIDERS = {
@@ -45,14 +43,14 @@ _BUILTIN_PROVIDERS = {
     "ollama": "mainspring.models.providers.ollama",
     "embedded": "mainspring.models.embedded.provider",
 }
-"""Each module has a function ``build(config) -> ModelProvider``; it is imported when the provider is used."""
+"""Modules with a function ``build(config) -> ModelProvider``, imported when the provider is used."""
 
 
 class ProviderRegistry:
-    """Knows providers by name.
+    """Registry of providers by name.
 
     Args:
-        default: The provider of model ids that name none.
+        default: Provider of model IDs without a provider prefix.
     """
 
     def __init__(self, default: str = DEFAULT_PROVIDER) -> None:
@@ -63,15 +61,15 @@ class ProviderRegistry:
     def register(
         self, name: str, factory: AsyncModelFactory | None = None, *, build: ModelFactory | None = None
     ) -> None:
-        """Add a provider, or replace one.
+        """Add or replace a provider.
 
         Args:
-            name: Its name, as in ``name:model``.
-            factory: Makes a model asynchronously. Without it ``build`` is used.
-            build: Makes a model at once; needed for `create_model`.
+            name: Name of the provider, for example ``name`` in ``name:model``.
+            factory: Function that creates a model asynchronously. The default calls ``build``.
+            build: Function that creates a model synchronously; required by `create_model`.
         """
         if factory is None and build is None:
-            raise ValueError("a provider needs a factory or a builder")
+            raise ValueError("A provider requires a factory or a build function.")
         self._builders.pop(name, None)
         self._factories.pop(name, None)
         if build is not None:
@@ -80,17 +78,17 @@ class ProviderRegistry:
             self._factories[name] = factory
 
     def names(self) -> list[str]:
-        """All names, sorted."""
+        """Return all names, sorted."""
         return sorted({*self._builders, *self._factories})
 
     def __contains__(self, name: object) -> bool:
         return name in self._builders or name in self._factories
 
     def factory(self, name: str) -> AsyncModelFactory:
-        """The async factory of a provider.
+        """Return the async factory of a provider.
 
         Raises:
-            ProviderConfigError: With code PROVIDER_NOT_SUPPORTED if there is none of this name.
+            ProviderConfigError: Unknown provider (code PROVIDER_NOT_SUPPORTED).
         """
         found = self._factories.get(name)
         if found is not None:
@@ -103,17 +101,17 @@ class ProviderRegistry:
         return factory
 
     def build(self, config: ProviderConfig) -> ModelProvider:
-        """A model, at once.
+        """Create a model synchronously.
 
         Raises:
-            ProviderConfigError: If the provider is unknown, can only be made asynchronously, or lacks a setting.
+            ProviderConfigError: The provider is unknown, only supports async creation, or lacks a setting.
         """
         return adapt_model(self._builder(config.provider)(config))
 
     def split(self, spec: str) -> tuple[str, str | None]:
-        """Provider and model of a spec: what stands before the first colon is a provider only if one has that name.
+        """Split a spec into provider and model; the text before the first colon is a provider only if it is registered.
 
-        The name of a provider alone is its default model.
+        The name of a provider alone selects its default model.
         """
         name, colon, model = spec.partition(":")
         if colon and name in self:
@@ -123,13 +121,13 @@ class ProviderRegistry:
         return self.default, spec
 
     def suggest(self, spec: str) -> str:
-        """The spec with the provider that it nearly names; empty if there is none (models have colons in their names too)."""
+        """Return the spec with its misspelled provider corrected; empty if no name is similar (model names may contain colons)."""
         prefix, colon, model = spec.partition(":")
         near = difflib.get_close_matches(prefix, self.names(), 1, 0.8) if colon and prefix not in self else []
         return f"{near[0]}:{model}" if near else ""
 
     def with_hint(self, error: ProviderConfigError, spec: str) -> ProviderConfigError:
-        """The same error; where the spec names no provider it also says what was made of it, and what may have been meant."""
+        """Return the error with a hint about the provider that was used, if the spec has no provider prefix."""
         name, model = self.split(spec)
         if not model or model != spec:
             return error
@@ -140,12 +138,10 @@ class ProviderRegistry:
     def _interpretation_hint(self, spec: str, name: str) -> str:
         prefix, colon, _ = spec.partition(":")
         if not colon:
-            return (
-                f"{spec!r} names no provider, so it was taken as a model of {name}; for another write PROVIDER:{spec}"
-            )
-        meant = self.suggest(spec)
-        hint = f"did you mean {meant}?" if meant else f"there are {', '.join(self.names())}"
-        return f"{prefix!r} is no provider ({hint}), so {spec!r} was taken as a model of {name}"
+            return f"{spec!r} has no provider prefix, so {name} was used. To choose another provider, write PROVIDER:{spec}"
+        suggestion = self.suggest(spec)
+        hint = f"Did you mean {suggestion}?" if suggestion else f"Available: {', '.join(self.names())}."
+        return f"Unknown provider: {prefix!r}. {hint} {spec!r} was used as a model of {name}"
 
     def _builder(self, name: str) -> ModelFactory:
         found = self._builders.get(name)
@@ -153,10 +149,11 @@ class ProviderRegistry:
             return found
         if name in self._factories:
             raise ProviderConfigError(
-                f"Provider {name!r} can only be made with `await create_model_provider(...)`", provider=name
+                f"Provider {name!r} does not support synchronous creation. Use `await create_model_provider(...)`.",
+                provider=name,
             )
         raise ProviderConfigError(
-            f"There is no provider {name!r}; known are {', '.join(self.names())}",
+            f"Unknown provider: {name!r}. Available: {', '.join(self.names())}.",
             code=ErrorCode.PROVIDER_NOT_SUPPORTED,
             reason="unknown_provider",
             provider=name,
@@ -164,7 +161,7 @@ class ProviderRegistry:
 
 
 def default_registry() -> ProviderRegistry:
-    """A new registry of the providers that come with the program."""
+    """Return a new registry of the built-in providers."""
     registry = ProviderRegistry()
     for name, module in _BUILTIN_PROVIDERS.items():
         registry.register(name, build=_lazy_builder(module))
@@ -179,18 +176,18 @@ def _lazy_builder(module: str) -> ModelFactory:
 
 
 def create_model(spec: str, *, registry: ProviderRegistry | None = None, **settings: Any) -> ModelProvider:
-    """A model by name. Cheap: nothing is connected or loaded before the first request.
+    """Create a model by name. Nothing is connected or loaded before the first request.
 
     Args:
-        spec: ``provider:model``, or a model of the default provider. Only the name of a registered provider counts as one,
+        spec: ``provider:model``, or a model of the default provider. The prefix must be the name of a registered provider,
             so ``llama3.3:latest`` is a model.
-        registry: Where to look; the built-in providers by default.
-        settings: Fields of `ProviderConfig`: ``base_url``, ``api_key``, ``max_output_tokens``, ...; and what only this provider
-            knows.
+        registry: Registry to use; the built-in providers by default.
+        settings: Fields of `ProviderConfig`, for example ``base_url``, ``api_key``, ``max_output_tokens``, and settings that
+            only this provider supports.
 
     Raises:
-        TypeError: If one looks like a misspelt field; what a provider of your own calls so goes in ``extra={...}``.
-        ProviderConfigError: If the provider is unknown or lacks a setting.
+        TypeError: A setting looks like a misspelled field. Pass such a setting of a custom provider in ``extra={...}``.
+        ProviderConfigError: The provider is unknown or lacks a setting.
     """
     registry = registry or default_registry()
     reject_misspelled_settings(settings)
@@ -205,33 +202,33 @@ def create_model(spec: str, *, registry: ProviderRegistry | None = None, **setti
 async def create_model_provider(
     config: ProviderConfig | Mapping[str, Any], *, registry: ProviderRegistry | None = None
 ) -> ModelProvider:
-    """A model from its configuration. The provider is chosen by its name, never guessed from the model's.
+    """Create a model from a configuration. The provider is chosen by name, never guessed from the model.
 
     Raises:
-        ProviderConfigError: If the provider is unknown (PROVIDER_NOT_SUPPORTED) or lacks a setting (PROVIDER_NOT_CONFIGURED).
+        ProviderConfigError: The provider is unknown (PROVIDER_NOT_SUPPORTED) or lacks a setting (PROVIDER_NOT_CONFIGURED).
     """
     settings = to_provider_config(config)
     if not settings.provider:
-        raise ProviderConfigError("The configuration names no provider (setting `provider`)", reason="missing_provider")
+        raise ProviderConfigError("The configuration contains no provider. Set `provider`.", reason="missing_provider")
     return adapt_model(await (registry or default_registry()).factory(settings.provider)(settings))
 
 
 def get_provider_factory(name: str, registry: ProviderRegistry | None = None) -> AsyncModelFactory:
-    """The async factory of a provider.
+    """Return the async factory of a built-in provider.
 
     Raises:
-        ProviderConfigError: With code PROVIDER_NOT_SUPPORTED if there is none of this name.
+        ProviderConfigError: Unknown provider (code PROVIDER_NOT_SUPPORTED).
     """
     return (registry or default_registry()).factory(name)
 
 
 def is_provider_supported(name: str, registry: ProviderRegistry | None = None) -> bool:
-    """Whether there is a provider of this name."""
+    """Return True if the provider is built in."""
     return name in (registry or default_registry())
 
 
 def get_supported_providers(registry: ProviderRegistry | None = None) -> list[str]:
-    """The names of all providers, sorted."""
+    """Return the names of all built-in providers, sorted."""
     return (registry or default_registry()).names()
 
 
@@ -240,13 +237,13 @@ def _factory(name: str) -> AsyncModelFactory:
         return await default_registry().factory(name)(config)
 
     create.__name__ = create.__qualname__ = f"create_{name}_client"
-    create.__doc__ = f"""A model of the provider ``{name}``.
+    create.__doc__ = f"""Create a model of the provider ``{name}``.
 
     Args:
-        config: Its settings, as `ProviderConfig` or a plain dict with names in either case.
+        config: Settings of the provider, as `ProviderConfig` or a plain dict in camelCase or snake_case.
 
     Raises:
-        ProviderConfigError: If a setting is missing (PROVIDER_NOT_CONFIGURED).
+        ProviderConfigError: A setting is missing (PROVIDER_NOT_CONFIGURED).
     """
     return create
 
@@ -254,7 +251,7 @@ def _factory(name: str) -> AsyncModelFactory:
 PROVIDER_REGISTRY: Mapping[str, AsyncModelFactory] = MappingProxyType(
     {name: _factory(name) for name in default_registry().names()}
 )
-"""The async factory of each provider that comes with the program, by name. Read only; add your own to a `ProviderRegistry`."""
+"""Async factories of the built-in providers, by name. Read-only; add custom providers to a `ProviderRegistry`."""
 
 
 create_anthropic_client = _factory("anthropic")
@@ -273,26 +270,26 @@ create_openai_client = _factory("openai")
 create_openrouter_client = _factory("openrouter")
 
 
-def create_anthropic_model(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
-    """A model that is spoken to by Anthropic Messages, at once.
+def create_anthropic_adapter(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
+    """Create a model that uses Anthropic Messages, synchronously.
 
     Args:
-        config: Its settings: ``api_key``, ``model``, ``base_url``, ...
+        config: Settings, for example ``api_key``, ``model``, and ``base_url``.
 
     Raises:
-        ProviderConfigError: If a setting is missing.
+        ProviderConfigError: A setting is missing.
     """
     return default_registry().build(to_provider_config({**_fields(config), "provider": "anthropic"}))
 
 
-def create_openai_compatible_model(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
-    """A model of any host that is spoken to by OpenAI Chat Completions, at once.
+def create_openai_compat_adapter(config: ProviderConfig | Mapping[str, Any]) -> ModelProvider:
+    """Create a model of an OpenAI-compatible host that uses Chat Completions, synchronously.
 
     Args:
-        config: Its settings: ``base_url``, ``model``, ``api_key``, ``vision``, ...
+        config: Settings, for example ``base_url``, ``model``, ``api_key``, and ``vision``.
 
     Raises:
-        ProviderConfigError: If a setting is missing.
+        ProviderConfigError: A setting is missing.
     """
     return default_registry().build(to_provider_config({**_fields(config), "provider": "compatible"}))
 

@@ -1,4 +1,4 @@
-"""Recorded exchanges, decoded: what a model said in one, in one form for all protocols. Pure; used by ``replay traffic``."""
+"""Decode recorded exchanges into one form for all protocols. No I/O; used by ``replay traffic``."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _DECODERS: dict[str, Callable[[ModelProfile], WireDecoder]] = {
 
 
 UNSUPPORTED_API = "unsupported_api"
-"""Reason of the error that stands for a recording of another protocol."""
+"""Error reason for a recording of another protocol."""
 
 
 def supported_apis() -> list[str]:
-    """The values of ``api`` that can be decoded, sorted."""
+    """Return the values of ``api`` that can be decoded, sorted."""
     return sorted(_DECODERS)
 
 
@@ -46,18 +46,18 @@ def decode_exchange_to_dict(exchange: Mapping[str, Any], *, file: str = "") -> d
 
     Args:
         exchange: The recording: ``provider``, ``api``, ``request``, ``response`` with ``status``, ``headers``, ``body_text``.
-        file: Its name, passed through.
+        file: Name of the file, passed through.
 
     Returns:
-        ``file``, ``text``, ``thinking``, ``tool_calls`` (id, name, arguments), ``usage``, ``stop_reason`` and ``error``
-        (code, reason, status, message, retryable, retry_after); what is not there is empty or ``None``. After an error the
-        rest is what had arrived before it.
+        ``file``, ``text``, ``thinking``, ``tool_calls`` (id, name, arguments), ``usage``, ``stop_reason``, and ``error``
+        (code, reason, status, message, retryable, retry_after); missing values are empty or ``None``. After an error, the
+        other values contain the content received before it.
     """
     return _result(file, *decode_exchange(exchange))
 
 
 def error_exchange(error: ModelError, *, file: str = "") -> dict[str, Any]:
-    """The same for an exchange that could not even be read."""
+    """Return the same form for an exchange that could not be read."""
     return _result(file, None, error)
 
 
@@ -77,9 +77,9 @@ def _result(file: str, message: Message | None, error: ModelError | None) -> dic
 
 
 def decode_exchange(exchange: Mapping[str, Any]) -> tuple[Message | None, ModelError | None]:
-    """The message of a recorded exchange, and the error it ended with.
+    """Return the message of a recorded exchange and its error.
 
-    Never raises: an exchange of another protocol, or one that is none, is an error with the reason ``unsupported_api``.
+    Never raises: an exchange of another protocol or an invalid one is an error with the reason ``unsupported_api``.
     """
     provider = str(exchange.get("provider") or "")
     request, response = as_dict(exchange.get("request")) or {}, as_dict(exchange.get("response")) or {}
@@ -87,7 +87,7 @@ def decode_exchange(exchange: Mapping[str, Any]) -> tuple[Message | None, ModelE
     status = as_int(response.get("status")) or 200
     make = _DECODERS.get(api)
     if make is None:
-        text = f"Recordings of {api!r} cannot be decoded; known are {', '.join(supported_apis())}"
+        text = f"Unsupported API of a recording: {api!r}. Supported: {', '.join(supported_apis())}."
         failed = status if status >= 300 else None
         return None, ModelError(text, reason=UNSUPPORTED_API, status=failed, provider=provider)
     body = str(response.get("body_text") or "").encode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""The one place where model calls are tried again."""
+"""Retries of model calls."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ _T = TypeVar("_T")
 
 
 class RetryConfig(Struct, frozen=True):
-    """How often and how patiently to try again.
+    """Retry settings.
 
     Attributes:
-        enabled: Whether to try again at all.
-        max_retries: How many times after the first try.
-        base_delay_ms: Wait before the first retry, in milliseconds; doubles each time.
-        max_delay_ms: Longest computed wait, in milliseconds.
-        jitter: Part by which a wait is varied up or down at random; 0 turns it off.
-        max_retry_after: Longest wait, in seconds, that a server may ask for; asked for more, the call fails instead.
+        enabled: Whether to retry.
+        max_retries: Maximum number of retries after the first attempt.
+        base_delay_ms: Delay before the first retry, in milliseconds; doubles each time.
+        max_delay_ms: Maximum computed delay, in milliseconds.
+        jitter: Fraction by which a delay is randomly increased or decreased; 0 turns it off.
+        max_retry_after: Maximum delay, in seconds, that a server may request; if it requests more, the call fails instead.
     """
 
     enabled: bool = True
@@ -59,7 +59,7 @@ class RetryConfig(Struct, frozen=True):
 
 
 class RetryInfo(Struct, frozen=True):
-    """A retry about to be made: ``attempt`` counts from 1, ``delay`` is in seconds."""
+    """An upcoming retry: ``attempt`` starts at 1, ``delay`` is in seconds."""
 
     attempt: int
     max_retries: int
@@ -68,34 +68,34 @@ class RetryInfo(Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """The error's text."""
+        """Text of the error."""
         return self.error.message
 
     @property
     def delay_ms(self) -> float:
-        """The wait in milliseconds."""
+        """Delay in milliseconds."""
         return self.delay * 1000
 
 
 RetryContext = RetryInfo
-"""The same under its other name."""
+"""Alias of `RetryInfo`."""
 
 SleepFunction = Callable[[float, CancelToken | None], Awaitable[bool]]
-"""Sleeps for seconds; false if it was cut short."""
+"""Function that sleeps for a number of seconds; returns False if it was interrupted."""
 
 OnRetry = Callable[[RetryInfo], Any]
-"""Called before each wait; may be async."""
+"""Function called before each delay; may be async."""
 
 
 class RetryOptions(Struct, frozen=True):
-    """Everything about trying again, in one value.
+    """All options of retries.
 
     Attributes:
-        config: How often and how patiently.
-        on_retry: Told before each wait.
-        signal: Cuts a wait short; the error is then raised.
-        sleep: How to wait.
-        rng: Source of the jitter: gives a number from 0 to 1.
+        config: Retry settings.
+        on_retry: Function called before each delay.
+        signal: Signal that ends a delay early; the error is then raised.
+        sleep: Function that sleeps.
+        rng: Function that returns a number from 0 to 1, for the jitter.
     """
 
     config: RetryConfig = RetryConfig()
@@ -106,7 +106,7 @@ class RetryOptions(Struct, frozen=True):
 
 
 class RetryFields(TypedDict, total=False):
-    """Single fields of `RetryOptions`, as arguments."""
+    """Fields of `RetryOptions` as keyword arguments."""
 
     on_retry: OnRetry | None
     signal: CancelToken | None
@@ -115,22 +115,22 @@ class RetryFields(TypedDict, total=False):
 
 
 def is_retryable_error(error: BaseException) -> bool:
-    """Whether the same request may succeed later."""
+    """Return True if the same request may succeed later."""
     return classify_exception(error).retryable
 
 
 def calculate_delay(
     attempt: int, config: RetryConfig | None = None, *, rng: Callable[[], float] = random.random
 ) -> float:
-    """Seconds to wait before a retry.
+    """Return the seconds to wait before a retry.
 
     Args:
-        attempt: Number of the retry, from 0.
-        config: The settings; the defaults if left out.
-        rng: Gives a number from 0 to 1.
+        attempt: Number of the retry, starting at 0.
+        config: Retry settings; defaults to `RetryConfig()`.
+        rng: Function that returns a number from 0 to 1.
 
     Returns:
-        ``base * 2**attempt``, at most the maximum, varied by the jitter.
+        ``base * 2**attempt``, limited to the maximum, varied by the jitter.
     """
     config = config or RetryConfig()
     delay = min(config.base_delay_ms * 2.0 ** min(attempt, 64), config.max_delay_ms)
@@ -142,9 +142,9 @@ def calculate_delay(
 def next_delay(
     error: ModelError, attempt: int, config: RetryConfig, rng: Callable[[], float] = random.random
 ) -> float | None:
-    """Seconds to wait before the next try, or ``None`` if there is to be none.
+    """Return the seconds to wait before the next attempt, or ``None`` to stop.
 
-    A wait that the server asks for wins over the computed one; one that is too long ends it.
+    A delay requested by the server overrides the computed one; a delay that is too long stops the retries.
     """
     if not config.enabled or attempt >= config.max_retries or not error.retryable:
         return None
@@ -156,22 +156,22 @@ def next_delay(
 async def with_retry(
     call: Callable[[], Awaitable[_T]], options: RetryOptions | RetryConfig | None = None, **more: Unpack[RetryFields]
 ) -> _T:
-    """Call until it succeeds, or until trying again makes no sense.
+    """Call a function until it succeeds or a retry is pointless.
 
     Args:
-        call: What to call.
-        options: How; a `RetryConfig` stands for the options that hold it.
-        more: Single fields of `RetryOptions`: ``on_retry``, ``signal``, ``sleep``, ``rng``.
+        call: Function to call.
+        options: Retry options; a `RetryConfig` is used as their ``config``.
+        more: Fields of `RetryOptions`: ``on_retry``, ``signal``, ``sleep``, ``rng``.
 
     Raises:
-        ModelError: The last failure. Other exceptions are classified, and raised as `ModelError` too.
+        ModelError: The last failure. Other exceptions are classified and raised as `ModelError` too.
     """
     chosen = _merge_options(options, more)
     attempt = 0
     while True:
         try:
             return await call()
-        except Exception as error:  # raised again, classified
+        except Exception as error:  # Raised again as a ModelError.
             failure = as_provider_error(error)
             if not await _sleep_before_retry(failure, attempt, chosen):
                 raise failure from failure.__cause__
@@ -183,15 +183,15 @@ async def retry_stream(
     options: RetryOptions | RetryConfig | None = None,
     **more: Unpack[RetryFields],
 ) -> AsyncGenerator[StreamEvent, None]:
-    """A stream that is opened again as long as nothing of its content was seen.
+    """Open a stream, and reopen it after failures before the first content.
 
-    ``StreamStart`` is no content and comes once, however many tries there are. After the first content event a failure is
-    raised, with what had arrived in ``partial``.
+    ``StreamStart`` is not content and is sent once, regardless of the number of attempts. A failure after the first content
+    event is raised, with the content received before in ``partial``.
 
     Args:
-        open: Opens the stream.
-        options: How; a `RetryConfig` stands for the options that hold it.
-        more: Single fields of `RetryOptions`.
+        open: Function that opens the stream.
+        options: Retry options; a `RetryConfig` is used as their ``config``.
+        more: Fields of `RetryOptions`.
 
     Raises:
         ModelError: The last failure.
@@ -209,7 +209,7 @@ async def retry_stream(
                 async for event in stream:
                     yield event
             return
-        except Exception as error:  # raised again, classified
+        except Exception as error:  # Raised again as a ModelError.
             failure = as_provider_error(error)
             if begun or not await _sleep_before_retry(failure, attempt, chosen):
                 raise failure from failure.__cause__
@@ -217,7 +217,7 @@ async def retry_stream(
 
 
 async def read_until_content(stream: AsyncIterator[StreamEvent]) -> list[StreamEvent]:
-    """The events of a stream up to the first that carries content: until then it can be given up for another one."""
+    """Return the events of a stream up to the first with content: until then the stream can be replaced by another one."""
     head: list[StreamEvent] = []
     async for event in stream:
         head.append(event)
@@ -233,20 +233,20 @@ def _merge_options(options: RetryOptions | RetryConfig | None, more: RetryFields
 
 
 def as_provider_error(error: Exception) -> ModelError:
-    """What failed, as the provider's failure; what is none of it is raised: a record that does not fit the run, say."""
+    """Return the error as a provider failure; raise other errors, for example a recording that does not match the run."""
     if isinstance(error, MainspringError) and not isinstance(error, ModelError):
         raise error
     return classify_exception(error)
 
 
 async def _sleep_before_retry(failure: ModelError, attempt: int, options: RetryOptions) -> bool:
-    """Wait for the next try; false if there is to be none."""
+    """Wait for the next attempt; return False to stop."""
     config, signal = options.config, options.signal
     delay = next_delay(failure, attempt, config, options.rng)
     if delay is None or (signal is not None and signal.cancelled):
         return False
     if options.on_retry is not None:
-        told = options.on_retry(RetryInfo(attempt + 1, config.max_retries, delay, failure))
-        if isinstance(told, Awaitable):
-            await told
+        result = options.on_retry(RetryInfo(attempt + 1, config.max_retries, delay, failure))
+        if isinstance(result, Awaitable):
+            await result
     return await options.sleep(delay, signal)

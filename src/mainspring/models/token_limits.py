@@ -1,4 +1,4 @@
-"""How long a reply may be: what was asked, what the model can, and what is left of its window."""
+"""Output limit of a request, from the requested limit, the limit of the model, and the remaining context window."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from mainspring.messages import ImageBlock, Message, TextBlock, ThinkingBlock, T
 from mainspring.models.port import ModelRequest
 from mainspring.models.profile import ModelProfile
 
-_MIN_OUTPUT_TOKENS = 1024  # below this an answer is of no use: let the host say that the conversation is too long
+_MIN_OUTPUT_TOKENS = 1024  # Below this, a response is useless: let the host report that the conversation is too long.
 _WINDOW_MARGIN = 256
-_IMAGE_TOKENS = 1500  # tokens; hosts differ, and this is near the most that they count
+_IMAGE_TOKENS = 1500  # Tokens per image; hosts differ, and this is close to the maximum that they count.
 
 
 def output_limit(request: ModelRequest, profile: ModelProfile) -> int | None:
-    """The cap to send, in tokens; ``None`` leaves it to the host."""
+    """Return the output limit to send, in tokens; ``None`` leaves it to the host."""
     limit = request.max_output_tokens or profile.max_output_tokens
     return None if limit is None else clamp_to_window(limit, request, profile)
 
 
 def clamp_to_window(limit: int, request: ModelRequest, profile: ModelProfile) -> int:
-    """A cap, in tokens, that the model can keep to and that still fits into its window behind the conversation."""
+    """Return an output limit, in tokens, that the model supports and that fits into the remaining context window."""
     info = profile.info
     if info.max_output_tokens:
         limit = min(limit, info.max_output_tokens)
@@ -31,7 +31,7 @@ def clamp_to_window(limit: int, request: ModelRequest, profile: ModelProfile) ->
 
 
 def estimate_prompt_tokens(messages: Sequence[Message], system_length: int = 0) -> int:
-    """About how many tokens a conversation has: what its last answer's usage told, and an estimate for what came since."""
+    """Estimate the tokens of a conversation from the usage of the last response and the messages after it."""
     estimated = 0
     for message in reversed(messages):
         if message.usage is not None and message.usage.prompt_tokens:

@@ -1,4 +1,4 @@
-"""Token counts as providers tell them, brought to one form."""
+"""Token counts of providers in one common form."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from mainspring.models.json_values import as_dict, as_number
 from mainspring.models.port import ModelInfo
 
 TokenUsage = Usage
-"""The same under its other name."""
+"""Alias of `Usage`."""
 
 
 def normalize_usage(raw: Mapping[str, Any]) -> Usage | None:
-    """The counts of a ``usage`` object of an OpenAI-style host.
+    """Return the counts of a ``usage`` object of an OpenAI-compatible host.
 
-    Cached prompt tokens are part of the prompt there, so they are taken out of ``input_tokens`` and nothing is counted
-    twice. Reasoning is part of the output; hosts that count it apart are found by their total, which always holds.
+    There, cached prompt tokens are part of the prompt, so they are subtracted from ``input_tokens`` and not counted
+    twice. Reasoning is part of the output; hosts that count it separately are detected by their total, which is always right.
 
     Returns:
-        The counts, or ``None`` if the object holds none (so that nothing already known is overwritten with zeros).
+        The counts, or ``None`` if the object contains none (so that known counts are not overwritten with zeros).
     """
     prompt = _count(raw, "prompt_tokens", "input_tokens", "promptTokens", "inputTokens")
     output = _count(raw, "completion_tokens", "output_tokens", "completionTokens", "outputTokens")
@@ -45,7 +45,7 @@ def normalize_usage(raw: Mapping[str, Any]) -> Usage | None:
     if gap > 0:
         if gap == (_count(prompt_details, "audio_tokens") or 0):
             prompt += gap
-        else:  # Every other host whose parts do not make its total leaves the reasoning out of the output.
+        else:  # Every other host whose parts do not add up to its total leaves the reasoning out of the output.
             output += gap
             reasoning = max(reasoning, gap)
     read = min(read, prompt)
@@ -54,14 +54,15 @@ def normalize_usage(raw: Mapping[str, Any]) -> Usage | None:
 
 
 def extract_token_usage(source: object) -> Usage | None:
-    """The counts in whatever a provider or a library gave: an answer, its ``usage``, or an object that holds one.
+    """Extract the counts from a response, its ``usage``, or an object that contains one, of any provider or library.
 
-    Looked at, in this order: ``usage``, ``token_usage``, ``usage_metadata``, ``usageMetadata``, the same inside
-    ``response_metadata``, ``llm_output`` and ``message``, and the object itself. Names may be in either case. Where cache reads are
-    counted beside the input (Anthropic) they are added to the prompt, where they are part of it they are not counted again.
+    Checked in this order: ``usage``, ``token_usage``, ``usage_metadata``, ``usageMetadata``, the same inside
+    ``response_metadata``, ``llm_output``, and ``message``, and the object itself. Names may be in camelCase or snake_case. Cache
+    reads that are separate from the input (Anthropic) are added to the prompt; cache reads that are part of it are not counted
+    again.
 
     Returns:
-        The counts, or ``None`` if there are none.
+        The counts, or ``None`` if none are found.
     """
     holder = as_dict(source) or _attributes(source)
     for name in _USAGE_KEYS:
@@ -90,18 +91,18 @@ _USAGE_KEYS = (
 
 
 def _attributes(source: object) -> Mapping[str, Any]:
-    """What an object of a library holds."""
+    """Return the attributes of a library object."""
     return vars(source) if hasattr(source, "__dict__") else {}
 
 
 def _anthropic_usage(raw: Mapping[str, Any]) -> Usage:
-    """Counts that tell the input and what was read from and written to a cache apart."""
+    """Return counts that separate the input from the cache reads and writes."""
     read, write = (_count(raw, f"cache_{kind}_input_tokens") or 0 for kind in ("read", "creation"))
     prompt, output = (
         _count(raw, "input_tokens", "prompt_tokens") or 0,
         _count(raw, "output_tokens", "completion_tokens") or 0,
     )
-    if (_count(raw, "total_tokens") or 0) == prompt + output:  # a host in OpenAI's manner that also tells these
+    if (_count(raw, "total_tokens") or 0) == prompt + output:  # An OpenAI-compatible host that also reports these.
         prompt = max(0, prompt - read - write)
     return Usage(prompt, output, read, write)
 
@@ -113,7 +114,7 @@ def _gemini_usage(raw: Mapping[str, Any]) -> Usage:
 
 
 def reported_cost(raw: Mapping[str, Any]) -> Cost | None:
-    """What the provider says the call cost in US dollars, where it says so."""
+    """Return the cost of the call in US dollars that the provider reported, if any."""
     parts = as_dict(raw.get("cost"))
     if parts is not None:
         given, total = as_number(parts.get("input_tokens_cost")), as_number(parts.get("total_cost"))
@@ -129,13 +130,13 @@ def reported_cost(raw: Mapping[str, Any]) -> Cost | None:
 def with_cost(
     usage: Usage, info: ModelInfo, reported_cost: Cost | None = None, *, cache_write_1h_tokens: int = 0
 ) -> Usage:
-    """The same counts with their cost.
+    """Return the same counts with their cost.
 
     Args:
-        usage: The counts.
-        info: The model that answered; with unknown prices the cost stays unknown.
-        reported_cost: What the provider itself says it cost; wins.
-        cache_write_1h_tokens: How many of ``usage.cache_write`` were written for an hour and not for five minutes.
+        usage: Token counts.
+        info: Model that responded; without known prices the cost stays unknown.
+        reported_cost: Cost that the provider reported; takes precedence.
+        cache_write_1h_tokens: Number of ``usage.cache_write`` tokens written to a one-hour instead of a five-minute cache.
     """
     return replace(usage, cost=reported_cost or _cost(usage, info, cache_write_1h_tokens))
 

@@ -1,7 +1,7 @@
-"""Permissions: which calls of tools may happen.
+"""Permissions: decide which tool calls may run.
 
-Above: the hook `tool:permit`. Below: rules (`rules`), what a command line does (`units`), where a path leads (`paths`), and the
-decision (`engine`), each usable alone.
+The hook is `tool:permit`. The parts are usable separately: rules (`rules`), the effects of a command line (`shell_analysis`),
+the resolution of paths (`paths`), and the decision (`engine`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Decides about a command line: its commands, its redirections, and the files they touch."""
+"""Decide about a command line: its commands, its redirections, and the files they touch."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Set
 
 from mainspring.lazy import lazy_re
 from mainspring.permissions import suggestions
@@ -24,12 +24,12 @@ from mainspring.shell_analysis.syntax import AnalyzedCommand, Redirect, Word, pr
 from mainspring.text import escape_invisible
 
 MAX_RESOLVED_PATHS = 300
-"""How many paths of one line are looked at; a line with more is not judged."""
+"""Maximum number of paths of one line that are checked; a line with more asks."""
 
 MAX_TRACKED_CWDS = 4
 
 MAX_RAW_WORDS = 3_000
-"""How many words of a line that is not understood are compared with rules; such a line asks in any case."""
+"""Maximum number of words of a line that cannot be parsed that are compared with rules; such a line asks in any case."""
 
 _QUOTES = lazy_re(r"['\"\\]")
 _RAW_WORD = lazy_re(r"[^\s'\"`()\[\]{};|&<>,=!$]+")
@@ -38,7 +38,7 @@ _NETWORK_DEVICE = lazy_re(r"/dev/(?:tcp|udp)/([^/]+)/([^/]+)")
 
 
 class CommandChecker:
-    """Decides about one line."""
+    """Checker of one command line."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class CommandChecker:
         self._recursive_reads_of_allowed = RecursiveReadChecker(env, paths, allowed=True)
         self._targets: dict[tuple[str, str | None], ResolvedPath] = {}
         self._expansions: dict[tuple[str, tuple[str | None, ...]], list[ResolvedPath]] = {}
-        self._too_broad_words: set[str] = set()  # words whose wildcards stand for too much to look at
+        self._too_broad_words: set[str] = set()  # words whose wildcards match too many paths to check
         self._too_many = False
         self._links: list[tuple[str, ...]] = []
         self._linked = False
@@ -77,13 +77,13 @@ class CommandChecker:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables for a line that was allowed because all of it only reads; they keep git from running what a repository names."""
+        """Return the variables for a line that is allowed because it only reads; they keep git from running programs that a repository names."""
         if not self._reads_by_git or not self._only_reading:
             return {}
         return neutral_environment(self.env) | self._search_path
 
     async def check_line(self, line: AnalyzedLine, source: str) -> list[Verdict]:
-        """All verdicts on a line; none only if it holds nothing."""
+        """Return all verdicts on a line; empty only if the line is empty."""
         self._source = source
         if line.problem:
             return await self._not_understood(line.problem, source)
@@ -93,31 +93,38 @@ class CommandChecker:
                 await self._redirect(part)
             else:
                 await self._check_command(part)
-        linked = "it makes a link and goes on with it; make the link alone" if self._linked else ""
+        linked = "it creates a link and then uses it; create the link in a separate command" if self._linked else ""
         fetches = self._recursive_reads.fetches and not self._only_reading
-        fetch = "git may fetch missing objects, which is prevented only if all of the line reads" if fetches else ""
+        fetch = (
+            "git may fetch missing objects, which can be prevented only if the whole line is read-only"
+            if fetches
+            else ""
+        )
         started = ""
         if self._reads_by_git and self._search_path and not self._only_reading:
             started = await find_program_of_settings(self.env, self.rules.place.root, self.folders)
         for doubt in (linked, fetch, started, "it names too many paths" if self._too_many else ""):
             if doubt:
-                reason = f"the command cannot be judged: {doubt}"
+                reason = f"the command cannot be checked: {doubt}"
                 self.verdicts.append(Verdict("shell-run", escape_invisible(source, limit=2000), "ask", reason))
         return self.verdicts
 
-    # --- lines that are not understood ------------------------------------------------------------------------------
+    # --- lines that cannot be parsed --------------------------------------------------------------------------------
 
     async def _not_understood(self, problem: str, source: str) -> list[Verdict]:
-        """The verdicts on a line that is not understood: it asks, unless a rule names all of it. Rules that tighten see its pieces."""
+        """Return the verdicts on a line that cannot be parsed.
+
+        The line asks, unless a rule names all of it. Deny and ask rules also see its pieces.
+        """
         remember = ("shell-run", f"\0{source}\0{self.folders[0]}")
         shown = escape_invisible(source, limit=2000)
         rule = self.rules.allows_line(source)
         if rule is not None:
             self._add(Verdict("shell-run", shown, "allow", f"the rule {rule.text!r} names the whole line", rule))
         elif remember in self.grants:
-            self._add(Verdict("shell-run", shown, "allow", "it was granted for this session"))
+            self._add(Verdict("shell-run", shown, "allow", "it is allowed for this session"))
         else:
-            reason = f"the command is not understood: {problem}"
+            reason = f"the command cannot be analyzed: {problem}"
             rules = suggestions.line_rules(self.rules.tool, source)
             self._add(Verdict("shell-run", shown, "ask", reason, None, rules, remember))
         for spelling in dict.fromkeys((source, _QUOTES.sub("", source))):
@@ -126,7 +133,7 @@ class CommandChecker:
                 found = self.rules.restrict_scope(effect, "shell-run") or self.rules.restrict_command(effect, unit)
                 if found is not None and not (effect == "ask" and remember in self.grants):
                     outcome = effect if found.certain else "ask"
-                    verb = {"deny": "denies", "ask": "asks about"}[effect] if found.certain else "may be about"
+                    verb = {"deny": "denies", "ask": "asks about"}[effect] if found.certain else "may match"
                     reason = f"the rule {found.rule.text!r} {verb} it"
                     self._add(Verdict("shell-run", shown, outcome, reason, found.rule, remember=remember))
             await self._named_in(unit)
@@ -135,15 +142,17 @@ class CommandChecker:
         return self.verdicts
 
     def _parse_json_value(self, source: str) -> AnalyzedCommand:
-        """A line that is not understood as the words that it seems to contain, each of which may be a command."""
+        """Return the words that an unparsed line seems to contain; each may be a command."""
         words = tuple([Word(piece, piece) for piece in _RAW_WORD.findall(source)[:MAX_RAW_WORDS]])
         return AnalyzedCommand(words=(Word(source, source), *words), text=source, scan=True)
 
     async def _named_in(self, unit: AnalyzedCommand) -> None:
-        """What rules, ignore files, and sensitive paths say about whatever a line that is not understood seems to name."""
+        """Check everything that an unparsed line seems to name against rules, ignore files, and sensitive paths."""
         for text in dict.fromkeys(word.text for word in unit.words[1:]):
             marked = wildcards.encode_wildcards(f"{wildcards.HOME}{text[1:]}" if text.startswith("~") else text)
-            marked = marked.replace(wildcards.ANY_TEXT, wildcards.ANY_CHAR)  # names that a shell finds have no slash
+            marked = marked.replace(
+                wildcards.ANY_TEXT, wildcards.ANY_CHAR
+            )  # names of programs on the search path have no slash
             for target in [*await self._resolve(marked), *await self._expand_wildcards(marked)]:
                 for scope in ("fs-read", "fs-write", "fs-delete"):
                     self._add(self.paths.refused(scope, target))
@@ -165,7 +174,7 @@ class CommandChecker:
         self._only_reading = self._only_reading and (
             verdict.reason == READONLY_REASON or id(unit) in self.unrestricted_ids
         )
-        if verdict.reason != READONLY_REASON:  # what such a command opens is known better
+        if verdict.reason != READONLY_REASON:  # the analysis of a read-only command knows its files better
             for inner in unit.walk():
                 for touch in inner.touches:
                     await self._check_path(touch.scope, touch.word, cover)
@@ -179,7 +188,7 @@ class CommandChecker:
             self._check_host(host, seen=True)
 
     async def _record_links(self, unit: AnalyzedCommand) -> None:
-        """Note the links that a command makes: where they lead cannot be seen before they are there."""
+        """Record the links that a command creates: their targets cannot be resolved before they exist."""
         for inner in unit.walk():
             if inner.words and program_name(inner.words[0].text) in ("ln", "link"):
                 made = [touch.word for touch in inner.touches if touch.scope == "fs-write"]
@@ -188,7 +197,7 @@ class CommandChecker:
                     self._links += [target.lexical, *((*target.lexical, name) for name in names)]
 
     async def _follow_cd(self, unit: AnalyzedCommand) -> None:
-        """Follow ``cd``. What comes later is judged in the folder before and in the folder after."""
+        """Follow ``cd``. Later commands are checked both in the folder before and in the folder after."""
         for inner in unit.walk():
             if inner.moves is None:
                 continue
@@ -218,7 +227,7 @@ class CommandChecker:
         if id(unit) in self.unrestricted_ids:
             return self._decision(unit, "allow", FREE_REASON), NO_GRANT
         if self._is_granted(unit):
-            return self._decision(unit, "allow", "it was granted for this session"), FileGrant(
+            return self._decision(unit, "allow", "it is allowed for this session"), FileGrant(
                 None, "anywhere", "inside", "inside"
             )
         if self._whole is not None:
@@ -236,17 +245,17 @@ class CommandChecker:
                 rule, "anywhere", "inside"
             )
         if self.mode == "allow":
-            return self._decision(unit, "allow", "this is allowed where no rule says otherwise"), NO_GRANT
+            return self._decision(unit, "allow", "the permission mode allows it"), NO_GRANT
         tool = self.rules.tool
         return self._decision(
             unit, "ask", self._ask_reason(unit), allow=suggestions.suggest_command_rules(tool, unit)
         ), NO_GRANT
 
     async def _check_readonly(self, unit: AnalyzedCommand, verdict: Verdict) -> Verdict:
-        """The decision about a command that no rule is about: if all it does is read in the project, it may."""
+        """Decide about a command that no rule matches: it is allowed if it only reads in the project."""
         if not self.allow_readonly:
             return verdict
-        found = self._file_reads(unit)
+        found = _file_reads(unit, self.unrestricted_ids)
         if found is None:
             return verdict
         own = self.folders
@@ -269,13 +278,13 @@ class CommandChecker:
         return self._decision(unit, "allow", READONLY_REASON)
 
     async def _folders_of(self, one: FileReads) -> list[str | None]:
-        """The folders in which a command may open files."""
+        """Return the folders in which a command may open files."""
         if one.folder is None:
             return self.folders
         return list(dict.fromkeys([target.path or None for target in await self._resolve(one.folder.text)])) or [None]
 
     async def _check_reading(self, unit: AnalyzedCommand, one: FileReads) -> str:
-        """Check what a command opens that only reads. Returns why it may do more; empty if it does not."""
+        """Check the files that a read-only command opens. Return why it may do more, or an empty string."""
         if one.git is not None and not self._reads_by_git:
             self._reads_by_git = True
             self._search_path = await search_path_outside(self.env, self.rules.place.root)
@@ -285,20 +294,20 @@ class CommandChecker:
         for word in one.paths:
             await self._expand_wildcards(word.text)
             if word.text in self._too_broad_words:
-                problem = problem or "it is not known which files its wildcards stand for"
+                problem = problem or "the files that its wildcards match are unknown"
         if not problem:
             for word in one.paths:
                 await self._check_path("fs-read", word, NO_GRANT)
         return problem
 
     async def _check_reads_of_allowed(self, unit: AnalyzedCommand, allowed: Verdict) -> None:
-        """What ignore files and rules about reading say about the files of a command that a rule allows."""
+        """Check the files of a command that a rule allows against ignore files and rules about reading."""
         for word in (word for inner in unit.walk() for word in words_like_options(inner)):
             found = await self._expand_wildcards(word.text)
             if word.text in self._too_broad_words or any(t.lexical[-1:][0].startswith("-") for t in found if t.lexical):
-                reason = f"the word {word.source!r} may stand for a file that is named like an option"
+                reason = f"the word {word.source!r} may match a file that is named like an option"
                 self._add(Verdict(allowed.scope, allowed.resource, "ask", reason))
-        readings = self._file_reads(unit)
+        readings = _file_reads(unit, self.unrestricted_ids)
         if readings is None:
             readings = [found for inner in unit.walk() if (found := find_recursive_read(inner))]
             for text in dict.fromkeys(text for inner in unit.walk() for text in plain_words_in_command(inner)):
@@ -317,38 +326,18 @@ class CommandChecker:
             if problem:
                 self._add(Verdict(allowed.scope, allowed.resource, "ask", problem))
 
-    def _file_reads(self, unit: AnalyzedCommand) -> list[FileReads] | None:
-        """What a command and those that it runs open; ``None`` if one of them is not known to only read."""
-        if id(unit) in self.unrestricted_ids:
-            return []
-        listed = find_xargs_reads(unit)
-        if listed is not None:
-            return listed
-        if not unit.inner or unit.needs != "inner" or unit.unknown:
-            own = find_readonly_reads(unit)
-            return None if own is None else [own]
-        found: list[FileReads] = []
-        for inner in unit.inner:
-            its = self._file_reads(inner)
-            if its is None:
-                return None
-            found += its
-        return found
-
     def _ask_reason(self, unit: AnalyzedCommand) -> str:
         reason = next((u.unknown for u in unit.walk() if u.unknown), "")
         if reason:
             return reason
         reason = self.rules.why_not_covered(unit)
         if not reason and unit.fixed > 1 and not unit.inner:
-            return "it runs code, so only a rule that names it to the end allows it"
+            return "it runs code, so only a rule that names the whole command allows it"
         return reason or "no rule allows it"
 
     def _restrict(self, effect: str, unit: AnalyzedCommand, rule_match: RuleMatch) -> Verdict:
         if not rule_match.certain:
-            return self._decision(
-                unit, "ask", f"it may be what the rule {rule_match.rule.text!r} is about", rule_match.rule
-            )
+            return self._decision(unit, "ask", f"the rule {rule_match.rule.text!r} may match it", rule_match.rule)
         if effect == "deny":
             return self._decision(unit, "deny", f"the rule {rule_match.rule.text!r} denies it", rule_match.rule)
         return self._decision(unit, "ask", f"the rule {rule_match.rule.text!r} asks about it", rule_match.rule)
@@ -357,11 +346,16 @@ class CommandChecker:
         return self._key(unit) in self.grants
 
     def _key(self, unit: AnalyzedCommand) -> GrantKey:
-        """By what a grant of a command is known. The same words are another command in another folder, and with other things to read."""
+        """Return the key of a grant for a command.
+
+        The same words are another command in another folder, or with other input.
+        """
         text = unit.text
         if self.folders != [self.rules.place.cwd]:
             text += "".join(f"\0{folder}" for folder in self.folders)
-        bound = unit.piped or "$" in unit.text  # to the line that feeds it, or sets its variables
+        bound = (
+            unit.piped or "$" in unit.text
+        )  # the input includes the line that feeds the command or sets its variables
         return ("shell-run", f"{text}\0{self._source}" if bound else text)
 
     def _decision(
@@ -415,7 +409,7 @@ class CommandChecker:
         return found
 
     async def _expand_wildcards(self, text: str) -> list[ResolvedPath]:
-        """What the wildcards of a word stand for right now."""
+        """Return the paths that the wildcards of a word currently match."""
         if wildcards.ANY_CHAR not in text or wildcards.ANY_TEXT in text:
             return []
         key = (text, tuple(self.folders))
@@ -440,8 +434,27 @@ class CommandChecker:
             self.verdicts.append(verdict)
 
 
+def _file_reads(unit: AnalyzedCommand, unrestricted_ids: Set[int]) -> list[FileReads] | None:
+    """Return the files that a command and its subcommands open; None if one of them is not known to be read-only."""
+    if id(unit) in unrestricted_ids:
+        return []
+    listed = find_xargs_reads(unit)
+    if listed is not None:
+        return listed
+    if not unit.inner or unit.needs != "inner" or unit.unknown:
+        own = find_readonly_reads(unit)
+        return None if own is None else [own]
+    found: list[FileReads] = []
+    for inner in unit.inner:
+        its = _file_reads(inner, unrestricted_ids)
+        if its is None:
+            return None
+        found += its
+    return found
+
+
 def _file_grant(rule: SpecRule) -> FileGrant:
-    """What a rule that names a command says about its files: all where it names every word, else the project's."""
+    """Return the file access that a rule for a command implies: all files if it names every word, else those of the project."""
     exact = rule.pattern is not None and compile_command_pattern(rule.pattern).exact
     if exact:
         return FileGrant(rule, "anywhere", "anywhere", "anywhere")
@@ -451,7 +464,7 @@ def _file_grant(rule: SpecRule) -> FileGrant:
 def check_host(
     judge: RuleMatcher, mode: PermissionMode, host: str, grants: Collection[GrantKey], *, by_tool: bool = True
 ) -> Verdict:
-    """The decision about a host."""
+    """Decide about a host."""
     remember = ("network", host)
     shown = escape_invisible(host.replace(wildcards.ANY_TEXT, "…"), limit=300)
     for effect in ("deny", "ask"):
@@ -468,6 +481,6 @@ def check_host(
     if rule is not None:
         return Verdict("network", shown, "allow", f"the rule {rule.text!r} allows it", rule)
     if remember in grants or mode == "allow":
-        return Verdict("network", shown, "allow", "this is allowed where no rule says otherwise")
+        return Verdict("network", shown, "allow", "the permission mode allows it")
     rules = suggestions.suggest_host_rules(judge.tool if by_tool else "", host)
     return Verdict("network", shown, "ask", "no rule allows it", None, rules, remember)

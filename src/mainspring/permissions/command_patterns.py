@@ -1,4 +1,4 @@
-"""Command patterns: compared with the words of one simple command, token by token."""
+"""Command patterns, which are compared with the words of one simple command, token by token."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from mainspring.shell_analysis.syntax import Word, program_name
 from mainspring.text import fold
 
 ANY_WORDS = "**"
-"""The token that stands for any number of words."""
+"""The token that matches any number of words."""
 
 MatchCertainty = Literal["yes", "maybe", "no"]
-"""Whether a rule that tightens is about a command, as far as can be known."""
+"""How certain it is that a deny or ask rule matches a command."""
 
 
 class CommandPattern(Struct, frozen=True):
-    """A pattern, taken apart.
+    """A compiled command pattern.
 
     Attributes:
-        tokens: Its words, wildcards marked; ``**`` stands for any number of words, and so does a ``*`` at the end.
-        fixed: How many words at its beginning it names without a wildcard.
-        unquoted: What stood outside quotes.
-        problem: What is wrong with it; empty if nothing is.
+        tokens: Its words, wildcards marked; ``**`` matches any number of words, and so does a ``*`` at the end.
+        fixed: Number of words at its beginning without a wildcard.
+        unquoted: The text outside quotes.
+        problem: Why the pattern is invalid; empty if it is valid.
     """
 
     tokens: tuple[str, ...]
@@ -38,18 +38,18 @@ class CommandPattern(Struct, frozen=True):
 
     @property
     def matches_everything(self) -> bool:
-        """Whether it stands for every command."""
+        """Return True if the pattern matches every command."""
         return self.tokens == (ANY_WORDS,)
 
     @property
     def exact(self) -> bool:
-        """Whether it holds no wildcard."""
+        """Return True if the pattern contains no wildcard."""
         return self.fixed == len(self.tokens)
 
 
 @lru_cache(2048)
 def compile_command_pattern(text: str) -> CommandPattern:
-    """Take a pattern apart. Never raises; see `CommandPattern.problem`."""
+    """Compile a pattern. Never raises; see `CommandPattern.problem`."""
     reader = _PatternTokenizer(text)
     tokens = reader.tokens()
     if reader.open_quote:
@@ -57,7 +57,7 @@ def compile_command_pattern(text: str) -> CommandPattern:
             (), 0, "", f"has an open quote {reader.open_quote}; close it, or put a backslash before it"
         )
     if not tokens:
-        return CommandPattern((), 0, "", "has an empty pattern; write the command, as in 'git status'")
+        return CommandPattern((), 0, "", "has an empty pattern; write the command, for example, 'git status'")
     tokens = [ANY_WORDS if t == wildcards.ANY_TEXT * 2 else t for t in tokens]
     if tokens[-1] == wildcards.ANY_TEXT:
         tokens[-1] = ANY_WORDS
@@ -66,7 +66,7 @@ def compile_command_pattern(text: str) -> CommandPattern:
 
 
 class _PatternTokenizer:
-    """Splits a pattern into words, as a shell would, and tells wildcards from quoted characters."""
+    """Tokenizer that splits a pattern into words as a shell would, and distinguishes wildcards from quoted characters."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -120,13 +120,13 @@ def matches_exactly(
     uncovered: Container[int] = (),
     escapes: Container[tuple[str, str]] = (),
 ) -> bool:
-    """Whether a pattern is about a command for certain, to the letter.
+    """Return True if a pattern matches a command literally and with certainty.
 
     Args:
         pattern: The pattern.
         words: The command.
         uncovered: The positions of words that no wildcard covers, such as options that are not known to be harmless.
-        escapes: Tokens of patterns, each with a word that leads elsewhere than the token. See `bounds`.
+        escapes: Tokens of patterns, each with a word that leads outside the token's folder. See `bounds`.
     """
 
     def surely(token: str, word: Word, number: int) -> bool:
@@ -142,7 +142,7 @@ def matches_exactly(
 
 
 def bounds(pattern: CommandPattern, words: Sequence[Word]) -> Iterator[tuple[str, str]]:
-    """The tokens of a pattern that are paths, each with a word that it may cover. The word has to lead below the token's folder."""
+    """Return the path tokens of a pattern, each with a word that it may cover. The word must lead below the token's folder."""
     if words and "/" in pattern.tokens[0] and pattern.tokens[0] == words[0].text:
         yield pattern.tokens[0], words[0].text
     for token in pattern.tokens:
@@ -152,7 +152,7 @@ def bounds(pattern: CommandPattern, words: Sequence[Word]) -> Iterator[tuple[str
 
 
 def fixed_part(token: str) -> str:
-    """A token up to its first wildcard."""
+    """Return a token up to its first wildcard."""
     return token[: next((i for i, c in enumerate(token) if c in wildcards.WILDCARDS), len(token))]
 
 
@@ -165,7 +165,7 @@ def _covers(token: str, text: str) -> bool:
 
 
 def _has_same_origin(token: str, text: str) -> bool:
-    """Return True if an address names the host that a pattern names; a wildcard at the end of the host stands for a path."""
+    """Return True if a URL has the host that a pattern names; a wildcard at the end of the host covers a path."""
     requested, found = _ORIGIN.match(token), _ORIGIN.match(text)
     if requested is None or found is None:
         return False
@@ -173,21 +173,22 @@ def _has_same_origin(token: str, text: str) -> bool:
 
 
 def _is_path(token: str, text: str) -> bool:
-    """Whether a token with a wildcard is compared as a path: it names a part of one."""
+    """Return True if a token with a wildcard contains a path component, so that it is compared as a path."""
     fixed = fixed_part(token)
     return "/" in token or ("/" in text and bool(fixed) and not _VALUE_FOLLOWS.search(fixed))
 
 
 _ORIGIN = lazy_re(r"[^/]*://[^/?#\\]*")
-"""The part of an address that says which host is meant."""
+"""The part of a URL that names the host."""
 
 _VALUE_FOLLOWS = lazy_re(r"[=:,@]$|^-\w$")
-"""The end of a name of which any value may follow."""
+"""The end of a name that any value may follow."""
 
 
 def may_match_command(pattern: CommandPattern, words: Sequence[Word]) -> MatchCertainty:
-    """Whether a pattern is about a command, for rules that tighten: it names how the command begins, and what is unknown
-    in the command may be just what it names.
+    """Return True if a pattern of a deny or ask rule may match a command.
+
+    The pattern matches the beginning of a command, and an unknown piece of the command may be the text that it names.
     """
     tokens = pattern.tokens if pattern.tokens[-1] == ANY_WORDS else (*pattern.tokens, ANY_WORDS)
     if _match_states(tokens, words, _matches_loosely):
@@ -224,7 +225,7 @@ def _match_states(tokens: tuple[str, ...], words: Sequence[Word], matches_word: 
         for i in states:
             if i < len(tokens) and matches_word(tokens[i], word, number):
                 following.add(i if tokens[i] == ANY_WORDS else i + 1)
-        if guessing and word.splits:  # it may be no word at all, or several
+        if guessing and word.splits:  # it may expand to no word, or to several
             following |= states
             following |= set(range(min(states, default=0), len(tokens) + 1))
         states = _closure(following, tokens)

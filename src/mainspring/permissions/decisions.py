@@ -1,4 +1,4 @@
-"""What was decided about a call, and why."""
+"""Decisions about tool calls, with their reasons."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from mainspring.permissions.rules import SpecRule
 from mainspring.tools.support.editing.preview import Preview
 
 RecoveredObject = Literal["allow", "ask", "deny"]
-"""What becomes of a call: ``ask`` means that a person decides."""
+"""The outcome of a call: ``ask`` means that the user decides."""
 
 READONLY_REASON = "it only reads"
-"""Why a command is allowed that no rule is about, if all it does is read in the project."""
+"""Reason for a command that no rule matches and that only reads in the project."""
 
 FREE_REASON = "it does nothing that needs permission"
-"""Why a builtin such as ``cd`` is allowed."""
+"""Reason for a builtin such as ``cd``."""
 
 UNTOUCHED_REASON = "it touches nothing"
-"""Why a call is allowed whose tool says that it touches nothing."""
+"""Reason for a call of a tool that declares that it touches nothing."""
 
 _ORDER: dict[RecoveredObject, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
 class Verdict(Struct, frozen=True):
-    """What was decided about one thing that a call touches.
+    """The decision about one thing that a call touches.
 
     Attributes:
-        scope: The scope, or ``tool`` for a call that does not say what it touches.
-        resource: The path, command, host or argument, for people.
-        outcome: What was decided.
-        reason: Why, in a few words.
+        scope: The scope, or ``tool`` for a call that does not declare what it touches.
+        resource: The path, command, host, or argument, for display.
+        outcome: The decision.
+        reason: The reason, in a few words.
         rule: The rule that decided; ``None`` if none did.
         allow: Rules that would allow it, the narrowest first; empty if none would.
-        remember: By which a grant for the session is known; empty if it cannot be granted for the session.
-        lasting: Whether one yes holds for the session: sensitive paths are asked about once.
+        remember: Key of a grant for the session; empty if it cannot be allowed for the session.
+        lasting: Whether one approval applies to the whole session: sensitive paths ask once.
     """
 
     scope: str
@@ -49,17 +49,17 @@ class Verdict(Struct, frozen=True):
 
 
 class PermissionDecision(Struct, frozen=True):
-    """What was decided about a call.
+    """The decision about a call.
 
     Attributes:
-        tool: The tool's name.
-        outcome: The strictest of the verdicts.
-        reason: Why, in a few words: that of the deciding verdict.
+        tool: Name of the tool.
+        outcome: The strictest outcome of the verdicts.
+        reason: The reason of the deciding verdict, in a few words.
         rule: The rule that decided; ``None`` if none did.
-        verdicts: Each thing that the call touches, in order.
-        paths: For each path as spelled in the call, the real one that was judged; the tool must use that.
-        advice: Where it asks and this was wanted: sets of rules each of which is enough for the whole call, and of which no rule can be left out;
-            the narrowest set first. Empty if no rules would do.
+        verdicts: One verdict for each thing that the call touches, in order.
+        paths: The resolved path for each path as spelled in the call; the tool must use the resolved path.
+        advice: If the call asks and suggestions were requested: minimal sets of rules, each of which allows the whole call; the
+            narrowest set first. Empty if no rules would allow it.
         environment: Variables that the tool must set for the command; the decision relies on them.
     """
 
@@ -74,12 +74,12 @@ class PermissionDecision(Struct, frozen=True):
 
     @property
     def needs_answer(self) -> tuple[Verdict, ...]:
-        """The verdicts that need an answer."""
+        """Return the verdicts that need an approval."""
         return tuple(v for v in self.verdicts if v.outcome == "ask")
 
     @property
     def only_reads(self) -> bool:
-        """Whether nothing that the call touches is changed by it."""
+        """Return True if the call changes nothing."""
         harmless = (READONLY_REASON, FREE_REASON, UNTOUCHED_REASON)
         return all(v.scope in ("fs-read", "network") or v.reason in harmless for v in self.verdicts)
 
@@ -87,13 +87,13 @@ class PermissionDecision(Struct, frozen=True):
 def combine(
     tool: str, verdicts: list[Verdict], paths: dict[str, str], environment: dict[str, str] | None = None
 ) -> PermissionDecision:
-    """Join verdicts: the strictest decides, the first of those names the reason.
+    """Combine verdicts: the strictest outcome wins, and the first verdict with it provides the reason.
 
     Args:
-        tool: The tool's name.
-        verdicts: What was decided about each thing that the call touches.
-        paths: See `Decision`.
-        environment: See `Decision`; it is for calls that are allowed.
+        tool: Name of the tool.
+        verdicts: One verdict for each thing that the call touches.
+        paths: See `PermissionDecision`.
+        environment: See `PermissionDecision`; used for calls that are allowed.
     """
     worst = max(verdicts, key=lambda v: _ORDER[v.outcome])
     variables = (environment or {}) if worst.outcome == "allow" else {}
@@ -103,7 +103,7 @@ def combine(
 
 
 def strictest(first: PermissionDecision, second: PermissionDecision) -> PermissionDecision:
-    """The stricter of two decisions about forms of one call, with the paths of the first."""
+    """Return the stricter of two decisions about forms of one call, with the paths of the first."""
     if _ORDER[second.outcome] <= _ORDER[first.outcome]:
         return first
     extra = [v for v in second.verdicts if v not in first.verdicts]
@@ -124,14 +124,14 @@ SCOPE_VERBS: dict[str, str] = {
 
 
 class Reply(Struct, frozen=True, kw_only=True):
-    """An answer with more in it than yes or no.
+    """A detailed response to an approval.
 
     Attributes:
-        allow: Whether the call may be made.
-        session: Whether that holds for the session.
-        reason: Why not, for the model.
-        stop: Whether a no ends the run.
-        pause: Whether the run is to pause at this call, so that it goes on with other arguments: see `CoreAgent.answer`.
+        allow: Whether the call is allowed.
+        session: Whether that applies for the rest of the session.
+        reason: Reason for the denial, for the model.
+        stop: Whether a denial stops the run.
+        pause: Whether the run pauses at this call, so that it can resume with other arguments: see `CoreAgent.answer`.
     """
 
     allow: bool
@@ -142,12 +142,12 @@ class Reply(Struct, frozen=True, kw_only=True):
 
 
 class SessionGrant(Struct, frozen=True):
-    """Something that the user allowed for the session.
+    """A permission that the user granted for the session.
 
     Attributes:
         key: Identifies the grant.
-        action: The verb, as in `ACTIONS`.
-        resource: The path, command, host, or argument, for people.
+        action: The verb; see `PermissionRequest.action`.
+        resource: The path, command, host, or argument, for display.
     """
 
     key: tuple[str, str]
@@ -156,22 +156,22 @@ class SessionGrant(Struct, frozen=True):
 
 
 class PermissionRequest(Struct, frozen=True, kw_only=True):
-    """What a person is asked. Also readable as a mapping: ``request["scope"]``.
+    """An approval request for the user. Also readable as a mapping: ``request["scope"]``.
 
     Attributes:
-        scope: The scope of the first thing that needs an answer.
-        resource: What it is about: a path, the whole command line, a host. Invisible characters are written as escapes.
+        scope: The scope of the first thing that needs an approval.
+        resource: The path, the whole command line, or the host. Invisible characters are written as escapes.
         action: The verb: ``read``, ``write``, ``delete``, ``run``, ``connect``, ``call``.
-        tool: The tool's name.
+        tool: Name of the tool.
         input: The call's arguments (a copy), as they will be used.
-        reason: Why it is asked.
-        verdicts: Everything in the call that needs an answer; one answer is for all of it.
-        suggestions: Rules that would allow it from now on: as few and as narrow as will do. Empty if none would.
-        wider: Rules that would allow more of the kind, too; those of ``suggestions`` where there are no wider ones.
-        call_id: Id of the call.
-        agent: Name of the agent that makes it; a sub-agent's own.
-        preview: What the call would do to files, to the byte; ``None`` where that cannot be told.
-        is_edit: Whether allowing all edits in the project would allow it.
+        reason: Why the call needs an approval.
+        verdicts: Everything in the call that needs an approval; one approval applies to all of it.
+        suggestions: Rules that would allow the call from now on: as few and as narrow as possible. Empty if none would.
+        wider: Broader rules that would also allow similar calls; the same as ``suggestions`` if none are broader.
+        call_id: ID of the call.
+        agent: Name of the agent that makes the call; for a subagent, its own name.
+        preview: The exact change that the call would make to files; ``None`` if it cannot be computed.
+        is_edit: Whether allowing all edits in the project would allow the call.
     """
 
     scope: str

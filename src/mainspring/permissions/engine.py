@@ -1,4 +1,4 @@
-"""The decision about a call, from rules alone. Usable without an agent."""
+"""Decide about a call from rules alone. Usable without an agent."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
     from mainspring.env.types import FileStat
     from mainspring.permissions.command_checker import CommandChecker, check_host
     from mainspring.shell_analysis.commands import analyze
-else:  # all that is known of commands takes as long to load as the rest
+else:  # loading the analysis of commands takes as long as loading all the rest
     CommandChecker = lazy_function("mainspring.permissions.command_checker", "CommandChecker")
     analyze = lazy_function("mainspring.shell_analysis.commands", "analyze")
     check_host = lazy_function("mainspring.permissions.command_checker", "check_host")
 
 MAX_SUGGESTION_TRIALS = 20
-"""Of how many rules it is tried whether a call needs them, before they are named to a person."""
+"""Maximum number of rules that are tried one by one to find a minimal suggestion."""
 
 MAX_MENTIONS = 200
-"""How many texts of a call that may be paths are looked at; one with more asks."""
+"""Maximum number of strings of a call that are checked as possible paths; a call with more asks."""
 
 FOLDER_ARGUMENTS = ("cwd", "workdir", "directory")
-"""Arguments that say in which folder a command runs."""
+"""Arguments that name the folder in which a command runs."""
 
 
 class ToolCall(Struct, frozen=True):
-    """A call to be decided on.
+    """A tool call to decide about.
 
     Attributes:
-        tool: The tool's name.
+        tool: Name of the tool.
         arguments: Its arguments.
-        definition: The tool itself, which says what a call touches; ``None`` if it is not known.
+        definition: The tool itself, which declares what a call touches; ``None`` if unknown.
     """
 
     tool: str
@@ -57,15 +57,15 @@ class ToolCall(Struct, frozen=True):
 
 
 class PermissionEngine(Struct, frozen=True):
-    """Decides about calls.
+    """Engine that decides about calls.
 
     Attributes:
         rules: The rules of all sources.
-        mode: What holds where no rule does.
+        mode: The default where no rule matches.
         sensitive: Paths that always ask.
         reads_free: Whether, in the mode ``defaults``, commands that only read in the project need no rule.
-        accept_edits: Whether the built-in edit tools may write in the project without a rule. Deleting, commands, sensitive and
-            guarded paths, and whatever a rule asks about or denies are decided as before.
+        accept_edits: Whether the built-in edit tools may write in the project without a rule. Deletions, commands, sensitive and
+            guarded paths, and everything that a rule asks about or denies are decided as before.
     """
 
     rules: RuleSet = RuleSet()
@@ -83,21 +83,21 @@ class PermissionEngine(Struct, frozen=True):
         original: Mapping[str, Any] | None = None,
         grants: Collection[GrantKey] = (),
     ) -> PermissionDecision:
-        """Decide.
+        """Decide about a call.
 
         Args:
             call: The call as it will run.
-            env: Where it will run.
+            env: Environment in which it will run.
             place: The project and the home folder.
-            original: The arguments as the model gave them; the stricter decision of the two forms holds.
-            grants: What was granted for the session.
+            original: The arguments as the model wrote them; the stricter decision of the two forms applies.
+            grants: Grants of the session.
         """
         decision = await _CallCheck(self, call, env, place, grants).decide()
         if original is None or original == call.arguments or decision.outcome == "deny":
             return decision
         first = ToolCall(call.tool, original, call.definition)
         if declared_access(first) is None and call.definition is not None and call.definition.access is not None:
-            return decision  # it says nothing in that form; what runs was judged
+            return decision  # that form declares nothing; the form that runs was checked
         return strictest(decision, await _CallCheck(self, first, env, place, grants, final=False).decide())
 
     async def suggest_rules(
@@ -110,11 +110,10 @@ class PermissionEngine(Struct, frozen=True):
         original: Mapping[str, Any] | None = None,
         grants: Collection[GrantKey] = (),
     ) -> tuple[tuple[str, ...], ...]:
-        """The rules that would allow a call which asks, found by trying; the other arguments are those of the decision.
+        """Find the rules that would allow a call which asks, by trying them; the other arguments are those of `decide`.
 
         Returns:
-            Sets of rules each of which is enough for the whole call, and of which none can be left out; the narrowest set first.
-            None if no rules would do.
+            Minimal sets of rules, each of which allows the whole call; the narrowest set first. None if no rules would allow it.
         """
 
         async def enough(texts: tuple[str, ...]) -> bool:
@@ -130,7 +129,7 @@ class PermissionEngine(Struct, frozen=True):
                 continue
             for rule in (
                 reversed(rules[:MAX_SUGGESTION_TRIALS]) if len(rules) > 1 else ()
-            ):  # a command comes before what it touches
+            ):  # the command must be allowed before the files that it touches
                 fewer = tuple([r for r in rules if r != rule])
                 if fewer and await enough(fewer):
                     rules = fewer
@@ -139,10 +138,10 @@ class PermissionEngine(Struct, frozen=True):
         return tuple(found)
 
     async def is_unreadable(self, path: str, place: ProjectPaths) -> bool:
-        """Whether an ignore file or a rule keeps every tool from reading a path; what only asks does not count.
+        """Return True if an ignore file or a deny rule keeps every tool from reading a path; ask rules do not matter.
 
         Args:
-            path: The real path.
+            path: The resolved path.
             place: The project and the home folder.
         """
         parts = split_path(path)
@@ -153,12 +152,12 @@ class PermissionEngine(Struct, frozen=True):
         return found is not None and found.outcome == "deny"
 
     async def can_show(self, path: str, place: ProjectPaths, grants: Collection[GrantKey]) -> bool:
-        """Whether a search through a folder may show what is in a file.
+        """Return True if a search through a folder may show the content of a file.
 
         Args:
-            path: The real path of the file.
+            path: The resolved path of the file.
             place: The project and the home folder.
-            grants: What was granted for the session.
+            grants: Grants of the session.
         """
         judge = PathChecker(RuleMatcher(self.rules, "grep", place), self.mode, self.sensitive, grants)
         parts = split_path(path)
@@ -171,13 +170,13 @@ class PermissionEngine(Struct, frozen=True):
 
 
 def _is_edit_tool(call: ToolCall) -> bool:
-    """Return True if a call is one of a built-in tool that edits files; another tool may only have its name."""
+    """Return True if a call is one of a built-in tool that edits files; another tool may only share its name."""
     built_in = call.definition is not None and call.definition.source == "builtin"
     return built_in and FILE_TOOLS.get(call.tool) == "fs-write"
 
 
 def declared_access(call: ToolCall) -> tuple[Access, ...] | None:
-    """What a call says it touches; ``None`` if it does not or cannot say."""
+    """Return what a call declares to touch; None if it does not or cannot declare it."""
     if call.definition is None or call.definition.access is None:
         return None
     try:
@@ -187,9 +186,9 @@ def declared_access(call: ToolCall) -> tuple[Access, ...] | None:
 
 
 def rule_argument(arguments: Mapping[str, Any]) -> str:
-    """The text that the pattern of a rule is matched against for a tool that does not say what it touches.
+    """Return the text that the pattern of a rule is matched against for a tool that does not declare what it touches.
 
-    The only argument if it is a text, else all arguments as JSON with sorted keys and no blanks.
+    The text is the only argument if it is a string, else all arguments as JSON with sorted keys and no spaces.
     """
     if len(arguments) == 1:
         only = next(iter(arguments.values()))
@@ -199,7 +198,7 @@ def rule_argument(arguments: Mapping[str, Any]) -> str:
 
 
 class _CallCheck:
-    """One call on its way to a decision."""
+    """The state of the decision about one call."""
 
     def __init__(
         self,
@@ -259,7 +258,7 @@ class _CallCheck:
             target = await resolve_path(self.env, access.resource, self.place)
         except (OSError, ValueError) as error:
             if not self.is_final_form:
-                return  # arguments of any form; what runs was judged
+                return  # the original arguments may have any form; the form that runs was checked
             why = explain(error) if isinstance(error, OSError) else str(error)
             reason = f"the path cannot be resolved: {escape_invisible(why, limit=200)}"
             self.verdicts.append(
@@ -276,9 +275,9 @@ class _CallCheck:
         paths = PathChecker(self.judge, self.engine.mode, self.engine.sensitive, self.grants, by_tool=False)
         folder: str | None = self.place.cwd
         for name in FOLDER_ARGUMENTS:
-            given = self.call.arguments.get(name)
-            if isinstance(given, str) and given:
-                folder = await self._folder(given)
+            value = self.call.arguments.get(name)
+            if isinstance(value, str) and value:
+                folder = await self._folder(value)
         free = self.engine.reads_free
         judge = CommandChecker(self.judge, self.engine.mode, paths, self.env, self.grants, folder, reads_free=free)
         found = await judge.check_line(analyze(source), source)
@@ -296,13 +295,13 @@ class _CallCheck:
     def _check_url(self, url: str) -> None:
         host = parse_host(url)
         if host is None:
-            reason = "it is not clear which host that is"
+            reason = "its host cannot be determined"
             self.verdicts.append(Verdict("network", escape_invisible(url, limit=300), "ask", reason))
         else:
             self.verdicts.append(check_host(self.judge, self.engine.mode, host, self.grants))
 
     async def _check_undeclared(self, argument: str, remember: GrantKey) -> None:
-        """A call of a tool that does not say what it touches: its name, its argument, and paths seen in it."""
+        """Check a call of a tool that does not declare what it touches: its name, its argument, and paths in its argument."""
         await self._check_seen(argument)
         if self._is_restricted(argument, remember):
             return
@@ -311,21 +310,21 @@ class _CallCheck:
         if rule is not None:
             self.verdicts.append(Verdict("tool", argument, "allow", f"the rule {rule.text!r} allows it", rule))
         elif self.engine.mode == "allow" or remember in self.grants:
-            self.verdicts.append(Verdict("tool", argument, "allow", "this is allowed where no rule says otherwise"))
+            self.verdicts.append(Verdict("tool", argument, "allow", "the permission mode allows it"))
         else:
             rules = suggestions.suggest_argument_rules(self.call.tool, text)
-            reason = "the tool does not say what it touches"
+            reason = "the tool does not declare what it touches"
             self.verdicts.append(Verdict("tool", argument, "ask", reason, None, rules, remember))
 
     async def _check_harmless(self, argument: str, remember: GrantKey) -> None:
-        """A call that touches nothing, as its tool says. A server says that of its own tool, so the paths in its arguments count."""
+        """Check a call that declares to touch nothing. An MCP server declares that itself, so the paths in its arguments are checked, too."""
         definition = self.call.definition
         if definition is not None and definition.source not in ("builtin", "user"):
             await self._check_seen(argument)
         self._is_restricted(argument, remember)
 
     async def _check_seen(self, argument: str) -> None:
-        """What ignore files, rules, and sensitive paths say about the paths that a call seems to name."""
+        """Check the paths that a call seems to name against ignore files, rules, and sensitive paths."""
         paths = dict.fromkeys(paths_in_arguments(self.call.arguments))
         names = dict.fromkeys(names_in_arguments(self.call.arguments))
         for seen in islice(paths, MAX_MENTIONS):
@@ -333,10 +332,10 @@ class _CallCheck:
         for seen in islice(names, MAX_MENTIONS):
             await self._check_mention(seen, plain=True)
         if len(paths) > MAX_MENTIONS or (len(names) > MAX_MENTIONS and self.judge.has_read_restrictions()):
-            self.verdicts.append(Verdict("tool", argument, "ask", "it names too many paths to look at each"))
+            self.verdicts.append(Verdict("tool", argument, "ask", "it names too many paths to check"))
 
     def _is_restricted(self, argument: str, remember: GrantKey) -> bool:
-        """Returns True if a rule denies or asks about the argument of a call, and notes its verdict."""
+        """Return True if a rule denies or asks about the argument of a call, and record its verdict."""
         text = rule_argument(self.call.arguments)
         for effect in ("deny", "ask"):
             found = self.judge.restrict_argument(effect, text)
@@ -357,19 +356,21 @@ class _CallCheck:
             self.verdicts.append(verdict)
 
     def _check_no_access(self, argument: str, remember: GrantKey) -> None:
-        """A call that touches nothing, or so its tool says."""
+        """Check a call that touches nothing, or declares so."""
         rule = self.judge.allow_call_rule() or self.judge.allow_argument_rule(rule_argument(self.call.arguments))
         if rule is None and self.engine.mode == "ask" and remember not in self.grants:
             rules = (self.call.tool,)
-            self.verdicts.append(Verdict("tool", argument, "ask", "every call asks", None, rules, remember))
+            self.verdicts.append(
+                Verdict("tool", argument, "ask", "the permission mode asks about every call", None, rules, remember)
+            )
         else:
             self.verdicts.append(Verdict("tool", argument, "allow", UNTOUCHED_REASON, rule))
 
 
 async def _acts_elsewhere(env: ResolvesPaths, target: ResolvedPath, place: ProjectPaths) -> bool:
-    """Returns True if a change of a file in the project is more than that.
+    """Return True if a change of a file in the project also changes something else.
 
-    A file with a second name (a hard link) is changed under both, and one in a bare repository can be a hook of git.
+    A file with a second hard link changes under both names, and a file in a bare repository can be a git hook.
     """
     stat = getattr(env, "stat", None)
     if stat is None or not target.is_inside(place):

@@ -1,4 +1,4 @@
-"""Judges the settings of a git repository: which of them could make a reading command run a program."""
+"""Find the settings of a git repository that could make a read-only command run a program."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _HARMLESS = lazy_re(
     | lfs\..*\.(?:access|locksverify)
     | (?:gui|github|gitlab|hub|gitflow|git-town|gitbutler|branchless|cola|tig|vscode|svn-remote|svn|oh-my-zsh|bash|codespaces-theme)\..*"""
 )
-"""Settings that run nothing and open no file, whatever their value is. All that this table does not name is unknown."""
+"""Settings that run nothing and open no file, whatever their value is. All other settings are unknown."""
 
 _BOOLEAN = r"(?i:true|false|yes|no|on|off|0|1|)"
 _PROGRAM = r"[A-Za-z][\w+-]*(?: -[\w-]+(?:=\w+)?)*"
@@ -80,13 +80,13 @@ _ESCAPES = {"n": "\n", "t": "\t", "b": "\b", '"': '"', "\\": "\\"}
 
 
 class GitSettings(Struct, frozen=True):
-    """The settings of one configuration file, as far as they matter for reading commands.
+    """The settings of one configuration file that affect read-only commands.
 
     Attributes:
         unusual: The first setting that may run something; empty if all are known to be harmless.
         worktrees: The values of ``core.worktree``.
         hook_folders: The values of ``core.hooksPath``.
-        fetches: Whether git asks a remote for objects that are missing.
+        fetches: Whether git fetches missing objects from a remote.
     """
 
     unusual: str = ""
@@ -96,7 +96,7 @@ class GitSettings(Struct, frozen=True):
 
 
 def read_settings(text: str) -> GitSettings:
-    """Judge the text of a git configuration file."""
+    """Check the text of a git configuration file."""
     worktrees: list[str] = []
     hook_folders: list[str] = []
     fetches = False
@@ -116,7 +116,7 @@ def read_settings(text: str) -> GitSettings:
 
 
 def is_harmless_setting(key: str, value: str) -> bool:
-    """Returns True if a setting cannot make a reading command run something.
+    """Return True if a setting cannot make a read-only command run something.
 
     Args:
         key: The name, with section and name in lower case.
@@ -128,13 +128,13 @@ def is_harmless_setting(key: str, value: str) -> bool:
 
 
 def _entries(text: str) -> Iterator[tuple[str, str]]:
-    """The settings in a file.
+    """Return the settings in a file.
 
     Raises:
-        ValueError: With the line, if git may read it in another way.
+        ValueError: With the line, if git may read the file in another way.
     """
     section = ""
-    for line in text.removeprefix("\ufeff").split("\n"):  # for git nothing else ends a line
+    for line in text.removeprefix("\ufeff").split("\n"):  # git ends a line at nothing else
         rest = line.strip()
         header = _HEADER.match(rest)
         if header:

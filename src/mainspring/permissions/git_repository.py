@@ -1,4 +1,4 @@
-"""Finds the repository that git uses in a folder, and what in it could make a reading command run or fetch something."""
+"""Find the repository that git uses in a folder, and the contents that could make a read-only command run or fetch something."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ GITLINK = b"\x00\x00\xe0\x00"
 
 
 def parse_index(data: bytes) -> tuple[str, ...] | None:
-    """The paths in an index of git; ``None`` if its form is unknown, or it is only a part of one."""
+    """Return the paths in a git index; None if its format is unknown, or the file is incomplete."""
     entries = _parse(data)
     return None if entries is None else tuple(path for path, _ in entries)
 
 
 def submodules_of_index(data: bytes) -> tuple[str, ...] | None:
-    """The paths of submodules in an index of git; ``None`` as with `paths_of_index`."""
+    """Return the paths of submodules in a git index; None in the same cases as for `parse_index`."""
     if GITLINK not in data:
         return ()
     entries = _parse(data)
@@ -52,7 +52,7 @@ def _read_uint(data: bytes, at: int, length: int = 4) -> int:
 
 
 def _entries(data: bytes, hash_length: int) -> tuple[list[tuple[str, int]], int]:
-    """The paths and modes of an index, and the offset of their end; the length of the data if it is torn."""
+    """Return the paths and modes of an index, and the offset of their end; the length of the data if it is truncated."""
     found: list[tuple[str, int]] = []
     at, path, is_shortened = 12, b"", _read_uint(data, 4) == 4
     for _ in range(_read_uint(data, 8)):
@@ -72,7 +72,7 @@ def _entries(data: bytes, hash_length: int) -> tuple[list[tuple[str, int]], int]
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of variable length, and the offset of its end."""
+    """Read a number of variable length. Return it with the offset of its end."""
     value = -1
     while at < len(data):
         byte = data[at]
@@ -88,15 +88,15 @@ MAX_INDEX = 1 << 26
 MAX_REPOSITORIES = 100
 MAX_ALTERNATES = 8
 _MAX_WALKED = 50_000
-"""Names below a repository that are listed to find repositories inside it, if its index cannot tell."""
+"""Maximum number of names below a repository that are listed to find nested repositories if its index cannot be read."""
 
 
 MAX_GIT_FILES = 200_000
-"""Names below a git folder that are checked for links."""
+"""Maximum number of names below a git folder that are checked for links."""
 
 
 _HOOK = "post-index-change"
-"""The hook that reading commands run: ``git status`` updates the index."""
+"""The hook that read-only commands run: ``git status`` updates the index."""
 
 
 _LINKS_ALLOWED = frozenset(("config", "hooks", "description", "COMMIT_EDITMSG", "lfs", "branches"))
@@ -104,13 +104,13 @@ _LINKS_ALLOWED = frozenset(("config", "hooks", "description", "COMMIT_EDITMSG", 
 
 
 _HEAD = lazy_re(r"ref: refs/\S|[0-9a-f]{40}")
-"""The beginning of the file ``HEAD``; with another one git looks for a repository further up."""
+"""The beginning of the file ``HEAD``; without it, git searches for a repository in the parent folders."""
 
 
 _FOLDERS_WITHOUT_LINKS = (
     "objects", "refs", "logs", "worktrees", "info", "rebase-merge", "rebase-apply", "sequencer",
 )  # fmt: skip
-"""Folders of which git shows what the files hold: a reference, a message, a step of a rebase. A link would show another file."""
+"""Folders whose files git displays: references, messages, steps of a rebase. A link in them would display another file."""
 
 
 _REDIRECTIONS = frozenset(
@@ -118,11 +118,11 @@ _REDIRECTIONS = frozenset(
     "GIT_SHALLOW_FILE GIT_GRAFT_FILE GIT_REPLACE_REF_BASE GIT_EXTERNAL_DIFF GIT_CONFIG GIT_CONFIG_PARAMETERS GIT_ATTR_SOURCE "
     "GIT_REF_PARANOIA".split()
 )
-"""Variables that lead git to another repository, or to a program."""
+"""Variables that redirect git to another repository, or to a program."""
 
 
 _FOLDERS = ("GIT_EXEC_PATH", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM")
-"""Variables that name files or folders of the user's; they must not lie in the project."""
+"""Variables that name files or folders of the user; they must not be in the project."""
 
 
 NEUTRAL_SETTINGS = {
@@ -149,7 +149,7 @@ NEUTRAL_SETTINGS = {
     "gc.auto": "0",
     "maintenance.auto": "false",
 }
-"""Settings that stand above those of the repository while a command runs that was allowed because it only reads."""
+"""Settings that override those of the repository while a command runs that is allowed because it only reads."""
 
 
 _NEUTRAL_VARIABLES = {
@@ -201,8 +201,8 @@ class GitRepository(Struct, frozen=True):
     """The repository that git finds from a folder.
 
     Attributes:
-        top: Its working folder; empty if there is none.
-        problem: Why a reading command may run or show something else; empty if it is known that none does.
+        top: Its working folder; empty if git finds none.
+        problem: Why a read-only command may run or show something else; empty if it cannot.
         fetches: Whether git fetches missing objects from a remote, which only the neutral environment prevents.
     """
 
@@ -212,12 +212,12 @@ class GitRepository(Struct, frozen=True):
 
 
 def neutral_environment(env: object) -> dict[str, str]:
-    """The variables with which git runs no program and connects to no host that a repository names.
+    """Return the variables with which git runs no program and connects to no host that a repository names.
 
-    The user's own settings in variables stay in force.
+    The user's own settings in variables remain in force.
 
     Args:
-        env: Where the command will run.
+        env: Environment in which the command will run.
     """
     count = _given_settings(_variables(env)) or ()
     found = {**_NEUTRAL_VARIABLES, "GIT_CONFIG_COUNT": str(len(count) + len(NEUTRAL_SETTINGS))}
@@ -228,11 +228,11 @@ def neutral_environment(env: object) -> dict[str, str]:
 
 
 async def find_git_repository(env: ResolvesPaths, folder: str, root: tuple[str, ...]) -> GitRepository:
-    """Find the repository that git would use in a folder, and judge it.
+    """Find the repository that git would use in a folder, and check it.
 
     Args:
-        env: Where the command will run.
-        folder: A real path.
+        env: Environment in which the command will run.
+        folder: A resolved path.
         root: Components of the project's folder.
     """
     if not isinstance(env, ReadsFolders):
@@ -244,7 +244,7 @@ async def find_git_repository(env: ResolvesPaths, folder: str, root: tuple[str, 
 
 
 class _Checkout(Struct, frozen=True):
-    """A working folder and the folders that git keeps for it.
+    """A working folder and its git folders.
 
     Attributes:
         top: The working folder.
@@ -264,7 +264,7 @@ class _ProblemError(Exception):
 
 
 class _Search:
-    """Judges a repository and its submodules."""
+    """Checker of a repository and its submodules."""
 
     def __init__(self, env: ReadsFolders, root: tuple[str, ...]) -> None:
         self._env = env
@@ -273,9 +273,9 @@ class _Search:
         self._fetches = False
 
     async def from_folder(self, folder: str) -> GitRepository:
-        """The first repository from a folder upward, as git finds it.
+        """Return the first repository from a folder upward, as git finds it.
 
-        Git passes over a damaged one, so that in the project, where all may be planted, each is judged.
+        Git skips a damaged one. In the project, where every file may be planted, each repository on the way is checked.
         """
         place, top, is_found = folder, "", False
         try:
@@ -285,9 +285,9 @@ class _Search:
                     top = top or place
                     is_found = await self._judge(place, names[".git"]) or is_found
                 if _is_bare(names):
-                    raise _ProblemError(f"{place} looks like the inside of a repository")
+                    raise _ProblemError(f"{place} has the layout of a repository")
                 if any(name != ".git" and name.casefold() == ".git" for name in names):
-                    raise _ProblemError(f"{place} holds another spelling of .git")
+                    raise _ProblemError(f"{place} contains another spelling of .git")
                 is_in_project = len(split_path(place)) > len(self._root)
                 if (is_found and not is_in_project) or place == (place := posixpath.dirname(place)):
                     return GitRepository(top, "", self._fetches)
@@ -295,17 +295,17 @@ class _Search:
             return GitRepository(top, str(error), self._fetches)
 
     async def _judge(self, top: str, kind: str) -> bool:
-        """Judge the repository of a working folder. Returns False if git takes it for none, and looks further up."""
+        """Check the repository of a working folder. Return False if git does not accept it and searches the parent folders."""
         if len(self._seen) >= MAX_REPOSITORIES:
-            raise _ProblemError("there are too many repositories inside to check each")
+            raise _ProblemError("it contains too many nested repositories to check")
         self._seen.add(top)
         checkout = await self._checkout(top, kind)
         common_names = checkout.names if checkout.common == checkout.own else await self._listed(checkout.common)
         self._check_links(checkout.own, checkout.names)
         self._check_links(checkout.common, common_names)
-        for folder, held in {checkout.own: checkout.names, checkout.common: common_names}.items():
+        for folder, entries in {checkout.own: checkout.names, checkout.common: common_names}.items():
             for name in _FOLDERS_WITHOUT_LINKS:
-                if name in held:
+                if name in entries:
                     await self._check_links_below(posixpath.join(folder, name))
         await self._judge_settings(checkout)
         await self._judge_objects(posixpath.join(checkout.common, "objects"), 0)
@@ -319,11 +319,11 @@ class _Search:
         if kind == "directory":
             names = await self._listed(dot)
             if "commondir" in names:
-                raise _ProblemError(f"{dot} says in 'commondir' that it belongs to another repository")
+                raise _ProblemError(f"'commondir' in {dot} names another repository")
             return _Checkout(top, dot, dot, names)
         text = await self._text(dot) if kind == "file" else None
         if text is None or not text.startswith("gitdir: "):
-            raise _ProblemError(f"{dot} leads to another place, which may be another repository")
+            raise _ProblemError(f"{dot} leads elsewhere, which may be another repository")
         own = await self._real(top, text.removeprefix("gitdir: ").rstrip("\r\n"))
         names = await self._listed(own)
         common = await self._linked(top, own) if "commondir" in names else own
@@ -333,20 +333,20 @@ class _Search:
         return checkout
 
     async def _linked(self, top: str, own: str) -> str:
-        """The repository of a linked working folder, if it knows of that."""
+        """Return the repository of a linked working folder, if that repository lists the folder."""
         common = await self._real(own, (await self._text(posixpath.join(own, "commondir")) or "").rstrip("\r\n"))
         back = (await self._text(posixpath.join(own, "gitdir")) or "").rstrip("\r\n")
         folder = posixpath.dirname(own)
         is_worktree = posixpath.basename(folder) == "worktrees" and common == posixpath.dirname(folder)
         if not is_worktree or not back or await self._real(own, back) != posixpath.join(top, ".git"):
-            raise _ProblemError(f"{own} does not say that {top} is a worktree of it")
+            raise _ProblemError(f"{own} does not list {top} as a worktree")
         return common
 
     async def _check_back(self, checkout: _Checkout) -> None:
-        """Check that a git folder elsewhere, as that of a submodule, names this working folder."""
+        """Check that a git folder elsewhere, for example, of a submodule, names this working folder."""
         settings = await self._settings(posixpath.join(checkout.own, "config"))
         if not settings.unusual and not settings.worktrees:
-            raise _ProblemError(f"{checkout.own} does not say that {checkout.top} belongs to it")
+            raise _ProblemError(f"{checkout.own} does not name {checkout.top} as its working folder")
 
     def _check_links(self, folder: str, names: Mapping[str, str]) -> None:
         for name, kind in names.items():
@@ -361,7 +361,7 @@ class _Search:
         except (OSError, ValueError):
             raise _ProblemError(f"{folder} cannot be read") from None
         if walk.truncated or walk.unreadable or walk.ignored:
-            raise _ProblemError(f"{folder} holds files that cannot be checked")
+            raise _ProblemError(f"{folder} contains files that cannot be checked")
         link = next((entry.path for entry in walk.entries if entry.kind == "symlink"), None)
         if link is not None:
             raise _ProblemError(f"{folder}/{link} is a link, which may lead to another repository")
@@ -375,7 +375,7 @@ class _Search:
         hooks = [posixpath.join(checkout.common, "hooks"), posixpath.join(checkout.own, "hooks")]
         for folder, settings in found:
             if settings.unusual:
-                raise _ProblemError(f"{folder} sets {settings.unusual!r}, which may make git run something")
+                raise _ProblemError(f"{folder} sets {settings.unusual!r}, which may make git run a program")
             for worktree in settings.worktrees:
                 if await self._real(folder, worktree) != checkout.top:
                     raise _ProblemError(f"{folder} sets 'core.worktree' to another folder")
@@ -383,13 +383,13 @@ class _Search:
             self._fetches = self._fetches or settings.fetches
         for folder in dict.fromkeys(hooks):
             if _HOOK in await self._listed(folder, is_needed=False):
-                raise _ProblemError(f"{folder} holds a hook that runs whenever git reads the files")
+                raise _ProblemError(f"{folder} contains a hook that runs whenever git reads the files")
 
     def _hook_folders(self, named: str, checkout: _Checkout) -> list[str]:
         return [posixpath.normpath(posixpath.join(base, named)) for base in (checkout.top, checkout.own)]
 
     async def _judge_objects(self, folder: str, depth: int) -> None:
-        """Check that the objects of a repository lie in it, or at least in the project."""
+        """Check that the objects of a repository are in it, or at least in the project."""
         if depth:
             await self._check_links_below(folder)
         alternates = await self._text(posixpath.join(folder, "info/alternates"))
@@ -413,7 +413,7 @@ class _Search:
                 await self._judge(place, names[".git"])
 
     async def _submodules(self, checkout: _Checkout) -> list[str]:
-        """Where git runs another git, by the index; if that cannot tell, wherever there is another repository."""
+        """Return the folders where git runs another git, from the index; if it cannot be read, every folder with a nested repository."""
         index = await self._bytes(posixpath.join(checkout.own, "index"), MAX_INDEX)
         is_split = any(name.startswith("sharedindex.") for name in checkout.names)
         found = None if is_split else submodules_of_index(index or b"")
@@ -437,7 +437,7 @@ class _Search:
         return None if data is None else data.decode("utf-8", "surrogateescape")
 
     async def _bytes(self, path: str, limit: int) -> bytes | None:
-        """The content of a file; ``None`` if there is none."""
+        """Return the content of a file; None if it does not exist."""
         try:
             data = await self._env.read_bytes(path, limit=limit + 1)
         except (FileNotFoundError, NotADirectoryError):
@@ -449,7 +449,7 @@ class _Search:
         return data
 
     async def _listed(self, folder: str, *, is_needed: bool = True) -> dict[str, str]:
-        """The names in a folder and their kinds."""
+        """Return the names in a folder and their kinds."""
         try:
             return {entry.name: entry.kind for entry in await self._env.list_dir(folder)}
         except (FileNotFoundError, NotADirectoryError):
@@ -472,12 +472,12 @@ def _is_bare(names: Mapping[str, str]) -> bool:
 
 
 def _variables(env: object) -> Mapping[str, str]:
-    """The variables of programs in an environment; empty if they are not those of this process."""
+    """Return the variables of programs in an environment; empty if they are not those of this process."""
     return {**os.environ, **env.variable_overrides({})} if isinstance(env, _StartsLocally) else {}
 
 
 def _given_settings(variables: Mapping[str, str]) -> list[tuple[str, str]] | None:
-    """The settings of git in variables; ``None`` if they are incomplete."""
+    """Return the git settings in variables; None if they are incomplete."""
     try:
         numbers = range(int(variables.get("GIT_CONFIG_COUNT") or 0))
         return [(variables[f"GIT_CONFIG_KEY_{i}"], variables[f"GIT_CONFIG_VALUE_{i}"]) for i in numbers[:_MAX_BYTES]]
@@ -486,7 +486,7 @@ def _given_settings(variables: Mapping[str, str]) -> list[tuple[str, str]] | Non
 
 
 async def _problem_of_variables(env: ReadsFolders, root: tuple[str, ...]) -> str:
-    """Why variables of the process may lead git elsewhere; empty if they do not."""
+    """Return why variables of the process may redirect git; empty if they do not."""
     variables = _variables(env)
     found = next((name for name in _REDIRECTIONS if variables.get(name)), "")
     if found:
@@ -502,17 +502,17 @@ async def _problem_of_variables(env: ReadsFolders, root: tuple[str, ...]) -> str
         section, dot, middle = head.partition(".")
         if not is_harmless_setting(f"{section.casefold()}{dot}{middle}.{name.casefold()}", value):
             unusual = key
-    return f"variables set {unusual!r}, which may make git run something" if unusual else ""
+    return f"variables set {unusual!r}, which may make git run a program" if unusual else ""
 
 
 async def read_tracked_files(env: ReadsFolders, top: str) -> tuple[str, ...] | None:
-    """The files in the index of a repository, even those that an ignore file names; ``None`` if they are not known."""
+    """Return the files in the index of a repository, including ignored ones; None if they are unknown."""
     folder = posixpath.join(top, ".git")
     try:
         text = (await env.read_bytes(folder, limit=_MAX_BYTES)).decode("utf-8", "surrogateescape")
         folder = posixpath.join(top, text.removeprefix("gitdir: ").rstrip("\r\n"))
     except OSError:
-        pass  # it is a folder, or nothing
+        pass  # it is a folder, or does not exist
     try:
         index = await env.read_bytes(posixpath.join(folder, "index"), limit=MAX_INDEX + 1)
     except (FileNotFoundError, NotADirectoryError):
@@ -523,7 +523,7 @@ async def read_tracked_files(env: ReadsFolders, top: str) -> tuple[str, ...] | N
 
 
 async def has_rules_above(env: ReadsFolders, top: str) -> bool:
-    """Returns True if a file ``.gitignore`` lies above a repository: a walk reads it, git and ripgrep do not."""
+    """Return True if a ``.gitignore`` file exists above a repository: a walk reads it, git and ripgrep do not."""
     place = top
     while place != (place := posixpath.dirname(place)):
         try:

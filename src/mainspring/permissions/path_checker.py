@@ -1,4 +1,4 @@
-"""Decides about one path."""
+"""Decide about one path."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from mainspring.shell_analysis import wildcards
 from mainspring.text import escape_invisible, fold
 
 PermissionMode = Literal["defaults", "ask", "allow"]
-"""What becomes of a call that no rule is about.
+"""The default for a call that no rule matches.
 
-``defaults``: reading inside the project is allowed, all else asks. ``ask``: all asks. ``allow``: all is allowed but
-sensitive paths, which ask in every mode.
+``defaults``: reading inside the project is allowed, everything else asks. ``ask``: everything asks. ``allow``: everything is
+allowed except sensitive paths, which ask in every mode.
 """
 
 GrantKey = tuple[str, str]
-"""By what a grant is known: a scope and a resource."""
+"""The key of a grant: a scope and a resource."""
 
 
 class FileGrant(Struct, frozen=True):
-    """What a rule about a command says about the files of that command.
+    """The file access that a rule for a command implies.
 
     Attributes:
-        rule: The rule; ``None`` if the mode allows it.
-        reads: Whether it covers reading: anywhere, inside the project, or not at all.
+        rule: The rule; ``None`` if the mode allows the command.
+        reads: Where it covers reading: anywhere, inside the project, or nowhere.
         changes: The same for writing.
         deletes: The same for deleting.
     """
@@ -43,7 +43,7 @@ class FileGrant(Struct, frozen=True):
     deletes: Literal["anywhere", "inside", "none"] = "none"
 
     def covers(self, scope: str, target: ResolvedPath, place: ProjectPaths) -> bool:
-        """Whether it covers a path."""
+        """Return True if the grant covers a path."""
         reach = {"fs-read": self.reads, "fs-write": self.changes, "fs-delete": self.deletes}.get(scope, "none")
         return reach == "anywhere" or (reach == "inside" and target.is_inside(place))
 
@@ -52,15 +52,15 @@ NO_GRANT = FileGrant()
 
 
 class PathChecker(Struct, frozen=True):
-    """Decides about the paths of one call.
+    """Checker of the paths of one call.
 
     Attributes:
         judge: The rules.
-        mode: What holds where no rule does.
+        mode: The default where no rule matches.
         sensitive: Paths that always ask.
-        grants: What was granted for the session.
-        by_tool: Whether rules about the tool are about its paths; those about a command are not.
-        edits: Whether writing in the project is allowed where no rule says otherwise.
+        grants: Grants of the session.
+        by_tool: Whether rules for the tool apply to its paths; rules for commands do not.
+        edits: Whether writing in the project is allowed where no rule decides.
     """
 
     judge: RuleMatcher
@@ -76,7 +76,7 @@ class PathChecker(Struct, frozen=True):
         return self.judge.place
 
     def check(self, scope: str, target: ResolvedPath, cover: FileGrant = NO_GRANT) -> Verdict:
-        """The decision about a path that is touched for certain."""
+        """Decide about a path that the call certainly touches."""
         strict = self._restrict(scope, target)
         if strict is not None:
             return strict
@@ -91,39 +91,38 @@ class PathChecker(Struct, frozen=True):
         if rule is not None:
             return self._decision(scope, target, "allow", f"the rule {rule.text!r} allows it", rule)
         if cover.covers(scope, target, self.place) or self._is_allowed_by_default(scope, target):
-            return self._decision(scope, target, "allow", "this is allowed where no rule says otherwise")
+            return self._decision(scope, target, "allow", "the permission mode allows it")
         if self.edits and scope == "fs-write" and target.is_inside(self.place):
-            return self._decision(scope, target, "allow", "all edits in this project are allowed in this session")
+            return self._decision(scope, target, "allow", "all edits in this project are allowed for this session")
         return self._decision(scope, target, "ask", self._ask_reason(target), allow=self.suggest_rules(scope, target))
 
     def check_mention(self, target: ResolvedPath) -> Verdict | None:
-        """The decision about a path that is only seen in an argument: ``None`` unless it is denied, asked about or
-        sensitive.
-        """
+        """Decide about a path that only occurs in an argument: None unless it is denied, asked about, or sensitive."""
         strict = self._restrict("fs-read", target)
         if strict is not None:
             return None if strict.outcome == "allow" else strict
         return self._seen_sensitive(target)
 
     def refused(self, scope: str, target: ResolvedPath) -> Verdict | None:
-        """What ignore files and rules say for certain against touching a path in some way; ``None`` if they say nothing."""
+        """Return the verdict of ignore files and rules that certainly deny or ask; None if nothing does."""
         strict = self._restrict(scope, target)
         return None if strict is None or strict.outcome == "allow" else strict
 
     def check_read_restrictions(self, target: ResolvedPath) -> Verdict | None:
-        """What ignore files and rules say against reading a path; ``None`` if they say nothing."""
+        """Return the verdict of ignore files and rules against reading a path; None if nothing restricts it."""
         strict = self._restrict("fs-read", target)
         return None if strict is None or strict.outcome == "allow" else strict
 
     def check_possible_path(self, target: ResolvedPath) -> Verdict | None:
-        """The decision about a plain word of a command, which may be a path or anything else: it asks if ignore files or rules that
-        name such a path would refuse it as one.
+        """Decide about a plain word of a command, which may be a path or anything else.
+
+        It asks if ignore files or rules would deny or ask about it as a path.
         """
         rule = self.judge.find_rule_naming(target)
         if (rule is None and not target.hidden) or self._is_granted("fs-read", target):
             return None
         about = target.hidden if rule is None else f"the rule {rule.text!r}"
-        return self._decision("fs-read", target, "ask", f"it may be a path that {about} is about", rule)
+        return self._decision("fs-read", target, "ask", f"it may be a path that {about} restricts", rule)
 
     def _seen_sensitive(self, target: ResolvedPath) -> Verdict | None:
         reason = self.sensitive_reason("fs-read", target)
@@ -131,7 +130,7 @@ class PathChecker(Struct, frozen=True):
         return None if found is None or found.outcome == "allow" else found
 
     def sensitive_reason(self, scope: str, target: ResolvedPath) -> str:
-        """Why a path always asks; empty if it does not."""
+        """Return why a path always asks; empty if it does not."""
         for parts in dict.fromkeys((target.real, target.lexical)):
             full = tuple(map(fold, parts))
             below = next((parts[len(r) :] for r in self.place.roots if parts[: len(r)] == r), parts)
@@ -143,9 +142,9 @@ class PathChecker(Struct, frozen=True):
         return ""
 
     def _restrict(self, scope: str, target: ResolvedPath) -> Verdict | None:
-        """What ignore files and rules that tighten say, and what was granted in spite of an asking one."""
+        """Check ignore files and deny and ask rules, and the grants that override an ask rule."""
         if target.hidden:
-            return self._decision(scope, target, "deny", f"{target.hidden} leaves it out, so no tool may touch it")
+            return self._decision(scope, target, "deny", f"{target.hidden} excludes it, so no tool may access it")
         for effect in ("deny", "ask"):
             found = self.judge.restrict_scope(effect, scope) or self.judge.restrict_path(
                 effect, scope, target, by_tool=self.by_tool
@@ -155,13 +154,13 @@ class PathChecker(Struct, frozen=True):
             if effect == "deny" and found.certain:
                 return self._decision(scope, target, "deny", f"the rule {found.rule.text!r} denies it", found.rule)
             if not found.certain:
-                reason = f"it may be what the rule {found.rule.text!r} is about"
+                reason = f"the rule {found.rule.text!r} may match it"
                 return self._decision(scope, target, "ask", reason, found.rule)
             if self._is_granted(scope, target):
-                return self._decision(scope, target, "allow", "it was granted for this session")
+                return self._decision(scope, target, "allow", "it is allowed for this session")
             return self._decision(scope, target, "ask", f"the rule {found.rule.text!r} asks about it", found.rule)
         if self._is_granted(scope, target):
-            return self._decision(scope, target, "allow", "it was granted for this session")
+            return self._decision(scope, target, "allow", "it is allowed for this session")
         return None
 
     def _is_granted(self, scope: str, target: ResolvedPath) -> bool:
@@ -170,12 +169,12 @@ class PathChecker(Struct, frozen=True):
     def _sensitive(self, scope: str, target: ResolvedPath, reason: str) -> Verdict:
         rule = self.judge.allow_path_rule(scope, target, literal_only=True, include_tool_rules=self.by_tool)
         if rule is not None:
-            return self._decision(scope, target, "allow", f"the rule {rule.text!r} names this very path", rule)
+            return self._decision(scope, target, "allow", f"the rule {rule.text!r} names this exact path", rule)
         narrow = self.suggest_rules(scope, target)[:1]
         return self._decision(scope, target, "ask", f"{reason}, so it always asks", allow=narrow, lasting=True)
 
     def _rule_without_pattern(self, scope: str, target: ResolvedPath) -> SpecRule | None:
-        """A rule without a pattern: about files it means the project."""
+        """Return the rule without a pattern: for files it covers the project."""
         if not target.is_inside(self.place):
             return None
         by_tool = self.by_tool and scope != "fs-delete"
@@ -191,11 +190,11 @@ class PathChecker(Struct, frozen=True):
             return "it is not known which file that is"
         if not target.is_inside(self.place):
             leads = "" if target.real == target.lexical else f" (it leads to /{'/'.join(target.real)})"
-            return f"it lies outside the project{leads}"
+            return f"it is outside the project{leads}"
         return "no rule allows it"
 
     def suggest_rules(self, scope: str, target: ResolvedPath) -> tuple[str, ...]:
-        """Rules that would allow it, the narrowest first."""
+        """Return rules that would allow the access, the narrowest first."""
         tool = self.judge.tool if self.by_tool and scope != "fs-delete" else ""
         return suggestions.suggest_path_rules(tool, scope, target, self.place, include_project=True)
 

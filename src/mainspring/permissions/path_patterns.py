@@ -1,4 +1,4 @@
-"""Path patterns: anchored, compared component by component."""
+"""Path patterns, which are anchored and compared component by component."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from mainspring.shell_analysis import wildcards
 from mainspring.text import fold
 
 Anchor = Literal["project", "root", "home"]
-"""Where a pattern begins."""
+"""The base of a pattern."""
 
 ANY_DEPTH = "**"
-"""The component that stands for any number of components."""
+"""The component that matches any number of components."""
 
 _DRIVE = lazy_re(r"[A-Za-z]:[\\/]|\\\\")
 
 
 class PathPattern(Struct, frozen=True):
-    """A pattern, taken apart.
+    """A compiled path pattern.
 
     Attributes:
-        anchor: What its first component lies in.
+        anchor: The base of its first component.
         parts: Its components, wildcards marked.
-        loose: The same for rules that tighten: case and Unicode spelling do not count.
-        literal: Whether it holds no wildcard, so that it names exactly one path.
-        problem: What is wrong with it; empty if nothing is.
+        loose: The same for deny and ask rules: case and Unicode normalization are ignored.
+        literal: Whether it contains no wildcard, so that it names exactly one path.
+        problem: Why the pattern is invalid; empty if it is valid.
     """
 
     anchor: Anchor
@@ -39,13 +39,13 @@ class PathPattern(Struct, frozen=True):
 
     @property
     def has_literal_part(self) -> bool:
-        """Whether any of its components is more than wildcards."""
+        """Return True if a component is more than wildcards."""
         return any(part != ANY_DEPTH and not wildcards.WILDCARDS.issuperset(part) for part in self.parts)
 
 
 @lru_cache(2048)
 def compile_path_pattern(text: str) -> PathPattern:
-    """Take a pattern apart. Never raises; see `PathPattern.problem`."""
+    """Compile a pattern. Never raises; see `PathPattern.problem`."""
     anchor: Anchor = "project"
     rest = text
     if text == "~" or text.startswith("~/"):
@@ -55,7 +55,7 @@ def compile_path_pattern(text: str) -> PathPattern:
     parts = [p if p == ANY_DEPTH else wildcards.encode_wildcards(p) for p in split_path(rest) if p != "."]
     problem = ""
     if ".." in parts:
-        problem = "holds '..'; write the path from the project's folder, or from '/' or '~/' if it lies elsewhere"
+        problem = "contains '..'; write the path from the project's folder, or from '/' or '~/' if it is elsewhere"
     literal = all(p != ANY_DEPTH and wildcards.is_literal(p) for p in parts)
     if rest.endswith("/") and parts and parts[-1] != ANY_DEPTH:
         parts.append(ANY_DEPTH)
@@ -64,12 +64,12 @@ def compile_path_pattern(text: str) -> PathPattern:
 
 
 def is_absolute(path: str) -> bool:
-    """Whether a path begins at the root, at a drive or at a share."""
+    """Return True if a path begins at the root, at a drive, or at a network share."""
     return path.startswith("/") or _DRIVE.match(path) is not None
 
 
 def split_path(path: str) -> tuple[str, ...]:
-    """The components of a path; the leading slash is none, a drive is."""
+    """Return the components of a path, without the leading slash, but with the drive."""
     if _DRIVE.match(path):
         path = path.replace("\\", "/")
     return tuple([p for p in path.split("/") if p])
@@ -78,13 +78,13 @@ def split_path(path: str) -> tuple[str, ...]:
 def matches(
     pattern: tuple[str, ...], parts: tuple[str, ...], *, include_descendants: bool = False, allow_unknown: bool = False
 ) -> bool:
-    """Whether a path lies where a pattern says.
+    """Return True if a path matches a pattern.
 
     Args:
         pattern: Components of the pattern.
         parts: Components of the path, from the same anchor.
-        include_descendants: Whether what lies below a match matches too.
-        allow_unknown: Whether it is enough that the unknown pieces of the path can be such that it matches.
+        include_descendants: Whether paths below a match match, too.
+        allow_unknown: Whether it is enough that the unknown pieces of the path can have values with which it matches.
     """
     matches_part = wildcards.may_match if allow_unknown else wildcards.fullmatch
     states = _closure({0}, pattern)

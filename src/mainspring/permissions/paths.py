@@ -1,7 +1,4 @@
-"""Where a path leads: as it is spelled, and for real.
-
-What the wildcards of a shell word stand for right now.
-"""
+"""Resolve paths, and expand the wildcards of shell words."""
 
 from __future__ import annotations
 
@@ -22,19 +19,19 @@ from mainspring.shell_analysis import wildcards
 from mainspring.text import fold
 
 IGNORE_FILE_NAME = ".agentignore"
-"""The file's name, in the project's folder or in any folder below or above it."""
+"""Name of the ignore file, in the project's folder or in any folder below or above it."""
 
 
 MAX_BYTES = 1 << 20
-"""A larger file is no list of names; then its whole folder is left alone."""
+"""Maximum size of an ignore file in bytes; with a larger one its whole folder is ignored."""
 
 
 _CACHE_SECONDS = 1.0
-"""How long a file that was read counts as unchanged, so that a search through many folders reads each file once."""
+"""Seconds for which a read file counts as unchanged, so that a search through many folders reads each file once."""
 
 
 PARENT_CACHE_SECONDS = 30.0
-"""The same for files above the project's folder, which hardly ever change."""
+"""The same for files above the project's folder, which rarely change."""
 
 
 _MAX_CACHED = 20_000
@@ -53,13 +50,13 @@ class ReadsFiles(Protocol):
 class IgnoreFiles:
     """The ignore files of one environment.
 
-    Git's rules hold: a deeper file decides over one above it, later lines over earlier ones, and what lies in a folder that
-    is left out stays left out. Upper and lower case are the same, since on some systems they name the same file.
+    Git's rules apply: a deeper file overrides one above it, later lines override earlier ones, and the content of an ignored
+    folder stays ignored. Case is ignored, since on some systems both spellings name the same file.
 
     Args:
-        env: Where the files are; one that cannot read has none.
+        env: Environment with the files; without access to files it has no ignore files.
         root: Components of the project's folder.
-        clock: Seconds, for the age of what was read.
+        clock: Clock in seconds, for the age of cached files.
     """
 
     def __init__(self, env: object, root: PathParts = (), clock: Callable[[], float] = time.monotonic) -> None:
@@ -69,10 +66,10 @@ class IgnoreFiles:
         self._kept: dict[PathParts, tuple[float, Any]] = {}
 
     async def ignored_by(self, *forms: PathParts) -> str:
-        """The ignore file that leaves a path out; empty if none does.
+        """Return the ignore file that hides a path; empty if none does.
 
         Args:
-            forms: Components of the path from the root: its real one, and as it was spelled.
+            forms: Components of the path from the root: the resolved path, and the path as spelled.
         """
         if self._env is not None:
             for parts in dict.fromkeys(forms):
@@ -88,19 +85,19 @@ class IgnoreFiles:
             if rules is not None:
                 files.append((depth, rules))
             for at, spec in reversed(files):
-                said = match_rules(spec, parts[at : depth + 1], is_folder=depth + 1 < len(parts))
-                if said:
+                is_hidden = match_rules(spec, parts[at : depth + 1], is_folder=depth + 1 < len(parts))
+                if is_hidden:
                     return "/" + "/".join((*parts[:at], IGNORE_FILE_NAME))
-                if said is not None:
+                if is_hidden is not None:
                     break
         return ""
 
     async def _rules(self, folder: PathParts) -> Any:
         now = self._clock()
-        kept = self._kept.get(folder)
+        cached = self._kept.get(folder)
         above = len(folder) < len(self._root) and self._root[: len(folder)] == folder
-        if kept is not None and now - kept[0] < (PARENT_CACHE_SECONDS if above else _CACHE_SECONDS):
-            return kept[1]
+        if cached is not None and now - cached[0] < (PARENT_CACHE_SECONDS if above else _CACHE_SECONDS):
+            return cached[1]
         if len(self._kept) >= _MAX_CACHED:
             self._kept.clear()
         rules = await self._read(folder)
@@ -114,13 +111,13 @@ class IgnoreFiles:
             data = await self._env.read_bytes(path, limit=MAX_BYTES + 1)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError):  # it is there, and what it says is not known
+        except (OSError, ValueError):  # the file exists, but its content is unknown
             return compile_rules([_EVERYTHING])
         return parse_rules(data)
 
 
 def parse_rules(data: bytes) -> Any:
-    """The rules of a file; ``None`` if there are none in it."""
+    """Parse the rules of a file; None if it contains none."""
     if len(data) > MAX_BYTES:
         return compile_rules([_EVERYTHING])
     lines = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff").splitlines()
@@ -129,7 +126,7 @@ def parse_rules(data: bytes) -> Any:
 
 
 def match_rules(spec: Any, below: Sequence[str], *, is_folder: bool) -> bool | None:
-    """Whether the file's rules leave a path out, keep it, or say nothing; a name at the end may be that of a folder."""
+    """Return whether the file's rules hide a path, keep it, or do not mention it; the last name may be that of a folder."""
     path = "/".join(fold(part) for part in below)
     if is_folder:
         return spec.check_file(path + "/").include
@@ -137,7 +134,7 @@ def match_rules(spec: Any, below: Sequence[str], *, is_folder: bool) -> bool | N
 
 
 MAX_BOUNDS = 200
-"""How many words are compared with paths of patterns; with more, none is covered."""
+"""Maximum number of words that are compared with path patterns; with more, none is covered."""
 
 
 PathParts = tuple[str, ...]
@@ -147,10 +144,10 @@ _PROC_LINKS = frozenset(("cwd", "root", "fd", "map_files"))
 
 
 class ResolvesPaths(Protocol):
-    """What is needed of an environment: where a path leads, links followed, also where nothing is there yet."""
+    """An environment that resolves paths, links included, even if nothing exists there."""
 
     async def realpath(self, path: str) -> str:
-        """The real, absolute path; a relative one is taken from the environment's folder."""
+        """Return the resolved, absolute path; a relative one starts at the environment's folder."""
         ...
 
 
@@ -158,11 +155,11 @@ class ProjectPaths(Struct, frozen=True):
     """The project and the user's home folder.
 
     Attributes:
-        root: Components of the project's real folder.
-        roots: The same, and as it was spelled.
-        cwd: The real folder in which tools work.
-        home_spellings: Components of the home folder, real and as spelled.
-        ignore_files: The ignore files, which say what no tool may touch.
+        root: Components of the project's resolved folder.
+        roots: The same, and the spelled form.
+        cwd: The resolved folder in which tools work.
+        home_spellings: Components of the home folder, resolved and as spelled.
+        ignore_files: The ignore files, which hide paths from every tool.
     """
 
     root: PathParts
@@ -173,12 +170,12 @@ class ProjectPaths(Struct, frozen=True):
 
     @classmethod
     async def find(cls, env: ResolvesPaths, *, root: str | None, home: str | None) -> ProjectPaths:
-        """Ask the environment.
+        """Find the folders of an environment.
 
         Args:
-            env: Where tools work.
-            root: The project's folder; the environment's own if it is not given.
-            home: The user's home folder; the environment's own if it is not given.
+            env: Environment in which tools work.
+            root: The project's folder (default: the environment's own).
+            home: The user's home folder (default: the environment's own).
         """
         cwd = await env.realpath(".")
         spelled = posixpath.normpath(posixpath.join(_slashes(cwd), _slashes(root or ".")))
@@ -189,15 +186,15 @@ class ProjectPaths(Struct, frozen=True):
 
 
 class ResolvedPath(Struct, frozen=True):
-    """Where one spelling of a path leads.
+    """The target of one spelling of a path.
 
     Attributes:
-        spelled: As it was written.
+        spelled: The path as written.
         lexical: Components without following links.
-        real: Components with links followed, by the names that rules know; unknown pieces stand as they are.
-        path: The real path; empty if a piece of it is unknown.
+        real: Components with links followed, in the names that rules use; unknown pieces are unchanged.
+        path: The resolved path; empty if a piece of it is unknown.
         unknown: Whether it may lead anywhere.
-        hidden: The ignore file that leaves it out; empty if none does.
+        hidden: The ignore file that hides it; empty if none does.
     """
 
     spelled: str
@@ -208,15 +205,15 @@ class ResolvedPath(Struct, frozen=True):
     hidden: str = ""
 
     def is_inside(self, place: ProjectPaths) -> bool:
-        """Whether it leads into the project for certain."""
+        """Return True if the path certainly leads into the project."""
         return not self.unknown and self.real[: len(place.root)] == place.root
 
     def relative_parts(self, place: ProjectPaths) -> PathParts:
-        """Components below the project's folder, or all of them outside it."""
+        """Return the components below the project's folder, or all of them if the path is outside."""
         return self.real[len(place.root) :] if self.real[: len(place.root)] == place.root else self.real
 
     def matches_exactly(self, pattern: PathPattern, place: ProjectPaths) -> bool:
-        """Whether a pattern is about it to the letter: its real path, case and all."""
+        """Return True if a pattern matches the resolved path literally, including case."""
         if self.unknown or pattern.problem:
             return False
         bases = {"project": place.root, "root": (), "home": place.home_spellings[0]}
@@ -226,7 +223,7 @@ class ResolvedPath(Struct, frozen=True):
         return matches(pattern.parts, rest)
 
     def matches_loosely(self, pattern: PathPattern, place: ProjectPaths, *, maybe: bool = False) -> bool:
-        """Whether a pattern is about it or about a folder above it: in either form, whatever the case."""
+        """Return True if a pattern matches the path in either form, or a folder above it, ignoring case."""
         bases: tuple[PathParts, ...] = ((),)
         if pattern.anchor == "project":
             bases = place.roots
@@ -243,7 +240,7 @@ class ResolvedPath(Struct, frozen=True):
         return False
 
     def may_contain(self, pattern: PathPattern, place: ProjectPaths) -> bool:
-        """Whether what the pattern is about may lie below this folder."""
+        """Return True if a match of the pattern may be below this folder."""
         base: PathParts = {"project": place.root, "root": (), "home": place.home_spellings[0]}[pattern.anchor]
         requested = tuple(map(fold, base)) + pattern.loose
         here = tuple(map(fold, self.real))
@@ -256,16 +253,16 @@ class ResolvedPath(Struct, frozen=True):
 
 
 async def resolve_path(env: ResolvesPaths, spelled: str, place: ProjectPaths) -> ResolvedPath:
-    """Where a path of a tool's argument leads; it is resolved as the tool itself would.
+    """Resolve a path of a tool's argument, as the tool itself would.
 
     Args:
-        env: Where the tool will work.
-        spelled: The path as the call spells it.
+        env: Environment in which the tool will work.
+        spelled: The path as spelled in the call.
         place: The project and the home folder.
 
     Raises:
         OSError: If it cannot be resolved.
-        ValueError: If it is no path.
+        ValueError: If it is not a path.
     """
     path = await env.realpath(spelled)
     at_home = spelled == "~" or spelled.startswith("~/")
@@ -275,13 +272,13 @@ async def resolve_path(env: ResolvesPaths, spelled: str, place: ProjectPaths) ->
 
 
 async def resolve_word(env: ResolvesPaths, text: str, place: ProjectPaths, cwd: str | None) -> ResolvedPath:
-    """Where a word of a command leads, as far as can be known.
+    """Resolve a word of a command, if known.
 
     Args:
-        env: Where the command will run.
+        env: Environment in which the command will run.
         text: The word, unknown pieces marked.
         place: The project and the home folder.
-        cwd: The folder the command runs in; ``None`` if that is not known.
+        cwd: The folder in which the command runs; ``None`` if unknown.
     """
     spelled = text
     home = "/" + "/".join(place.home_spellings[0])
@@ -294,7 +291,7 @@ async def resolve_word(env: ResolvesPaths, text: str, place: ProjectPaths, cwd: 
     base = "/" + "/".join(parts[:known])
     try:
         path = await env.realpath(base)
-    except (OSError, ValueError):  # links in a circle
+    except (OSError, ValueError):  # circular links
         return ResolvedPath(spelled, parts, parts, "", unknown=True)
     if known == len(parts):
         real, lexical = split_path(_name(env, path)), _lexical(base, "/")
@@ -307,15 +304,15 @@ async def resolve_word(env: ResolvesPaths, text: str, place: ProjectPaths, cwd: 
 async def find_escapes(
     env: ResolvesPaths, place: ProjectPaths, bounds: Collection[tuple[str, str]], folders: Sequence[str | None]
 ) -> frozenset[tuple[str, str]]:
-    """Of some paths of patterns, each with a word that it may cover: those of which the word leads elsewhere.
+    """Return the path patterns that do not cover their word, because the word leads outside the path.
 
     A path of the project whose folder is a link that leads out of the project covers nothing.
 
     Args:
-        env: Where the command will run.
+        env: Environment in which the command will run.
         place: The project and the home folder; paths of patterns start in the folder where tools work.
-        bounds: The paths and the words.
-        folders: The folders in which the command may run; ``None`` for one that is not known.
+        bounds: Paths of patterns, each with a word that it may cover.
+        folders: The folders in which the command may run; ``None`` for an unknown one.
     """
     if len(bounds) > MAX_BOUNDS:
         return frozenset(bounds)
@@ -338,7 +335,7 @@ async def find_escapes(
 
 
 def _starts(first: str) -> Sequence[int]:
-    """Where in a word a path may begin: in ``--file=src/x`` behind any character of the first component."""
+    """Return the positions in a word at which a path may begin: in ``--file=src/x`` after any character of the first component."""
     if not _NOT_A_NAME.search(first):
         return (0,)
     return range(len(first) + (first[-1] in "=:,@"))
@@ -352,7 +349,7 @@ def _name(env: ResolvesPaths, path: str) -> str:
 
 
 def _matches_suffix(pattern: PathPattern, parts: PathParts) -> bool:
-    """Whether what is known behind an unknown piece is what a pattern names, wherever the piece leads."""
+    """Return True if the known end after an unknown piece matches a pattern, wherever the piece leads."""
     unknown = [i for i, part in enumerate(parts) if wildcards.ANY_TEXT in part]
     tails = [parts[i + 1 :] for i in unknown]
     return any(
@@ -361,7 +358,7 @@ def _matches_suffix(pattern: PathPattern, parts: PathParts) -> bool:
 
 
 def _mask_proc_links(parts: PathParts) -> PathParts:
-    """The same, with links that lead elsewhere for each program as a piece that is not known: ``/proc/self/cwd``."""
+    """Return the components with links that differ for each program, such as ``/proc/self/cwd``, as an unknown piece."""
     if parts[:1] != ("proc",):
         return parts
     link = next((i for i, part in enumerate(parts[2:5], 2) if part in _PROC_LINKS), None)
@@ -385,7 +382,7 @@ def _distinct(*forms: PathParts) -> tuple[PathParts, ...]:
 
 
 MAX_PATHS = 200
-"""A word that stands for more is not expanded."""
+"""Maximum number of paths for one word; a word that matches more is not expanded."""
 
 
 @runtime_checkable
@@ -398,14 +395,14 @@ class ListsDirectories(Protocol):
 
 
 async def expand_wildcards(env: object, parts: Sequence[str]) -> list[str] | None:
-    """The paths that exist for a word with wildcards.
+    """Return the existing paths that a word with wildcards matches.
 
     Args:
-        env: Where the command will run.
+        env: Environment in which the command will run.
         parts: Components from the root, wildcards as unknown pieces.
 
     Returns:
-        Absolute paths; ``None`` if there are too many, or the environment cannot say.
+        Absolute paths; ``None`` if they are too many, or the environment cannot list folders.
     """
     if not isinstance(env, ListsDirectories):
         return None

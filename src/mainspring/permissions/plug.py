@@ -1,4 +1,4 @@
-"""The plug: decides in `tool:permit`, asks a person where the rules say so, and remembers for the session."""
+"""The permissions plugin: decide in `tool:permit`, ask the user where the rules require it, and remember grants for the session."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
 
 Answer = bool | Literal["session"] | Reply
-"""Yes or no to this call; ``"session"`` is yes to all that was asked about, for as long as the session lasts."""
+"""Response to an approval of one call; ``"session"`` allows everything in the request until the session ends."""
 
 PermissionCallback = Callable[[PermissionRequest], Answer | Awaitable[Answer]]
-"""Asks a person. Sync or async; a sync one runs in a thread, so that it may wait."""
+"""Callback that asks the user. Sync or async; a sync callback runs in a thread, so that it may block."""
 
 _PREVIEW_CHECK_ORDER = 90
-"""Before a session notes that a tool was started."""
+"""Before a session records that a tool started."""
 
 OnDeny = Literal["continue", "stop"]
-"""After a denied call: the model is told and goes on, or the run ends."""
+"""After a denied call: the model receives the reason and continues, or the run stops."""
 
 
 UnattendedMode = Literal["deny", "pause"]
-"""With nobody to ask: the call is denied, or the run stops until somebody can answer."""
+"""If no user can be asked: the call is denied, or the run pauses until a user can respond."""
 
 
 class PermissionOptions(TypedDict, total=False):
-    """The rarer options of `Permissions`."""
+    """The less common options of `Permissions`."""
 
     unattended: UnattendedMode
     ask_timeout: float | None
@@ -67,26 +67,27 @@ _OPTIONS = ("allow", "ask", "deny", "rules", "mode", "on_permission_request", "o
 
 
 class Permissions:
-    """Decides which calls may happen. Without this plug every call may.
+    """Plugin that decides which tool calls may run. Without it, every call may.
 
     Args:
-        allow: Rules that allow; see the page on permissions for what a rule may say.
+        allow: Rules that allow; docs/permission-rules.md describes their syntax.
         ask: Rules that ask.
-        deny: Rules that deny. Over all sources deny beats ask beats allow.
-        rules: Rules of other sources, as settings files.
-        mode: What holds where no rule does.
-        on_permission_request: Asks a person. Without it, what would ask is denied, with a reason that says how to allow it.
-        on_deny: Whether the run ends at a denied call.
-        **options: ``unattended``: with nobody to ask, ``deny`` the call or ``pause`` the run, to be taken up where somebody
-            can answer. ``ask_timeout``: seconds to wait for an answer. ``root``: the project's folder, the environment's
-            own if not given. ``home``: the user's home folder, likewise. ``sensitive``, ``guarded``: more paths that always ask, or
-            whose change does, as globs at any depth or absolute. ``reads_free``: whether commands that only read in the
-            project need no rule in the mode ``defaults``; they do not if not given. ``on_decision``: told of each decision, with
-            the id of the call; its outcome is what became of it, after somebody was asked.
+        deny: Rules that deny. Over all sources, deny overrides ask, and ask overrides allow.
+        rules: Rules of other sources, such as settings files.
+        mode: The default where no rule matches.
+        on_permission_request: Callback that asks the user. Without it, a call that would ask is denied, with a reason that describes how to
+            allow it.
+        on_deny: Whether the run stops at a denied call.
+        **options: ``unattended``: if no user can be asked, ``deny`` the call or ``pause`` the run, so that it can resume where a user
+            can respond. ``ask_timeout``: seconds to wait for an approval. ``root``: the project's folder (default: the environment's
+            own). ``home``: the user's home folder (default: the environment's own). ``sensitive``, ``guarded``: more paths that
+            always ask, or that ask before a change, as globs at any depth or absolute. ``reads_free``: whether commands that only read
+            in the project need no rule in the mode ``defaults`` (default: they need one). ``on_decision``: callback that receives each
+            decision with the ID of the call; the outcome is the final one, after an approval.
 
     Raises:
-        ConfigError: If a rule is none, or an option has a value that it cannot have.
-        TypeError: If there is no such option.
+        ConfigError: If a rule is invalid, or an option has an invalid value.
+        TypeError: If an option is unknown.
     """
 
     def __init__(
@@ -110,19 +111,21 @@ class Permissions:
         ):
             if value not in get_args(known):
                 raise ConfigError(
-                    f"permissions: {name} is {value!r}; it can be {' or '.join(map(repr, get_args(known)))}"
+                    f"Invalid value of the permissions option {name}: {value!r}. Use {' or '.join(map(repr, get_args(known)))}."
                 )
         for name, request in (
             ("on_permission_request", on_permission_request),
             ("on_decision", options.get("on_decision")),
         ):
             if request is not None and not callable(request):
-                raise ConfigError(f"permissions: {name} is a function, not {request!r:.80}")
+                raise ConfigError(f"The permissions option {name} must be a function, not {request!r:.80}.")
         for name in ("sensitive", "guarded"):
-            if isinstance(options.get(name, ()), str):  # of a text every letter would be a pattern
-                raise ConfigError(f'permissions: {name} is a list of patterns, as in {name}=["**/*.key"]')
+            if isinstance(options.get(name, ()), str):  # a string would be split into one pattern for each letter
+                raise ConfigError(
+                    f'The permissions option {name} must be a list of patterns, for example, {name}=["**/*.key"].'
+                )
         sensitive = SensitivePaths.default(secret=options.get("sensitive", ()), guarded=options.get("guarded", ()))
-        given = RuleSet.build(allow=allow, ask=ask, deny=deny)
+        own_rules = RuleSet.build(allow=allow, ask=ask, deny=deny)
         free = options.get("reads_free", True)
         self.on_permission_request = on_permission_request
         self.on_deny: OnDeny = on_deny
@@ -131,8 +134,10 @@ class Permissions:
         self.root = options.get("root")
         self.home = options.get("home")
         self.on_decision = options.get("on_decision")
-        engine = PermissionEngine(rules=given + (rules or RuleSet()), mode=mode, sensitive=sensitive, reads_free=free)
-        self._own_rules = given
+        engine = PermissionEngine(
+            rules=own_rules + (rules or RuleSet()), mode=mode, sensitive=sensitive, reads_free=free
+        )
+        self._own_rules = own_rules
         self._tools = {*ALL_TOOL_NAMES}
         self._warned: set[str] = set()
         self._session = _SessionGrants(engine)
@@ -140,7 +145,7 @@ class Permissions:
         self._agent = ""
 
     def install(self, agent: CoreAgent) -> None:
-        """Sit on `tool:permit` of an agent."""
+        """Add the handler of `tool:permit` to an agent."""
         self._agent = agent.name
         if any(rule.tool for rule in self._own_rules):
             agent.on(SessionStart, lambda _: self._warn(agent))
@@ -150,17 +155,19 @@ class Permissions:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Which of the rules that it was given fit no tool and so do nothing: no built-in one, and none that an agent with these
-        permissions had when a run began. Rules about tools of MCP servers are not looked at. When a run begins each is told once, as
-        a `ConfigWarning`; a tool that joins later ends the problem with the next run.
+        """Return the rules that match no tool and so have no effect.
+
+        A rule matches no tool if no built-in tool has its name, and no tool that an agent with these permissions had when a run
+        started. Rules for tools of MCP servers are not checked. When a run starts, each rule is reported once as a `ConfigWarning`; a
+        tool that is added later ends the problem with the next run.
         """
         known = sorted(self._tools)
         found: list[str] = []
         for rule in find_unused_rules(self._own_rules, known):
-            if not rule.tool.startswith("mcp__"):  # what servers have may not be known yet
+            if not rule.tool.startswith("mcp__"):  # the tools of MCP servers may not be known yet
                 near = difflib.get_close_matches(rule.tool, known, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
-                found.append(f"no tool fits the {rule.effect} rule {rule.text!r}, which so does nothing{hint}")
+                found.append(f"the {rule.effect} rule {rule.text!r} matches no tool and has no effect{hint}")
         return tuple(found)
 
     def _warn(self, agent: CoreAgent) -> None:
@@ -172,7 +179,7 @@ class Permissions:
 
     @property
     def engine(self) -> PermissionEngine:
-        """What decides, with the rules that are in force now."""
+        """Return the engine with the rules that currently apply."""
         return self._session.engine
 
     @engine.setter
@@ -180,19 +187,19 @@ class Permissions:
         self._session.engine = engine
 
     def add(self, *rules: SpecRule) -> None:
-        """Have further rules in force from the next decision on, for sub-agents too."""
+        """Add rules from the next decision on, for subagents too."""
         engine = self._session.engine
         self._session.engine = structs.replace(engine, rules=engine.rules + RuleSet(rules))
 
     def remove(self, *rules: SpecRule) -> None:
-        """Remove rules, each one that is given, from the next decision on, for subagents too."""
+        """Remove the given rules from the next decision on, for subagents too."""
         engine = self._session.engine
         left = tuple([r for r in engine.rules if not any(r is each for each in rules)])
         self._session.engine = structs.replace(engine, rules=RuleSet(left))
 
     @property
     def accept_edits(self) -> bool:
-        """Whether the built-in edit tools may write in the project without a rule, for subagents too."""
+        """Return True if the built-in edit tools may write in the project without a rule, for subagents too."""
         return self.engine.accept_edits
 
     @accept_edits.setter
@@ -201,20 +208,20 @@ class Permissions:
 
     @property
     def session_grants(self) -> tuple[SessionGrant, ...]:
-        """What the user allowed for the session, the oldest first."""
+        """Return the grants of the session, the oldest first."""
         return tuple(self._session.grants.values())
 
     def revoke(self, grant: SessionGrant) -> None:
-        """Revoke what the user allowed for the session, from the next decision on, for subagents too."""
+        """Revoke grants of the session from the next decision on, for subagents too."""
         self._session.grants.pop(grant.key, None)
 
     def for_child(self) -> Permissions:
-        """What a sub-agent gets: the same rules, the same person, the same grants; so never more than its parent."""
+        """Return the permissions of a subagent: the same rules, user, and grants; so never more than its parent has."""
         return copy.copy(self)
 
     @contextmanager
     def temporary_rules(self, *rules: SpecRule) -> Generator[None]:
-        """Have further rules in force while this is open, for sub-agents too."""
+        """Add rules while the context is open, for subagents too."""
         self.add(*rules)
         try:
             yield
@@ -231,15 +238,15 @@ class Permissions:
         original: Mapping[str, Any] | None = None,
         advise: bool = False,
     ) -> PermissionDecision:
-        """What would be decided about a call, without asking anybody.
+        """Return the decision about a call, without asking the user.
 
         Args:
-            tool: The tool's name.
+            tool: Name of the tool.
             arguments: The arguments as they will be used.
-            env: Where the tool will work.
-            definition: The tool itself, if there is one.
-            original: The arguments as the model gave them.
-            advise: Whether to find, where it asks, the rules that would allow the call; the call is decided on a few times for it.
+            env: Environment in which the tool will work.
+            definition: The tool itself, if known.
+            original: The arguments as the model wrote them.
+            advise: Whether to find the rules that would allow a call that asks; that decides about the call several times.
         """
         call = ToolCall(tool, arguments, definition)
         place = await self._project_paths(env)
@@ -251,15 +258,14 @@ class Permissions:
         return replace(decision, advice=found)
 
     async def unreadable_paths(self, env: ExecutionEnv, *, limit: int = 50_000) -> tuple[str, ...]:
-        """What in the project no tool may read, by ignore files and rules that deny: for a sandbox, which can keep it from
-        programs, too.
+        """Return the paths of the project that ignore files and deny rules hide from tools, for a sandbox that hides them from programs.
 
         Args:
-            env: Where tools work.
-            limit: How many names are looked at.
+            env: Environment in which tools work.
+            limit: Maximum number of names that are checked.
 
         Returns:
-            Real paths, sorted; of a folder that is hidden as a whole only the folder.
+            Resolved paths, sorted; for a folder that is hidden as a whole, only the folder.
         """
         place = await self._project_paths(env)
         root = "/" + "/".join(place.root)
@@ -283,7 +289,9 @@ class Permissions:
         changes = self._session.changes
         decision = await self._decide(context)
         if decision.outcome == "ask":
-            async with self._session.question_lock():  # one question after the other; a grant serves the call behind it
+            async with (
+                self._session.question_lock()
+            ):  # one approval at a time: a grant may also allow the call that waits next
                 changes = self._session.changes
                 decision = await self._decide(context, advise=True)
                 if decision.outcome == "ask" and (
@@ -313,14 +321,14 @@ class Permissions:
         )
 
     async def _ask_user(self, decision: PermissionDecision, context: PermissionCheck) -> bool:
-        """Whether a person says yes; otherwise the call is refused."""
+        """Return True if the user allows the call; otherwise deny it."""
         stop = self.on_deny == "stop"
         if self.on_permission_request is None:
             if self.unattended == "pause":
                 context.pause(permission_question(decision))
             else:
                 context.deny(
-                    f"{permission_question(decision)}, and there is nobody to ask. {allow_hint(decision)}", stop=stop
+                    f"{permission_question(decision)}, but no user can be asked. {allow_hint(decision)}", stop=stop
                 )
             return False
         tried = await self._preview_call(decision, context)
@@ -334,19 +342,20 @@ class Permissions:
         try:
             answer = await asyncio.wait_for(_ask(self.on_permission_request, request), self.ask_timeout)
         except TimeoutError:
-            context.deny(f"{permission_question(decision)}, and nobody answered in time.", stop=stop)
+            context.deny(f"{permission_question(decision)}, but the approval timed out.", stop=stop)
             return False
         except Exception as error:  # noqa: BLE001 - whatever the application's callback raises is no consent
             context.deny(
-                f"{permission_question(decision)}, but asking failed ({type(error).__name__}: {error}).", stop=stop
+                f"{permission_question(decision)}, but the approval request failed ({type(error).__name__}: {error}).",
+                stop=stop,
             )
             return False
-        given = answer if isinstance(answer, Reply) else Reply(allow=answer is True or answer == "session")
-        if given.pause and not context.approved:
+        reply = answer if isinstance(answer, Reply) else Reply(allow=answer is True or answer == "session")
+        if reply.pause and not context.approved:
             context.pause(permission_question(decision))
             return False
-        if given.allow:
-            self._session.remember(decision, everything=given.session or answer == "session")
+        if reply.allow:
+            self._session.remember(decision, everything=reply.session or answer == "session")
             if tried is not None:
                 self._session.approved_previews[self._agent, context.call_id] = (
                     context.tool,
@@ -355,8 +364,8 @@ class Permissions:
                     decision.paths,
                 )
             return True
-        said = f": {given.reason}" if given.reason else "."
-        context.deny(f"{permission_question(decision)}, and the user said no{said}", stop=stop or given.stop)
+        suffix = f": {reply.reason}" if reply.reason else "."
+        context.deny(f"{permission_question(decision)}, and the user denied it{suffix}", stop=stop or reply.stop)
         return False
 
     async def _is_edit(self, context: PermissionCheck) -> bool:
@@ -370,13 +379,16 @@ class Permissions:
     async def _preview_call(self, decision: PermissionDecision, context: PermissionCheck) -> Preview | None:
         try:
             return await preview_changes(context.tool, context.input, context.env, decision.paths)
-        except (OSError, ValueError) as error:  # then it fails when it runs, too, and says so to the model
+        except (
+            OSError,
+            ValueError,
+        ) as error:  # the call fails with the same error when it runs, and the model receives it
             return Preview(problem=f"{type(error).__name__}: {error}")
 
     async def judge_again(self, hook: BeforeToolRun) -> None:
-        """The handler of `tool:start`: a call is decided about again if another call may have changed files since its decision.
+        """Decide again about a call if another call may have changed files since its decision. The handler of `tool:start`.
 
-        The calls of a turn are judged before the first of them runs. One may make a link, or a repository, that another one reads.
+        The calls of a turn are decided about before the first of them runs. One may create a link, or a repository, that another one reads.
         """
         judged = self._session.judged.pop((self._agent, hook.call_id), None)
         if judged is None:
@@ -389,7 +401,7 @@ class Permissions:
             is_same = all(v in first.needs_answer for v in now.needs_answer) and now.environment == first.environment
             if now.outcome == "deny" or not is_same:
                 hook.block = (
-                    "another call changed files since this one was approved, and this one may now do something else. Make the call "
+                    "another call changed files after this one was approved, so this call may now do something else. Make the call "
                     f"again: {now.reason}"
                 )
                 return
@@ -397,21 +409,21 @@ class Permissions:
             self._session.changes += 1
 
     async def on_tool_start(self, hook: BeforeToolRun) -> None:
-        """The handler of `tool:start`: what was agreed to is what is written, or nothing is."""
+        """Check that a call writes exactly the approved change. The handler of `tool:start`."""
         shown = self._session.approved_previews.pop((self._agent, hook.call_id), None)
         if shown is None:
             return
         tool, before, env, paths = shown
         now = await preview_changes(tool, hook.input, env, paths)
-        fails = bool(now and now.problem and before.problem)  # whatever it says: nothing will be written
+        fails = bool(now and now.problem and before.problem)  # any error means that nothing will be written
         if not fails and (now is None or not before.has_same_changes(now)):
             hook.block = (
-                "the file was changed after this was approved, so that the call would do something else. Nothing was changed; "
-                "read the file again and make the call anew"
+                "the file changed after this call was approved, so the call would do something else. Nothing was changed; "
+                "read the file again and make the call again"
             )
 
     def _filter_searches(self, env: ExecutionEnv, place: ProjectPaths) -> None:
-        """Let searches through folders leave out what a read of the file itself would not be allowed to show."""
+        """Make searches through folders omit content that a read of the file itself would not be allowed to show."""
         guard = env.path_filter if isinstance(env.path_filter, _SearchFilter) else _SearchFilter(env.path_filter)
         env.path_filter = guard.with_session(self._session, place)
 
@@ -422,7 +434,7 @@ class Permissions:
 
 
 class _JudgedCall(Struct, frozen=True):
-    """A call that may run, and the number of calls that may have changed files before."""
+    """A call that may run, and the number of earlier calls that may have changed files."""
 
     tool: Tool
     original: Mapping[str, Any]
@@ -432,7 +444,7 @@ class _JudgedCall(Struct, frozen=True):
 
 
 class _SessionGrants:
-    """What was granted, and the queue of questions; shared with sub-agents."""
+    """The grants and the queue of approvals; shared with subagents."""
 
     def __init__(self, engine: PermissionEngine) -> None:
         self.engine = engine
@@ -443,7 +455,7 @@ class _SessionGrants:
         self._queue: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     def question_lock(self) -> asyncio.Lock:
-        """The lock that a question takes; one for each event loop, as runs one after the other may have their own."""
+        """Return the lock for one approval at a time; one for each event loop, since consecutive runs may have their own."""
         loop = asyncio.get_running_loop()
         if self._queue is None or self._queue[0] is not loop:
             self._queue = (loop, asyncio.Lock())
@@ -457,7 +469,7 @@ class _SessionGrants:
 
 
 class _SearchFilter:
-    """Says what searches may show; the rules of all sessions that share an environment hold."""
+    """Filter of search results; the rules of all sessions that share an environment apply."""
 
     def __init__(self, other: PathFilter | None, *members: tuple[_SessionGrants, ProjectPaths]) -> None:
         self._other = other
@@ -488,7 +500,7 @@ async def _ask(callback: PermissionCallback, request: PermissionRequest) -> Answ
 
 
 def build_request(decision: PermissionDecision, arguments: Mapping[str, Any]) -> PermissionRequest:
-    """What a person is asked about a decision."""
+    """Build the approval request for a decision."""
     request = decision.needs_answer
     first = next((v for v in request if v.scope == "shell-run"), request[0])
     resource = first.resource
@@ -508,14 +520,14 @@ def build_request(decision: PermissionDecision, arguments: Mapping[str, Any]) ->
 
 
 def denial_message(decision: PermissionDecision) -> str:
-    """What the model is told about a call that a rule denies."""
+    """Return the message to the model about a call that a rule denies."""
     denied = next(v for v in decision.verdicts if v.outcome == "deny")
     place = f" ({denied.rule.origin})" if denied.rule is not None else ""
     return f"{decision.tool} may not {SCOPE_VERBS[denied.scope]} {denied.resource}: {denied.reason}{place}."
 
 
 def permission_question(decision: PermissionDecision) -> str:
-    """What needs permission, in one sentence without its end."""
+    """Return the sentence that names the needed permission, without its end."""
     parts: list[str] = []
     for verdict in decision.needs_answer:
         part = f"{SCOPE_VERBS[verdict.scope]} {verdict.resource} ({verdict.reason})"
@@ -526,11 +538,11 @@ def permission_question(decision: PermissionDecision) -> str:
 
 
 def allow_hint(decision: PermissionDecision) -> str:
-    """How the user can allow what was asked about, with flags and in the settings."""
+    """Return how the user can allow the call, with flags and in the settings."""
     if not decision.advice:
-        standing = next((v.rule for v in decision.needs_answer if v.rule is not None and not v.allow), None)
-        if standing is not None:
-            return f"No rule can allow it while {standing.text!r} ({standing.origin}) stands."
+        blocking_rule = next((v.rule for v in decision.needs_answer if v.rule is not None and not v.allow), None)
+        if blocking_rule is not None:
+            return f"No rule can allow it while {blocking_rule.text!r} ({blocking_rule.origin}) is in effect."
         return "No rule can allow it in this form; write it as plain, separate steps."
     narrow, wide = decision.advice[0], decision.advice[-1]
     text = f"The user can allow it with {_flags(narrow)}"

@@ -1,4 +1,4 @@
-"""Rules that mean the same in every project, and those that name a file of one."""
+"""Distinguish rules that mean the same in every project from those that name a file of one project."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _relative_word(command: str, depth: int = 0) -> str:
 
 
 def _is_relative_path(token: str) -> bool:
-    """Return True for ``./x``, ``../x``, and ``folder/x``; not for options, assignments, and addresses."""
+    """Return True for ``./x``, ``../x``, and ``folder/x``; not for options, assignments, and URLs."""
     if token.startswith((*_ROOTED, "-")) or "/" not in token:
         return False
     head = token.partition("/")[0]

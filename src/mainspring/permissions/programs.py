@@ -1,4 +1,4 @@
-"""Which file the shell runs for the name of a program, and whether it belongs to the project."""
+"""Find the file that the shell runs for a program's name, and whether it belongs to the project."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ BUILTINS = frozenset(
     "alias bg break cd command continue echo eval exec exit export false fg getopts hash jobs kill local printf pwd read readonly "
     "return set shift test times trap true type ulimit umask unset wait [ : .".split()
 )
-"""Names that every shell runs itself."""
+"""Names that every shell runs as builtins."""
 
 _ABSOLUTE = ("/", "~/")
-"""How an entry of the search path begins that means the same folder everywhere."""
+"""The beginning of an entry of the search path that is the same folder everywhere."""
 
 _STARTS: Mapping[str, tuple[str, ...]] = {
     "egrep": ("grep",), "fgrep": ("grep",), "git": ("git-lfs",), "npm": ("node",),
@@ -34,16 +34,16 @@ _PLAIN_SCRIPTS = frozenset(("which", "egrep", "fgrep"))
 """Scripts that start no other program than those of `_STARTS`."""
 
 _SCRIPT = lazy_re(rb"#![ \t]*\S*/(?:env[ \t]+(?:-S[ \t]+)?([^\s/]+)|\w*sh\b)")
-"""The first line of a script that a shell runs, or a program that is looked up on the search path."""
+"""The first line of a script that a shell runs, or a program that is found on the search path."""
 
 
 @runtime_checkable
 class SearchesPrograms(Protocol):
-    """An environment that knows where its shell looks for programs."""
+    """An environment that knows the search path of its shell."""
 
     @property
     def search_path(self) -> str:
-        """The search path that the programs of the environment get; empty if it is not known."""
+        """Return the search path that the programs of the environment get; empty if unknown."""
         ...
 
     async def stat(self, path: str) -> FileStat:
@@ -61,7 +61,7 @@ class SearchesPrograms(Protocol):
 
 @runtime_checkable
 class LocatesPrograms(Protocol):
-    """An environment with a file system of its own, where its shell looks for programs."""
+    """An environment with its own file system, where its shell searches for programs."""
 
     async def find_search_path(self) -> str:
         """Return the search path that the programs of the environment get.
@@ -85,13 +85,13 @@ class LocatesPrograms(Protocol):
 async def find_project_program(
     env: ResolvesPaths, place: ProjectPaths, units: Iterable[AnalyzedCommand], folders: Sequence[str | None]
 ) -> str:
-    """Why a program that a command names may be a file of the project; empty if none is.
+    """Return why a program that a command names may be a file of the project; empty if none is.
 
     Args:
-        env: Where the command will run.
+        env: Environment in which the command will run.
         place: The project and the home folder.
-        units: The commands, those that they run among them.
-        folders: The folders in which they may run; ``None`` for one that is not known.
+        units: The commands, including those that they run.
+        folders: The folders in which they may run; ``None`` for an unknown one.
     """
     if not isinstance(env, SearchesPrograms):
         return ""
@@ -108,34 +108,34 @@ async def find_project_program(
             if found is not None:
                 entry, program = found
                 shown = escape_invisible(entry, limit=200)
-                return f"the PATH entry {shown!r} lies in the project, and its {program!r} would run"
+                return f"the PATH entry {shown!r} is in the project, and its {program!r} would run"
     return ""
 
 
 async def search_path_outside(env: object, root: tuple[str, ...]) -> dict[str, str]:
-    """The variable with the search path of an environment without the folders of the project; empty if it has none of them.
+    """Return the search path of an environment without the folders of the project, as a variable; empty if it contains none of them.
 
     Args:
-        env: Where a command will run.
+        env: Environment in which a command will run.
         root: Components of the project's folder.
     """
     if not isinstance(env, SearchesPrograms):
         return {}
     search = _ProgramSearch(env, root, await _find_search_path(env))
-    kept = [entry for entry in search.entries if not await search.is_of_project(entry, None)]
-    return {} if len(kept) == len(search.entries) else {"PATH": os.pathsep.join(kept) or os.defpath}
+    outside = [entry for entry in search.entries if not await search.is_of_project(entry, None)]
+    return {} if len(outside) == len(search.entries) else {"PATH": os.pathsep.join(outside) or os.defpath}
 
 
 async def find_named_program(
     env: object, root: tuple[str, ...], names: Iterable[str], folders: Sequence[str | None]
 ) -> str:
-    """Find the first of some programs that a folder of the project on the search path holds. Returns its name, or nothing.
+    """Return the name of the first program that a folder of the project on the search path contains; empty if none does.
 
     Args:
-        env: Where a command will run.
+        env: Environment in which a command will run.
         root: Components of the project's folder.
         names: The names of the programs.
-        folders: The folders in which the command may run; ``None`` for one that is not known.
+        folders: The folders in which the command may run; ``None`` for an unknown one.
     """
     if not isinstance(env, SearchesPrograms):
         return ""
@@ -153,7 +153,7 @@ async def _find_search_path(env: SearchesPrograms) -> str:
 
 
 class _ProgramSearch:
-    """Looks for programs as a shell does."""
+    """Search for programs as a shell performs it."""
 
     def __init__(self, env: SearchesPrograms, root: tuple[str, ...], search_path: str) -> None:
         self.entries: Sequence[str] = search_folders(search_path) if search_path else ()
@@ -172,7 +172,7 @@ class _ProgramSearch:
             return self._is_below(entry)
 
     async def has_program(self, path: str) -> bool:
-        """Return True if a path is that of a program, or if that is not known."""
+        """Return True if a path is that of a program, or if that is unknown."""
         try:
             found = await self._env.stat(path)
         except (OSError, ValueError):
@@ -180,11 +180,11 @@ class _ProgramSearch:
         return found.kind == "file" and found.mode & 0o111 != 0
 
     async def find_entry(self, name: str, folder: str | None) -> tuple[str, str] | None:
-        """Find the entry of the project from which a command may run a program, and the name of the program.
+        """Return the entry of the project from which a command may run a program, and the name of the program.
 
         Args:
             name: The name of the command.
-            folder: Where it runs; ``None`` if that is not known.
+            folder: Folder in which it runs; ``None`` if unknown.
         """
         for each in (name, *_STARTS.get(name, ())):
             found = await self._find(each, folder)
@@ -204,7 +204,7 @@ class _ProgramSearch:
         return None
 
     async def _entry_for_script(self, interpreter: str, folder: str | None) -> str | None:
-        """The entry of the project from which a script may run a program: a script of a shell may run any."""
+        """Return the entry of the project from which a script may run a program: a shell script may run any."""
         if not interpreter.endswith("sh"):
             found = await self._find(interpreter, folder)
             return found[0] if found is not None and found[2] else None
@@ -214,7 +214,7 @@ class _ProgramSearch:
         return None
 
     async def _find(self, name: str, folder: str | None) -> tuple[str, str, bool] | None:
-        """The entry at which the shell finds a program, the program, and whether it belongs to the project.
+        """Return the entry at which the shell finds a program, the program, and whether it belongs to the project.
 
         The program is empty if its content cannot be read from here.
         """
@@ -224,7 +224,7 @@ class _ProgramSearch:
             if folder is None and not entry.startswith(_ABSOLUTE):
                 return entry, "", True
             path = posixpath.join(folder or "/", entry, name)
-            if entry.startswith("~/"):  # bash reads that as the home folder
+            if entry.startswith("~/"):  # bash expands that to the home folder
                 path = posixpath.join(entry, name)
             try:
                 found = await self._env.stat(path)
@@ -238,7 +238,7 @@ class _ProgramSearch:
         return None
 
     async def _locate(self, env: LocatesPrograms, name: str, folder: str | None) -> tuple[str, str, bool] | None:
-        """As `_find`, for an environment with a file system of its own."""
+        """Do the same as `_find`, for an environment with its own file system."""
         relative = [entry for entry in self.entries if folder is None and not entry.startswith(_ABSOLUTE)]
         known = self.entries[: self.entries.index(relative[0])] if relative else self.entries
         located = await env.locate_program(name, known, folder or "/")

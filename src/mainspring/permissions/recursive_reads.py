@@ -1,4 +1,4 @@
-"""Whether a command that only reads would show what it should not: by what lies below its folders right now."""
+"""Check whether a read-only command would show files that it must not show, from the current content of its folders."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _KEEPS_ORDER = lazy_re(
     r"|shortstat|numstat|summary|patch-with-stat|name-only|name-status|colou?r|no-color|color-words|word-diff|unified|full-index|raw"
     r"|no-ext-diff|no-textconv|no-renames|find-renames|function-context|no-prefix|compact-summary|color-moved)(?:=.*)?"
 )
-"""Options that neither leave out commits nor change their order, so that a limit on their number counts the same."""
+"""Options that neither omit commits nor change their order, so that a limit on their number selects the same ones."""
 
 
 _FAILS_ANYWAY = (
@@ -64,7 +64,7 @@ _SLOW = "git commands that take too long"
 
 
 class UnknownFilesError(Exception):
-    """It cannot be known which files a command would show; the message says why."""
+    """The files that a command would show are unknown; the message contains the reason."""
 
 
 @runtime_checkable
@@ -74,27 +74,27 @@ class Runs(Protocol):
     scratch: dict[str, Any]
 
     async def find_program(self, name: str) -> str | None:
-        """The path of a program, or ``None``."""
+        """Return the path of a program, or ``None``."""
         ...
 
     async def realpath(self, path: str) -> str:
-        """The absolute path with every link resolved."""
+        """Return the absolute path with every link resolved."""
         ...
 
     async def run(self, command: Sequence[str], **options: Any) -> ProcessResult:
-        """Run a program to its end; see `ExecutionEnv.run`."""
+        """Run a program until it exits; see `ExecutionEnv.run`."""
         ...
 
 
 class GitHistory:
-    """Asks git for the files that a command would show.
+    """Query of git for the files that a command would show.
 
-    Git runs with the neutral environment, and only in a repository that was judged to be harmless.
+    Git runs with the neutral environment, and only in a repository that was checked to be harmless.
 
     Args:
-        env: Where the command will run.
+        env: Environment in which the command will run.
         program: The path of git.
-        folder: Where the command will run.
+        folder: Folder in which the command will run.
         top: The working folder of the repository.
         variables: The variables with which git runs nothing that the project names.
     """
@@ -107,10 +107,10 @@ class GitHistory:
         self._top = top
 
     async def files(self, command: GitCommand) -> list[str]:
-        """The files whose content a command may show, relative to the top of the repository.
+        """Return the files whose content a command may show, relative to the top of the repository.
 
         Raises:
-            UnknownFilesError: If they cannot be known.
+            UnknownFilesError: If the files are unknown.
         """
         top = (await self._run("rev-parse", "--show-toplevel")).decode("utf-8", "surrogateescape").removesuffix("\n")
         if top not in (
@@ -124,9 +124,9 @@ class GitHistory:
         types = await self._types(operands)
         if len(operands) < len(
             command.operands
-        ):  # wildcards stand for files, as git takes no revision that is a file, too
+        ):  # wildcards match files, since git does not accept a revision that is also a file
             if command.is_ended or command.name in ("cat-file", "stash show"):
-                raise UnknownFilesError("it is not known which revisions its wildcards stand for")
+                raise UnknownFilesError("the revisions that its wildcards match are unknown")
             operands = _revisions(operands, types)
         blobs = [o for o, (kind, peeled) in types.items() if "blob" in (kind, peeled)]
         found = [self._path_in(blob) for blob in blobs]
@@ -137,22 +137,22 @@ class GitHistory:
             return found + await self._searched(command, types, is_limited=is_known)
         if command.name in _WALKS:
             if command.name == "show" and any(_ADDS_REVISIONS.fullmatch(option) for option, _ in command.options):
-                raise UnknownFilesError("it shows whatever tags stand for")
+                raise UnknownFilesError("it shows the objects that tags refer to")
             if any(option == "--follow" or option.startswith("-L") for option, _ in command.options):
                 command = replace(command, paths=())
                 operands = operands if command.is_ended else _revisions(operands, types)
             left = [o for o in operands if o not in blobs and types[o][0] != "tree"]
             return found if operands and not left else found + await self._walked(command, left)
         if any("tree" in types[o] for o in operands) or any(":" in o and ".." in o for o in operands):
-            raise UnknownFilesError("it compares folders by themselves")
+            raise UnknownFilesError("it compares folders directly")
         return found if blobs else await self._compared(command, operands)
 
     async def _types(self, operands: Sequence[str]) -> dict[str, tuple[str, str]]:
-        """The type of each operand that is one object, as it is and without its tag; empty for others."""
+        """Return the type of each operand that is one object, with and without dereferencing its tag; empty for others."""
         if not operands:
             return {}
         if any("\n" in operand for operand in operands):
-            raise UnknownFilesError("a revision holds a line break")
+            raise UnknownFilesError("a revision contains a line break")
         lines = "".join(f"{operand}\n{operand}^{{}}\n" for operand in operands)
         output = await self._run(
             "cat-file", "--batch-check=%(objecttype)", stdin=lines.encode("utf-8", "surrogateescape")
@@ -169,7 +169,7 @@ class GitHistory:
         return posixpath.relpath(posixpath.join(self._folder if path.startswith(".") else self._top, path), self._top)
 
     async def _walked(self, command: GitCommand, operands: Sequence[str]) -> list[str]:
-        """The files that commits change."""
+        """Return the files that commits change."""
         names = [option for option, _ in command.options]
         if sum(name.startswith(("-C", "--find-copies")) for name in names) > 1:
             raise UnknownFilesError("it compares with files that did not change")
@@ -187,18 +187,18 @@ class GitHistory:
         return await self._names(*arguments, *operands, *_ended(command.paths))
 
     async def _compared(self, command: GitCommand, operands: Sequence[str]) -> list[str]:
-        """The files that differ."""
-        kept = [option for option, _ in command.options if _COMPARES.fullmatch(option)]
+        """Return the files that differ."""
+        options = [option for option, _ in command.options if _COMPARES.fullmatch(option)]
         if command.name == "stash show":
-            kept = ["--include-untracked"] if any(option == "-u" for option, _ in command.options) else []
-            return await self._names("stash", "show", *_NAMES[:4], *kept, *operands)
+            options = ["--include-untracked"] if any(option == "-u" for option, _ in command.options) else []
+            return await self._names("stash", "show", *_NAMES[:4], *options, *operands)
         more = ["-r", "-m", "--root", "--no-commit-id"] if command.name == "diff-tree" else []
-        return await self._names(command.name, *_NAMES, *more, *kept, *operands, *_ended(command.paths))
+        return await self._names(command.name, *_NAMES, *more, *options, *operands, *_ended(command.paths))
 
     async def _searched(
         self, command: GitCommand, types: Mapping[str, tuple[str, str]], *, is_limited: bool
     ) -> list[str]:
-        """The files that ``git grep`` searches; with ``is_limited`` only those that it names."""
+        """Return the files that ``git grep`` searches; with ``is_limited`` only those that it names."""
         revisions = [o for o, (kind, _) in types.items() if kind in ("commit", "tree", "tag")]
         paths = [o for o, (kind, _) in types.items() if not kind] + [word.text for word in command.paths]
         paths = paths if is_limited else []
@@ -217,16 +217,16 @@ class GitHistory:
         return found
 
     async def _behind_links(self, names: Sequence[str]) -> list[str]:
-        """Where files really are whose folder is now a link: git takes them for deleted, but a search opens them."""
+        """Return the resolved paths of files whose folder is now a link: git considers them deleted, but a search opens them."""
         missing = set(await self._names("diff-files", "-z", "--name-only", "--diff-filter=D"))
         real = [await self._env.realpath(posixpath.join(self._top, name)) for name in names if name in missing]
         return [posixpath.relpath(path, self._top) for path in real]
 
     async def words_in_settings(self) -> list[str]:
-        """The words in the values of all settings, which may be names of programs.
+        """Return the words in the values of all settings, which may be names of programs.
 
         Raises:
-            UnknownFilesError: If they cannot be known.
+            UnknownFilesError: If the settings are unknown.
         """
         settings = (await self._run("config", "--list", "-z")).decode("utf-8", "surrogateescape").split("\0")
         return list(dict.fromkeys(word for each in settings for word in _WORD.findall(each.partition("\n")[2])))
@@ -240,7 +240,7 @@ class GitHistory:
 
     async def _run(self, *arguments: str, stdin: bytes | None = None) -> bytes:
         slow: set[object] = self._env.scratch.setdefault(_SLOW, set())
-        if (self._folder, arguments, stdin) in slow:  # a decision is made several times
+        if (self._folder, arguments, stdin) in slow:  # cached, since a call may be decided about several times
             raise UnknownFilesError(_TOO_LONG)
         try:
             result = await self._env.run(
@@ -252,23 +252,23 @@ class GitHistory:
                 limits=_LIMITS,
             )
         except (OSError, ValueError):
-            raise UnknownFilesError("git cannot be asked which files it shows") from None
+            raise UnknownFilesError("git cannot list the files that it shows") from None
         if result.timed_out or result.overflowed or result.stdout.omitted:
             raise UnknownFilesError(
-                "the history is too long to check; name the files behind --, or fewer commits with -n"
+                "the history is too long to check; name the files after --, or fewer commits with -n"
             )
         if result.exit_code and (result.stdout.total or not any(t in result.stderr.data for t in _FAILS_ANYWAY)):
-            raise UnknownFilesError("git cannot say which files it shows")
+            raise UnknownFilesError("git failed to list the files that it shows")
         return result.stdout.data
 
 
 async def open_history(env: object, root: tuple[str, ...], folder: str, top: str) -> GitHistory | None:
-    """What asks git; ``None`` if there is no git.
+    """Return the query of git; None if git is not installed.
 
     Args:
-        env: Where the command will run.
+        env: Environment in which the command will run.
         root: Components of the project's folder.
-        folder: Where the command will run.
+        folder: Folder in which the command will run.
         top: The working folder of the repository.
 
     Raises:
@@ -278,7 +278,7 @@ async def open_history(env: object, root: tuple[str, ...], folder: str, top: str
     if program is None or not isinstance(env, Runs):
         return None
     if split_path(posixpath.join(folder, program))[: len(root)] == root:
-        raise UnknownFilesError("the project has a git of its own")
+        raise UnknownFilesError("the project contains its own git program")
     variables = neutral_environment(env) | await search_path_outside(env, root) | {"LC_ALL": "C"}
     return GitHistory(env, program, folder, top, variables)
 
@@ -287,9 +287,9 @@ async def find_program_of_settings(env: object, root: tuple[str, ...], folders: 
     """Find a program of the project that git may start for a setting of the user, if git gets the whole search path.
 
     Args:
-        env: Where the command will run.
+        env: Environment in which the command will run.
         root: Components of the project's folder.
-        folders: The folders in which it may run; ``None`` for one that is not known.
+        folders: The folders in which it may run; ``None`` for an unknown one.
 
     Returns:
         Why git may start one; empty if it does not.
@@ -300,11 +300,11 @@ async def find_program_of_settings(env: object, root: tuple[str, ...], folders: 
     except UnknownFilesError:
         return "it is not known which programs git starts; run git alone"
     found = await find_named_program(env, root, names, folders)
-    return f"git may start {found!r}, which lies in the project and on the PATH; run git alone" if found else ""
+    return f"git may start {found!r}, which is in the project and on the PATH; run git alone" if found else ""
 
 
 def path_in_revision(text: str) -> str:
-    """The path in ``REVISION:PATH``, or in ``:PATH`` for the index; empty if there is none."""
+    """Return the path in ``REVISION:PATH``, or in ``:PATH`` for the index; empty if the operand contains none."""
     if text.startswith(":"):
         stage = text[1:2] in tuple("0123") and text[2:3] == ":"
         return "" if text.startswith(":/") else text[3 if stage else 1 :]
@@ -320,28 +320,28 @@ def path_in_revision(text: str) -> str:
 
 
 def _revisions(operands: Sequence[str], types: Mapping[str, tuple[str, str]]) -> list[str]:
-    """The operands that are revisions and not paths."""
+    """Return the operands that are revisions and not paths."""
     if any(not types[o][0] and (".." in o or o.startswith("^")) for o in operands):
         raise UnknownFilesError("it is not known which revisions it shows; write -- after them")
     return [o for o in operands if types[o][0]]
 
 
 def _ended(paths: Sequence[Word]) -> list[str]:
-    """Paths as arguments; none, which are all files, if one of them is not known."""
+    """Return paths as arguments; no arguments, which means all files, if one of them is unknown."""
     if not paths or not all(word.literal for word in paths):
         return []
     return ["--", *(word.text for word in paths)]
 
 
 _MAX_WALKED = 20_000
-"""Names below a folder that are looked at; with more it is not known what lies there."""
+"""Maximum number of names below a folder that are checked; with more its content is unknown."""
 
 
 _PLAIN_PATTERN = lazy_re(r"[\w.*?-]+")
 
 
 _PLAIN_PATH = lazy_re(r"(?!-)[A-Za-z0-9_./@%+=,:~#-]+")
-"""Paths that xargs reads as one in every locale, and no program as an option."""
+"""Paths that xargs reads unchanged in every locale, and that no program parses as an option."""
 
 
 _COMPARES_FILES = lazy_re(
@@ -353,16 +353,16 @@ ResolveWord = Callable[[str], Awaitable[list[ResolvedPath]]]
 
 
 class RecursiveReadChecker:
-    """Looks for one line; what it found out about a folder is kept for the rest of the line.
+    """Checker for one line; it caches the results for a folder for the rest of the line.
 
     Args:
-        env: Where the command will run.
-        paths: Decides about what is found.
-        allowed: Whether a rule allows the command. Then what asks by itself does not matter any more, only what rules and ignore files
-            say about reading; and what is not known only where there is such a rule.
+        env: Environment in which the command will run.
+        paths: Checker of the found paths.
+        allowed: Whether a rule allows the command. Then only rules and ignore files about reading matter, not the paths that ask by
+            default; and unknown files matter only if such a rule exists.
 
     Attributes:
-        fetches: Whether git was found that fetches missing objects, unless its environment prevents it.
+        fetches: Whether a git was found that fetches missing objects, unless its environment prevents it.
     """
 
     def __init__(self, env: ResolvesPaths, paths: PathChecker, *, allowed: bool = False) -> None:
@@ -377,13 +377,13 @@ class RecursiveReadChecker:
     async def check(
         self, reading: FileReads, folders: Sequence[str | None], resolve_word: ResolveWord, expanded: ResolveWord
     ) -> str:
-        """Why a command may do more than read in the project what everybody may see; empty if it does not.
+        """Return why a command may do more than read visible files in the project; empty if it does not.
 
         Args:
-            reading: What it opens.
-            folders: In which folders it may run.
-            resolve_word: Finds where a word leads.
-            expanded: Finds what the wildcards of a word stand for.
+            reading: The files that it opens.
+            folders: The folders in which it may run.
+            resolve_word: Function that resolves a word to a path.
+            expanded: Function that returns the paths that the wildcards of a word match.
         """
         for word in reading.wild:
             if any(t.real and t.real[-1].startswith("-") for t in await expanded(word.text)):
@@ -397,7 +397,7 @@ class RecursiveReadChecker:
     async def check_shown_files(
         self, reading: FileReads, folders: Sequence[str | None], resolve_word: ResolveWord, expanded: ResolveWord
     ) -> str:
-        """What below its folders a command would show and should not; empty if nothing is known. See `check`."""
+        """Return the paths below its folders that a command would show but must not; empty if none are known. See `check`."""
         if not reading.deep:
             return ""
         places: list[str] = []
@@ -420,7 +420,7 @@ class RecursiveReadChecker:
         return ""
 
     async def _tops_without_git(self, git: GitCommand, folders: Sequence[str | None]) -> tuple[list[str] | None, str]:
-        """The repositories of which git cannot say what it shows, ``None`` if it said all; and why it shows too much."""
+        """Return the repositories whose shown files git cannot list, and why it shows too much. None if git listed all files."""
         tops: list[str] = []
         is_known = False
         for folder in folders:
@@ -452,7 +452,7 @@ class RecursiveReadChecker:
         return ""
 
     async def _shown_by_git(self, git: GitCommand, folder: str, top: str) -> str | None:
-        """Why git would show a file that it should not; empty if it shows none, and ``None`` if there is no git to ask."""
+        """Return why git would show a file that it must not show; empty if it shows none, and None if git is not installed."""
         try:
             paths = [path for word in git.operands if (path := path_in_revision(word.text))]
             above = [posixpath.join(folder if path.startswith(".") else top, path) for path in paths]
@@ -465,7 +465,7 @@ class RecursiveReadChecker:
             if history is None:
                 root = self._paths.place.root
                 is_inside = self._allowed or split_path(top)[: len(root)] == root
-                return None if is_inside else f"the repository in {top} holds more than the project"
+                return None if is_inside else f"the repository in {top} contains more than the project"
             if (await self._repository(folder)).problem:
                 return "it is not known which files git shows" if self._must_check else ""
             names = await history.files(git)
@@ -479,28 +479,28 @@ class RecursiveReadChecker:
         return self._repositories[folder]
 
     async def _check_folder_cached(self, path: str, reading: FileReads) -> str:
-        """What below a folder would be shown and should not."""
+        """Return the paths below a folder that would be shown but must not be."""
         key = (path, replace(reading, paths=(), wild=()))
         if key not in self._below:
             self._below[key] = await self._check_folder(path, reading)
         return self._below[key]
 
     async def _check_tracked_files(self, top: str) -> str:
-        """What a repository would show of files that it holds in spite of an ignore file."""
+        """Return the files of a repository that would be shown although an ignore file names them."""
         if not self._must_check or not isinstance(self._env, ReadsFolders):
             return ""
         names = await read_tracked_files(self._env, top)
         if names is None:
-            return f"it is not known which files the repository in {top} holds"
+            return f"the files of the repository in {top} are unknown"
         return await self._first_unreadable(top, [(name, "file") for name in names], follows=False)
 
     @property
     def _must_check(self) -> bool:
-        """Whether anything at all may be wrong with showing a file."""
+        """Return True if showing a file may be restricted at all."""
         return not self._allowed or self._paths.judge.has_read_restrictions()
 
     async def _check_index(self, folder: str, reading: FileReads) -> str:
-        """What would be shown of the files below a folder that the index of its repository names; a link is followed."""
+        """Check the files below a folder that the index of its repository names; links are followed."""
         if not isinstance(self._env, ReadsFolders):
             return "it is not known which files git lists" if self._must_check else ""
         folder = await self._env.realpath(folder)
@@ -512,7 +512,7 @@ class RecursiveReadChecker:
             posixpath.relpath(path, folder) for name in names if is_inside(path := posixpath.join(top, name), folder)
         ]
         if not all(map(_PLAIN_PATH.fullmatch, names)) or any(n[0] == "/" or ".." in n.split("/") for n in names):
-            return "git lists a file with a name that xargs or a program may take for another one"
+            return "git lists a file whose name xargs or a program may read as another name"
         if len(below) > _MAX_WALKED and self._must_check:
             return f"git lists more than {_MAX_WALKED} files"
         entries = [(name, "symlink") for name in below if _matches_name_filter(name, reading.only)]
@@ -520,25 +520,23 @@ class RecursiveReadChecker:
 
     async def _check_folder(self, path: str, reading: FileReads) -> str:
         if not isinstance(self._env, ReadsFolders):
-            return "it is not known what lies in the folder" if self._must_check else ""
+            return "the content of the folder is unknown" if self._must_check else ""
         spared = reading.tracked and await self._skips_ignored(path, reading)
         try:
             walk = await self._env.walk(path, include_ignored=not spared, limit=_MAX_WALKED)
             if spared and not reading.git and any(_is_repository(left_out) for left_out in walk.ignored):
                 walk = await self._env.walk(path, include_ignored=True, limit=_MAX_WALKED)
         except OSError:
-            return ""  # a file, which is judged by itself, or nothing
+            return ""  # a file, which is checked separately, or a name that does not exist
         if walk.truncated and self._must_check:
-            return (
-                f"there are more than {_MAX_WALKED} names below {path}; the tool grep leaves out what it may not show"
-            )
+            return f"{path} contains more than {_MAX_WALKED} names; the tool grep omits files that it may not show"
         entries = [(entry.path, entry.kind) for entry in walk.entries if _matches_name_filter(entry.path, reading.only)]
         if reading.plain and not all(_PLAIN_PATH.fullmatch(name) for name, _ in entries):
             return "a file has a name that xargs reads as several; find -print0 and xargs -0 do not"
         return await self._first_unreadable(path, entries, follows=reading.follows)
 
     async def _skips_ignored(self, path: str, reading: FileReads) -> bool:
-        """Whether what ignore files name is not shown: not so where a pattern of names asks for it, and not outside a repository."""
+        """Return True if the command skips ignored files: not if a name pattern includes them, and not outside a repository."""
         if reading.only:
             return False
         top = (await self._repository(path)).top
@@ -549,7 +547,7 @@ class RecursiveReadChecker:
     async def _first_unreadable(
         self, path: str, entries: Iterable[tuple[str, str]], *, follows: bool, is_history: bool = False
     ) -> str:
-        """The first of some names below a folder that may not be shown; those in a history may lie outside the project."""
+        """Return the first of some names below a folder that may not be shown; those in a history may be outside the project."""
         place = self._paths.place
         base = split_path(path)
         for name, kind in entries:
@@ -562,12 +560,12 @@ class RecursiveReadChecker:
             is_strange = (linked or is_history) and not self._allowed and not target.is_inside(place)
             if self._refuses(target) is not None or is_strange:
                 shown = escape_invisible(name, limit=200)
-                return f"it would show {shown}, which needs permission; the tool grep leaves that out"
+                return f"it would show {shown}, which needs permission; the tool grep omits it"
         return ""
 
 
 def _needs_history(git: GitCommand) -> bool:
-    """Returns True if a command reads the content of files from history, which a partial clone may not have."""
+    """Return True if a command reads the content of files from history, which a partial clone may lack."""
     if git.name in ("log", "diff-index", "diff-files"):
         return any(_COMPARES_FILES.fullmatch(option) for option, _ in git.options)
     if git.name in ("diff", "grep"):
@@ -576,11 +574,11 @@ def _needs_history(git: GitCommand) -> bool:
 
 
 def _is_repository(left_out: str) -> bool:
-    """Whether something that a walk left out makes a folder below it a repository of its own, for which other ignore files count."""
+    """Return True if a name that a walk omitted makes a folder below it a separate repository, with its own ignore files."""
     return left_out.rstrip("/").endswith("/.git")
 
 
 def _matches_name_filter(path: str, only: Sequence[str]) -> bool:
-    """Whether a search for files by patterns of their names would take one; in doubt it would."""
+    """Return True if a search for files by name patterns would include a file, or may include it."""
     name = path.rpartition("/")[2].casefold()
     return not only or any(not _PLAIN_PATTERN.fullmatch(p) or fnmatchcase(name, p.casefold()) for p in only)

@@ -1,4 +1,4 @@
-"""Rules against what a call touches: which of them are about it."""
+"""Find the rules that match a tool call."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mainspring.shell_analysis.syntax import AnalyzedCommand
 
 EDIT_TOOLS = frozenset(("edit", "multi_edit", "apply_patch"))
-"""Tools that show what a file holds while they change it."""
+"""Tools that show the content of a file while they change it."""
 
 _ASSIGNS = lazy_re(r"[A-Za-z_]\w*\+?=")
 _PIECE = lazy_re(r"[^\s'\"`()\[\]{};|&<>,=!$\x00-\x03]+")
@@ -38,18 +38,18 @@ _GIT_VALUED = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", 
 
 
 class RuleMatch(Struct, frozen=True):
-    """A rule that is about something; ``certain`` is false if only an unknown piece may make it so."""
+    """A matching rule; ``certain`` is false if only an unknown piece may make it match."""
 
     rule: SpecRule
     certain: bool = True
 
 
 class RuleMatcher(Struct, frozen=True):
-    """The rules that count for one tool, as questions.
+    """Matcher of the rules that apply to one tool.
 
     Attributes:
         rules: All rules.
-        tool: Name of the tool that is called.
+        tool: Name of the called tool.
         place: The project and the home folder.
     """
 
@@ -57,17 +57,17 @@ class RuleMatcher(Struct, frozen=True):
     tool: str
     place: ProjectPaths
 
-    # --- rules that tighten -----------------------------------------------------------------------------------------
+    # --- deny and ask rules -----------------------------------------------------------------------------------------
 
     def restrict_call(self, effect: Effect) -> RuleMatch | None:
-        """A rule about every call of the tool."""
+        """Return the deny or ask rule for every call of the tool."""
         for rule in self.rules.with_effect(effect):
             if rule.tool and rule.pattern is None and self._applies_to_tool(rule):
                 return RuleMatch(rule)
         return None
 
     def restrict_scope(self, effect: Effect, scope: str) -> RuleMatch | None:
-        """A rule about everything of a scope."""
+        """Return the deny or ask rule for everything of a scope."""
         for rule in self.rules.with_effect(effect):
             if rule.scope == scope and rule.pattern is None:
                 return RuleMatch(rule)
@@ -76,7 +76,7 @@ class RuleMatcher(Struct, frozen=True):
     def restrict_path(
         self, effect: Effect, scope: str, target: ResolvedPath, *, by_tool: bool = True
     ) -> RuleMatch | None:
-        """A rule about a path, by whatever tool it is touched."""
+        """Return the deny or ask rule for a path, whichever tool touches it."""
         guess: RuleMatch | None = None
         for rule in self.rules.with_effect(effect):
             named = by_tool and self._applies_to_tool(rule)
@@ -90,12 +90,12 @@ class RuleMatcher(Struct, frozen=True):
         return guess
 
     def has_read_restrictions(self) -> bool:
-        """Whether a rule is against reading some paths."""
+        """Return True if a rule restricts reading some paths."""
         rules = (*self.rules.with_effect("deny"), *self.rules.with_effect("ask"))
         return any(rule.pattern is not None and self._applies_to_path_scope(rule, "fs-read") for rule in rules)
 
     def find_rule_naming(self, target: ResolvedPath) -> SpecRule | None:
-        """A rule against reading a path that names more of it than wildcards."""
+        """Return a rule against reading a path that names more of it than wildcards."""
         for rule in (*self.rules.with_effect("deny"), *self.rules.with_effect("ask")):
             if rule.pattern is None or not self._applies_to_path_scope(rule, "fs-read"):
                 continue
@@ -105,13 +105,13 @@ class RuleMatcher(Struct, frozen=True):
         return None
 
     def restrict_command(self, effect: Effect, unit: AnalyzedCommand) -> RuleMatch | None:
-        """A rule about a command or about one that it runs."""
+        """Return the deny or ask rule for a command or for one that it runs."""
         guess: RuleMatch | None = None
         for rule in self.rules.with_effect(effect):
             if rule.pattern is None or not (rule.scope == "shell-run" or self._applies_to_tool(rule)):
                 continue
             pattern = compile_command_pattern(rule.pattern)
-            if pattern.problem:  # a rule that cannot be read about commands is about all of them
+            if pattern.problem:  # an invalid deny or ask rule about commands matches all of them
                 return RuleMatch(rule)
             for inner in unit.walk():
                 answers = [_concerns(pattern, form) for form in _iter_forms(inner)]
@@ -124,7 +124,7 @@ class RuleMatcher(Struct, frozen=True):
         return guess
 
     def restrict_host(self, effect: Effect, host: str) -> RuleMatch | None:
-        """A rule about a host."""
+        """Return the deny or ask rule for a host."""
         for rule in self.rules.with_effect(effect):
             about = rule.scope == "network" or self._applies_to_tool(rule)
             if rule.pattern is not None and about and matches_host(rule.pattern, host):
@@ -132,36 +132,36 @@ class RuleMatcher(Struct, frozen=True):
         return None
 
     def restrict_argument(self, effect: Effect, argument: str) -> RuleMatch | None:
-        """A rule about a call that does not say what it touches."""
+        """Return the deny or ask rule for a call that does not declare what it touches."""
         for rule in self.rules.with_effect(effect):
             if rule.tool and rule.pattern is not None and self._applies_to_tool(rule):
                 if wildcards.fullmatch(fold(wildcards.encode_wildcards(rule.pattern)), fold(argument)):
                     return RuleMatch(rule)
         return None
 
-    # --- rules that loosen ------------------------------------------------------------------------------------------
+    # --- allow rules ------------------------------------------------------------------------------------------------
 
     def allow_call_rule(self) -> SpecRule | None:
-        """A rule that allows every call of the tool."""
+        """Return the rule that allows every call of the tool."""
         return next(
             (r for r in self.rules.with_effect("allow") if r.tool and r.pattern is None and self._applies_to_tool(r)),
             None,
         )
 
     def allow_scope_rule(self, scope: str) -> SpecRule | None:
-        """A rule that allows everything of a scope."""
+        """Return the rule that allows everything of a scope."""
         return next((r for r in self.rules.with_effect("allow") if r.scope == scope and r.pattern is None), None)
 
     def allow_path_rule(
         self, scope: str, target: ResolvedPath, *, literal_only: bool = False, include_tool_rules: bool = True
     ) -> SpecRule | None:
-        """A rule that allows a path.
+        """Return the rule that allows a path.
 
         Args:
-            scope: What is done with it.
-            target: Where it leads.
-            literal_only: Whether the rule has to name the very path, without a wildcard.
-            include_tool_rules: Whether rules about the tool count; for the files of a command only those about scopes do.
+            scope: How the path is used.
+            target: The resolved path.
+            literal_only: Whether the rule must name the exact path, without a wildcard.
+            include_tool_rules: Whether rules for the tool apply; only rules for scopes apply to the files of a command.
         """
         for rule in self.rules.with_effect("allow"):
             if rule.pattern is None or not (
@@ -182,14 +182,14 @@ class RuleMatcher(Struct, frozen=True):
         *,
         at_root: bool = True,
     ) -> SpecRule | None:
-        """The rule that allows a command, or the first of those that allow what it runs.
+        """Return the rule that allows a command, or the first of those that allow its subcommands.
 
         Args:
             unit: The command.
             free: Identities of commands that need no rule.
-            escapes: Paths of patterns, each with a word that leads elsewhere. See `path_bounds`.
+            escapes: Paths of patterns, each with a word that leads outside the path. See `path_bounds`.
             at_root: Whether it runs in the project's folder. In another folder a relative path is another file, so that a rule which
-                names a program by one does not allow it.
+                names a program by a relative path does not allow it.
         """
         own = self._pattern_for(unit, escapes, at_root=at_root)
         if own is not None:
@@ -208,7 +208,7 @@ class RuleMatcher(Struct, frozen=True):
         return found[0] if found else (own[0] if own else None)
 
     def allows_line(self, source: str) -> SpecRule | None:
-        """A rule that names a whole line, to the letter."""
+        """Return the rule that names a whole line literally."""
         line = source.strip()
         for rule in self.rules.with_effect("allow"):
             if rule.pattern == line and (rule.scope == "shell-run" or self._applies_to_tool(rule)) and names_line(line):
@@ -229,8 +229,8 @@ class RuleMatcher(Struct, frozen=True):
         return next((each for each in found if matches_exactly(each[1], unit.words, exempt, escapes)), None)
 
     def _patterns(self, unit: AnalyzedCommand) -> Iterator[tuple[SpecRule, CommandPattern]]:
-        """The patterns that may allow a command, if it is what they name."""
-        if unit.unknown or unit.fed:  # its words do not say what it runs
+        """Return the patterns that may allow a command, if they match it."""
+        if unit.unknown or unit.fed:  # the command's words do not determine the program that runs
             return
         for rule in self.rules.with_effect("allow"):
             if rule.pattern is not None and (rule.scope == "shell-run" or self._applies_to_tool(rule)):
@@ -239,13 +239,13 @@ class RuleMatcher(Struct, frozen=True):
                     yield rule, pattern
 
     def path_bounds(self, unit: AnalyzedCommand) -> Iterator[tuple[str, str]]:
-        """The paths of patterns that may cover words of a command: each word has to lead below the path."""
+        """Return the paths of patterns that may cover words of a command: each word must lead below the path."""
         for inner in unit.walk():
             for _, pattern in self._patterns(inner):
                 yield from bounds(pattern, inner.words)
 
     def why_not_covered(self, unit: AnalyzedCommand) -> str:
-        """Why a rule that seems to allow a command does not; empty if no rule does."""
+        """Return why a rule that seems to allow a command does not; empty if no rule seems to."""
         for inner in unit.walk():
             for rule, pattern in self._patterns(inner):
                 if matches_exactly(pattern, inner.words):
@@ -256,7 +256,7 @@ class RuleMatcher(Struct, frozen=True):
         return ""
 
     def allow_any_command_rule(self) -> SpecRule | None:
-        """A rule that allows every command."""
+        """Return the rule that allows every command."""
         for rule in self.rules.with_effect("allow"):
             if rule.scope == "shell-run" or self._applies_to_tool(rule):
                 if rule.pattern is None or compile_command_pattern(rule.pattern).matches_everything:
@@ -264,7 +264,7 @@ class RuleMatcher(Struct, frozen=True):
         return None
 
     def allow_host_rule(self, host: str) -> SpecRule | None:
-        """A rule that allows a host."""
+        """Return the rule that allows a host."""
         for rule in self.rules.with_effect("allow"):
             about = rule.scope == "network" or self._applies_to_tool(rule)
             if rule.pattern is not None and about and matches_host(rule.pattern, host):
@@ -272,20 +272,20 @@ class RuleMatcher(Struct, frozen=True):
         return None
 
     def allow_argument_rule(self, argument: str) -> SpecRule | None:
-        """A rule that allows a call that does not say what it touches."""
+        """Return the rule that allows a call that does not declare what it touches."""
         for rule in self.rules.with_effect("allow"):
             if rule.tool and rule.pattern is not None and self._applies_to_tool(rule):
                 if wildcards.fullmatch(wildcards.encode_wildcards(rule.pattern), argument):
                     return rule
         return None
 
-    # --- which rules are meant --------------------------------------------------------------------------------------
+    # --- matching ---------------------------------------------------------------------------------------------------
 
     def _applies_to_tool(self, rule: SpecRule) -> bool:
         return bool(rule.tool) and wildcards.fullmatch(wildcards.encode_wildcards(rule.tool), self.tool)
 
     def _applies_to_path_scope(self, rule: SpecRule, scope: str) -> bool:
-        """Whether a rule that tightens is about paths touched in such a way, whatever the tool."""
+        """Return True if a deny or ask rule applies to paths used in this way, whatever the tool."""
         means = rule.scope or FILE_TOOLS.get(rule.tool)
         if means == "fs-read" and scope == "fs-write" and self.tool in EDIT_TOOLS:
             return True
@@ -297,8 +297,9 @@ class RuleMatcher(Struct, frozen=True):
 
 
 def matches_host(pattern: str, host: str) -> bool:
-    """Whether a pattern is about a host: ``example.com`` is that host alone, ``*.example.com`` those below it, and
-    ``domain:example.com`` both.
+    """Return True if a pattern matches a host.
+
+    ``example.com`` is that host alone, ``*.example.com`` its subdomains, and ``domain:example.com`` both.
     """
     start, colon, domain = pattern.partition(":")
     whole = bool(colon) and start.casefold() == "domain"
@@ -313,25 +314,25 @@ def matches_host(pattern: str, host: str) -> bool:
 def _concerns(pattern: CommandPattern, words: Sequence[Word]) -> MatchCertainty:
     answer = may_match_command(pattern, words)
     if answer == "maybe" and words and _ASSIGNS.match(words[0].text):
-        return "no"  # what follows the assignment is asked about by itself
+        return "no"  # the command after the assignment is checked separately
     return answer
 
 
 def _occurs_in_code(pattern: CommandPattern, unit: AnalyzedCommand) -> bool:
-    """Whether code among the arguments seems to hold a command that a pattern names."""
+    """Return True if code among the arguments seems to contain a command that a pattern names."""
     if not unit.code:
         return False
     for text in (form for word in unit.words for form in _iter_spellings(word.text)):
         pieces = _PIECE.findall(text)
         if len(pieces) > 1:
-            told = [Word(piece, piece) for piece in pieces]
-            if any(may_match_command(pattern, told[start:]) == "yes" for start in range(len(told))):
+            words = [Word(piece, piece) for piece in pieces]
+            if any(may_match_command(pattern, words[start:]) == "yes" for start in range(len(words))):
                 return True
     return False
 
 
 def _iter_forms(unit: AnalyzedCommand) -> Iterable[tuple[Word, ...]]:
-    """The forms of a command in which rules that tighten look for what they name."""
+    """Return the forms of a command that deny and ask rules are compared with."""
     words = unit.words
     yield words
     if words and words[0].literal and program_name(words[0].text) == "git":
@@ -345,7 +346,7 @@ def _iter_forms(unit: AnalyzedCommand) -> Iterable[tuple[Word, ...]]:
 
 
 def _iter_spellings(text: str) -> Iterable[str]:
-    """A word that may hold a command, and what it would hold behind an option in the same word."""
+    """Return a word that may contain a command, and the text after an option in the same word."""
     yield text
     if text.startswith("--"):
         yield text.partition("=")[2]

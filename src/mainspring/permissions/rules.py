@@ -1,4 +1,4 @@
-"""The grammar of rules: what they say and where they come from.
+"""Grammar and sources of permission rules.
 
 ```
 rule   = tool | tool "(" pattern ")" | "scope:" scope | "scope:" scope "(" pattern ")"
@@ -25,14 +25,14 @@ from mainspring.tools import Scope
 
 if TYPE_CHECKING:
     from mainspring.shell_analysis.commands import analyze
-else:  # most rules need no analysis
+else:  # most rules do not need the analysis of commands, which is slow to import
     analyze = lazy_function("mainspring.shell_analysis.commands", "analyze")
 
 Effect = Literal["allow", "ask", "deny"]
-"""What a rule says."""
+"""The effect of a rule."""
 
 RuleSourceKind = Literal["flag", "code", "project", "user", "default"]
-"""Where a rule may stand."""
+"""The kind of place in which a rule is defined."""
 
 EFFECTS: tuple[Effect, ...] = get_args(Effect)
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -47,10 +47,10 @@ FILE_TOOLS: Mapping[str, Scope] = {
     "multi_edit": "fs-write",
     "apply_patch": "fs-write",
 }
-"""Tools whose ask and deny patterns hold for everything that touches such a path, the shell included."""
+"""Tools whose ask and deny patterns apply to every access to such a path, including by the shell."""
 
 COMMAND_TOOLS = frozenset({"shell"})
-"""Tools whose pattern is a command, so that it can be checked before any call."""
+"""Tools whose pattern is a command, so that it can be validated before any call."""
 
 URL_TOOLS = frozenset({"fetch"})
 """Tools whose pattern is a host."""
@@ -62,12 +62,12 @@ _PLAIN_COMMAND = lazy_re(r"[\w./:@%+ -]+")
 
 
 class RuleSource(Struct, frozen=True):
-    """Where a rule stands.
+    """The place in which a rule is defined.
 
     Attributes:
         kind: A flag of the command, code, the project's settings, the user's settings, or the defaults.
-        place: For people: ``--allow``, or a file and the key in it.
-        trusted: Whether it may loosen. The settings of a project that the user has not trusted may only tighten.
+        place: For display: ``--allow``, or a file and the key in it.
+        trusted: Whether its allow rules apply. The settings of a project that the user has not trusted may only deny and ask.
     """
 
     kind: RuleSourceKind = "code"
@@ -82,12 +82,12 @@ class SpecRule(Struct, frozen=True):
     """One rule.
 
     Attributes:
-        effect: What it says.
-        text: As it was written.
-        origin: Where it stands.
-        tool: Name of the tools it is about, ``*`` standing for any characters; empty for a rule about a scope.
-        scope: The scope it is about, if it names one.
-        pattern: What stood in parentheses; ``None`` if it is about every call.
+        effect: The effect of the rule.
+        text: The rule as written.
+        origin: The source of the rule.
+        tool: Name of the tools that it matches, with ``*`` for any characters; empty for a rule for a scope.
+        scope: The scope that it matches, if it names one.
+        pattern: The text in parentheses; ``None`` if it matches every call.
     """
 
     effect: Effect
@@ -102,7 +102,7 @@ class SpecRule(Struct, frozen=True):
 
 
 class RuleSet(Struct, frozen=True):
-    """Rules of all sources, in the order in which the deciding one is looked for."""
+    """Rules of all sources, in the order in which they are searched for the deciding one."""
 
     rules: tuple[SpecRule, ...] = ()
 
@@ -115,17 +115,21 @@ class RuleSet(Struct, frozen=True):
         deny: Iterable[str] = (),
         origin: RuleSource | None = None,
     ) -> RuleSet:
-        """Parse three lists that stand in one place.
+        """Parse the three lists of rules of one source.
 
         Raises:
-            ConfigError: If a rule is no rule; the text names it, its place and what to write instead.
+            ConfigError: If a rule is invalid; the message names the rule, its place, and a correction.
         """
         origin = origin or RuleSource()
         lists: tuple[tuple[Effect, Iterable[str]], ...] = (("allow", allow), ("ask", ask), ("deny", deny))
         for effect, texts in lists:
-            given = cast("object", texts)
-            if isinstance(given, str) or not isinstance(given, Iterable):  # of a text every letter would be a rule
-                raise ConfigError(f'{effect} is {given!r:.80}; it is a list of rules: {effect}=["read_file(docs/**)"]')
+            value = cast("object", texts)
+            if isinstance(value, str) or not isinstance(
+                value, Iterable
+            ):  # a string would be split into one rule for each letter
+                raise ConfigError(
+                    f'{effect} must be a list of rules, not {value!r:.80}; for example, {effect}=["read_file(docs/**)"]'
+                )
         return cls(tuple(parse_rule(text, effect, origin) for effect, texts in lists for text in texts))
 
     @classmethod
@@ -135,19 +139,21 @@ class RuleSet(Struct, frozen=True):
         """Parse the ``permissions`` section of a settings file: ``allow``, ``ask`` and ``deny``, each a list of rules.
 
         Raises:
-            ConfigError: If a key is no list of texts, or a rule is no rule; the text names file and key.
+            ConfigError: If a key is not a list of strings, or a rule is invalid; the message names file and key.
         """
         rules: list[SpecRule] = []
         for effect in EFFECTS:
             texts: object = section.get(effect, ())
             if not isinstance(texts, list | tuple):
                 raise ConfigError(
-                    f'{place}: permissions.{effect} must be a list of rules, as in ["read_file(docs/**)"]'
+                    f'{place}: permissions.{effect} must be a list of rules, for example, ["read_file(docs/**)"]'
                 )
             for number, text in enumerate(cast("list[object] | tuple[object, ...]", texts)):
                 where = f"{place}: permissions.{effect}[{number}]"
                 if not isinstance(text, str):
-                    raise ConfigError(f'{where} must be a text, as in "read_file(docs/**)", not {type(text).__name__}')
+                    raise ConfigError(
+                        f'{where} must be a string, for example, "read_file(docs/**)", not {type(text).__name__}'
+                    )
                 rules.append(parse_rule(text, effect, RuleSource(kind, where, trusted)))
         return cls(tuple(rules))
 
@@ -161,12 +167,12 @@ class RuleSet(Struct, frozen=True):
         return len(self.rules)
 
     def with_effect(self, effect: Effect) -> tuple[SpecRule, ...]:
-        """The rules of one effect that count; those that would loosen from an untrusted place do not."""
+        """Return the rules of one effect that apply; allow rules from untrusted places do not."""
         return tuple(r for r in self.rules if r.effect == effect and (effect != "allow" or r.origin.trusted))
 
 
 def find_unused_rules(rules: RuleSet, tools: Iterable[str]) -> tuple[SpecRule, ...]:
-    """The rules that name a tool which is none of these: a spelling mistake, perhaps, and a denial that denies nothing."""
+    """Return the rules that name none of these tools: they may be misspelled, so that a denial denies nothing."""
     known = tuple(tools)
     return tuple(
         rule
@@ -176,10 +182,10 @@ def find_unused_rules(rules: RuleSet, tools: Iterable[str]) -> tuple[SpecRule, .
 
 
 def parse_rule(text: str, effect: Effect, origin: RuleSource | None = None) -> SpecRule:
-    """Read one rule.
+    """Parse one rule.
 
     Raises:
-        ConfigError: If it is none; the text names it, its place and what to write instead.
+        ConfigError: If it is invalid; the message names the rule, its place, and a correction.
     """
     origin = origin or RuleSource()
     rule = text.strip()
@@ -191,9 +197,9 @@ def parse_rule(text: str, effect: Effect, origin: RuleSource | None = None) -> S
 
 @lru_cache(1024)
 def names_line(pattern: str) -> bool:
-    """Returns True if the pattern of a rule is a whole line: a command with operators, or a line that is not understood.
+    """Return True if the pattern of a rule is a whole line: a command with operators, or a line that cannot be parsed.
 
-    Such a rule allows that very line and has no wildcards.
+    Such a rule allows that exact line and has no wildcards.
     """
     if _PLAIN_COMMAND.fullmatch(pattern):
         return False
@@ -201,21 +207,21 @@ def names_line(pattern: str) -> bool:
     if _OPERATOR.search(compiled.unquoted):
         return True
     if compiled.problem or _WILDCARD.search(compiled.unquoted):
-        return False  # a pattern of words, or a spelling mistake
+        return False  # a pattern of words, or a misspelled one
     return analyze(pattern).problem != ""
 
 
 class _RuleSyntaxError(Exception):
-    """What is wrong with a rule, and what to write instead."""
+    """A syntax error in a rule, with a correction."""
 
 
 def _parse(rule: str, effect: Effect, origin: RuleSource) -> SpecRule:
     if not rule:
-        raise _RuleSyntaxError("is empty; write a tool's name, as in 'read_file', or 'tool(pattern)'")
+        raise _RuleSyntaxError("is empty; write a tool's name, for example, 'read_file', or 'tool(pattern)'")
     odd = find_invisible(rule)
     if odd or "\n" in rule:
         raise _RuleSyntaxError(
-            f"holds the character {code_point(odd or chr(10))}, which cannot be seen; write it on one line without"
+            f"contains the invisible character {code_point(odd or chr(10))}; write the rule on one line without it"
         )
     head, parenthesis, rest = rule.partition("(")
     pattern: str | None = None
@@ -233,7 +239,7 @@ def _parse(rule: str, effect: Effect, origin: RuleSource) -> SpecRule:
         raise _RuleSyntaxError(_suggest_fix(rule, head))
     _check_pattern(head, scope, pattern, effect)
     if scope is None and head.startswith("mcp__") and "__" not in head[5:] and "*" not in head:
-        head += "__*"  # a server alone: all of its tools, as other programs write it
+        head += "__*"  # a server name alone means all of its tools, as in other programs
     return SpecRule(effect, rule, origin, "" if scope else head, scope, pattern)
 
 
@@ -247,15 +253,15 @@ def _scope(head: str, pattern: str | None) -> Scope | None:
     if name not in SCOPES:
         near = difflib.get_close_matches(name.lower(), SCOPES, 1, 0.4)
         hint = f"write 'scope:{near[0]}{tail}'" if near else f"the scopes are {', '.join(SCOPES)}"
-        raise _RuleSyntaxError(f"names no scope; {hint}")
+        raise _RuleSyntaxError(f"names an unknown scope; {hint}")
     return name
 
 
 def _suggest_fix(rule: str, head: str) -> str:
     if " " in head:
-        return f"is no tool's name; for a command write 'shell({rule})'"
+        return f"is not a tool's name; for a command write 'shell({rule})'"
     if "(" not in rule and "[" in rule:
-        return f"is no tool's name; a pattern goes in parentheses: '{rule.replace('[', '(').replace(']', ')')}'"
+        return f"is not a tool's name; a pattern goes in parentheses: '{rule.replace('[', '(').replace(']', ')')}'"
     return "does not begin with a tool's name; write 'tool', 'tool(pattern)', 'scope:fs-write' or 'scope:fs-write(pattern)'"
 
 
@@ -281,24 +287,28 @@ def _check_command(head: str, pattern: str, effect: Effect) -> None:
     operator = _OPERATOR.search(compiled.unquoted)
     if operator and operator[0] in "<>":
         raise _RuleSyntaxError(
-            "holds a redirection; a rule is about one simple command. Leave the file out and allow the writing by itself: "
+            "contains a redirection; a rule matches one simple command. Remove the file and allow the write separately: "
             "'scope:fs-write(PATH)'"
         )
     if operator:
         raise _RuleSyntaxError(
-            f"holds {operator[0]!r}; a rule is matched against each simple command of a line, so write one rule for each, "
-            "or quote the character if it is meant as such"
+            f"contains {operator[0]!r}; a rule is matched against each simple command of a line, so write one rule for each, "
+            "or quote the character if it is literal"
         )
     first = pattern.split(None, 1)[0]
     if first.endswith(":*"):
         raise _RuleSyntaxError(f"would match only a program called {first[:-1]!r}...; write '{head}({first[:-2]} *)'")
     if effect == "allow" and compiled.fixed == 0 and not compiled.matches_everything:
-        raise _RuleSyntaxError(f"does not name a program; begin the pattern with one, as in '{head}(git {pattern})'")
+        raise _RuleSyntaxError(
+            f"does not name a program; begin the pattern with one, for example, '{head}(git {pattern})'"
+        )
 
 
 def _check_host(head: str, pattern: str) -> None:
     if "://" in pattern or "/" in pattern:
         host = pattern.partition("://")[2] or pattern
-        raise _RuleSyntaxError(f"holds a URL; write the host only: '{head}({host.partition('/')[0] or 'example.com'})'")
+        raise _RuleSyntaxError(
+            f"contains a URL; write the host only: '{head}({host.partition('/')[0] or 'example.com'})'"
+        )
     if " " in pattern:
-        raise _RuleSyntaxError(f"holds a space; write one rule for each host: '{head}({pattern.split()[0]})'")
+        raise _RuleSyntaxError(f"contains a space; write one rule for each host: '{head}({pattern.split()[0]})'")

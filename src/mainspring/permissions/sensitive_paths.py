@@ -1,4 +1,4 @@
-"""Paths that hold secrets, and paths whose change would change what runs later."""
+"""Paths that contain secrets, and paths whose change affects which code runs later."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECRET_FOLDERS = (
     ".ssh", ".gnupg", ".gpg", ".aws", ".azure", ".kube", ".password-store", ".config/gcloud", ".config/gh", ".config/op",
     ".config/rclone", ".local/share/keyrings", "Library/Keychains", ".mozilla", ".config/google-chrome",
 )  # fmt: skip
-"""Folders of keys, wherever they lie."""
+"""Folders of keys, at any depth."""
 
 SECRET_NAMES = (
     ".env*", "*credentials*", "*secret*", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*.pem", "*.key", "*.p12", "*.pfx",
@@ -37,19 +37,19 @@ SECRET_SYSTEM_PATHS = (
     "/proc/*/mem",
     "/dev/mem",
 )
-"""Places of the system that hold secrets."""
+"""System paths that contain secrets."""
 
 PROTECTED_NAMES = (".git/**", *GUARDED_NAMES, ".config/git/**", ".config/fish/**", ".config/autostart/**")
-"""What decides what runs later, or what is allowed: settings, hooks, start-up files. Changing them always asks."""
+"""Settings, hooks, and startup files, which define the programs that run later and the permissions. Changing them always asks."""
 
 
 class PathGroup(Struct, frozen=True):
-    """Patterns of paths, most of them a name at any depth; those are looked for all at once.
+    """Patterns of paths. Most are a name at any depth; those are searched in one pass.
 
     Attributes:
-        patterns: All of them, as components.
-        names: Matches a component that is one of the names.
-        multi_component_patterns: The patterns that are more than a name.
+        patterns: All patterns, as components.
+        names: Regular expression for a component that is one of the names.
+        multi_component_patterns: The patterns with more than one name.
     """
 
     patterns: tuple[tuple[str, ...], ...]
@@ -58,31 +58,31 @@ class PathGroup(Struct, frozen=True):
 
     @classmethod
     def compile(cls, texts: Iterable[str]) -> PathGroup:
-        """Patterns as rules write them; relative ones match at any depth."""
+        """Compile patterns with the syntax of rules; relative ones match at any depth."""
         patterns = tuple(_components(text) for text in texts)
         single = {p: core[0] for p in patterns if p[0] == ANY_DEPTH and len(core := _literal_core(p)) == 1}
         names = lazy_re("|".join(wildcards.to_regex(name) for name in single.values()) or r"(?!)", re.DOTALL)
         return cls(patterns, names, tuple(p for p in patterns if p not in single))
 
     def contains(self, parts: tuple[str, ...]) -> bool:
-        """Whether a path is one of these, or lies below one."""
+        """Return True if a path matches a pattern, or is below a match."""
         if any(self.names.fullmatch(part) for part in parts):
             return True
         return any(matches(p, parts, include_descendants=True) for p in self.multi_component_patterns)
 
     def may_contain(self, parts: tuple[str, ...]) -> bool:
-        """Whether unknown pieces make it likely that a path is one of these."""
+        """Return True if unknown pieces make it likely that a path matches a pattern."""
         return any(_could_be(p, parts) for p in self.patterns)
 
 
 class SensitivePaths(Struct, frozen=True):
-    """Patterns that always ask, whatever rules say, unless one names the very path.
+    """Patterns that always ask, whatever the rules, unless a rule names the exact path.
 
     Attributes:
-        anywhere: Looked for in the whole path.
-        below: Looked for below the project's folder, or in the whole path outside it.
+        anywhere: Matched against the whole path.
+        below: Matched below the project's folder, or against the whole path outside it.
         guarded: The same, for changes only.
-        placed: Looked for in the whole path, for changes only.
+        placed: Matched against the whole path, for changes only.
     """
 
     anywhere: PathGroup
@@ -92,24 +92,24 @@ class SensitivePaths(Struct, frozen=True):
 
     @classmethod
     def default(cls, *, secret: Iterable[str] = (), guarded: Iterable[str] = ()) -> SensitivePaths:
-        """The built-in patterns and some more, each anchored at the root, or matched at any depth."""
+        """Return the built-in patterns and more, each anchored at the root, or matched at any depth."""
         return _standard(tuple(secret), tuple(guarded))
 
     def reason(self, full: tuple[str, ...], relative: tuple[str, ...], *, changes: bool, maybe: bool = False) -> str:
-        """Why a path is sensitive; empty if it is not.
+        """Return why a path is sensitive; empty if it is not.
 
         Args:
-            full: Its components from the root, folded.
-            relative: Its components from the project's folder if it lies there; else those from the root. Folded.
-            changes: Whether it is to be changed.
-            maybe: Whether it holds unknown pieces, so that it may be one of several paths.
+            full: Its components from the root, case-folded.
+            relative: Its components from the project's folder if it is inside; else those from the root. Case-folded.
+            changes: Whether the call changes it.
+            maybe: Whether it contains unknown pieces, so that it may be one of several paths.
         """
         if self.anywhere.contains(full) or self.below.contains(relative):
-            return "it may hold keys or passwords"
+            return "it may contain keys or passwords"
         if maybe and (self.anywhere.may_contain(full) or self.below.may_contain(relative)):
-            return "what it stands for may hold keys or passwords"
+            return "it may expand to a path that contains keys or passwords"
         if changes and (self.guarded.contains(relative) or self.placed.contains(full)):
-            return "what stands there decides what runs later or what is allowed"
+            return "it can change permissions or the programs that run later"
         return ""
 
 
@@ -126,8 +126,9 @@ def _standard(secret: tuple[str, ...], guarded: tuple[str, ...]) -> SensitivePat
 
 
 def _could_be(pattern: tuple[str, ...], parts: tuple[str, ...]) -> bool:
-    """Whether unknown pieces make a sensitive path likely. A piece alone could be anything, which would ask for every
-    variable, so that only a component whose beginning is known counts.
+    """Return True if unknown pieces make a sensitive path likely.
+
+    An unknown piece alone could be anything, and every variable would ask, so that only a component with a known beginning matches.
     """
     core = _literal_core(pattern)
     for start in range(len(parts) - len(core) + 1):

@@ -1,4 +1,4 @@
-"""Rules that would allow what was asked about, the narrowest first. Each is checked before it is offered."""
+"""Suggest rules that would allow a call that asks, the narrowest first. Each is tested before it is suggested."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mainspring.shell_analysis.syntax import AnalyzedCommand
 
 MAX_RULE_CHARS = 300
-"""A longer rule is not offered: nobody would read it."""
+"""Maximum length of a suggested rule; users would not read a longer one."""
 
 _SAFE = lazy_re(r"[A-Za-z0-9_@%+=:,./{}^-]+")
 
@@ -26,14 +26,14 @@ _SAFE = lazy_re(r"[A-Za-z0-9_@%+=:,./{}^-]+")
 def suggest_path_rules(
     tool: str, scope: str, target: ResolvedPath, place: ProjectPaths, *, include_project: bool
 ) -> tuple[str, ...]:
-    """Rules for a path.
+    """Suggest rules for a path.
 
     Args:
-        tool: The tool to name; empty for a rule about the scope.
-        scope: What is done with the path.
-        target: Where it leads.
+        tool: The tool to name; empty for a rule for the scope.
+        scope: How the path is used.
+        target: The resolved path.
         place: The project and the home folder.
-        include_project: Whether to offer the whole project as well.
+        include_project: Whether to suggest the whole project as well.
     """
     head = tool or f"scope:{scope}"
     if not target.path:
@@ -45,7 +45,7 @@ def suggest_path_rules(
 
 
 def suggest_command_rules(tool: str, unit: AnalyzedCommand) -> tuple[str, ...]:
-    """Rules for a simple command: the very command, and the command with any arguments where that says little more."""
+    """Suggest rules for a simple command: the exact command, and the command with any arguments if that allows little more."""
     if unit.unknown:
         return ()
     words = [w.text for w in unit.words]
@@ -60,24 +60,24 @@ def suggest_command_rules(tool: str, unit: AnalyzedCommand) -> tuple[str, ...]:
 
 
 def line_rules(tool: str, line: str) -> tuple[str, ...]:
-    """The rule for a line that is not understood: the very line."""
+    """Suggest the rule for a line that cannot be parsed: the exact line."""
     rules = _valid(f"{tool}({line.strip()})")
     return rules if rules and names_line(line.strip()) else ()
 
 
 def suggest_argument_rules(tool: str, argument: str) -> tuple[str, ...]:
-    """Rules for a call that does not say what it touches."""
+    """Suggest rules for a call that does not declare what it touches."""
     narrow = f"{tool}({argument})" if argument and "*" not in argument and "?" not in argument else ""
     return _valid(narrow, tool)
 
 
 def suggest_host_rules(tool: str, host: str) -> tuple[str, ...]:
-    """Rules for a host."""
+    """Suggest rules for a host."""
     return _valid(f"{tool}({host})" if tool else f"scope:network({host})")
 
 
 def quote(words: list[str]) -> str:
-    """Words as a command pattern that matches just them."""
+    """Quote words as a command pattern that matches exactly them."""
     return " ".join(_quoted(w) for w in words)
 
 
@@ -109,7 +109,7 @@ def _valid(*rules: str) -> tuple[str, ...]:
 
 
 def _valid_for_command(unit: AnalyzedCommand, *rules: str) -> tuple[str, ...]:
-    """The rules that are valid and do allow the command."""
+    """Return the rules that are valid and allow the command."""
     found: list[str] = []
     for rule in _valid(*rules):
         pattern = compile_command_pattern(rule.partition("(")[2][:-1])

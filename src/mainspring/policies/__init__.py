@@ -1,1 +1,1 @@
-"""Policies: plugs on the loop that decide, limit or shape. None knows another."""
+"""Policies: plugins on the loop that decide, limit, or shape. They do not depend on each other."""

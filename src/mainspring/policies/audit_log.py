@@ -1,4 +1,4 @@
-"""A record of what every tool was allowed to do and did, one line each, for people who look later."""
+"""An audit log: one line for each decision about a tool call and for each result."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mainspring")
 
 _MAX_FILE_BYTES = 16 << 20
-"""A larger file is put aside, under the same name with ``.1``; the one before it is gone then."""
+"""Maximum size of the file in bytes; a larger file is renamed to ``NAME.1``, which replaces the previous ``NAME.1``."""
 
 MAX_TEXT = 2000
-"""Characters of a text that are kept."""
+"""Maximum number of characters of a logged text."""
 
 
 class AuditedDecision(Protocol):
-    """What a decision has to tell; that of `Permissions` does."""
+    """The fields of a decision that the audit log records; the decisions of `Permissions` have them."""
 
     @property
     def tool(self) -> str:
-        """The tool's name."""
+        """Name of the tool."""
         ...
 
     @property
@@ -41,26 +41,25 @@ class AuditedDecision(Protocol):
 
     @property
     def reason(self) -> str:
-        """Why."""
+        """Reason for the decision."""
         ...
 
     @property
     def rule(self) -> object:
-        """The rule that decided; ``None`` if none did."""
+        """The rule that decided; ``None`` if no rule did."""
         ...
 
 
 class AuditLog:
-    """A plug that writes two lines for each call: the decision, and the result. Secrets are redacted.
+    """A plugin that writes two lines for each call: the decision and the result. Secrets are redacted.
 
-    The file is private. A record that cannot be written is reported once in the log and else passed over: an audit never
-    stands in the way of a run.
+    The file is private. If a record cannot be written, the log reports it once and drops it: an audit never blocks a run.
 
     Args:
-        path: The file; its folder is made.
-        max_bytes: How large it may grow.
-        now: The time.
-        redactor: Takes secrets out; by default it knows those of the environment.
+        path: The file; its folder is created if needed.
+        max_bytes: Maximum size of the file.
+        now: Function that returns the current time.
+        redactor: Removes secrets; by default it knows those of the environment.
     """
 
     def __init__(
@@ -83,11 +82,11 @@ class AuditLog:
         agent.subscribe(lambda event: self._handle_event(event, agent))
 
     def for_child(self) -> AuditLog:
-        """The same file."""
+        """Return this plugin: a subagent writes to the same file."""
         return self
 
     def record_decision(self, call_id: str, decision: AuditedDecision) -> None:
-        """Note a decision: for ``Permissions(on_decision=audit.decided)``, which knows the rule; else it is told by the result."""
+        """Record a decision, for ``Permissions(on_decision=audit.record_decision)``; without it the result provides the decision."""
         self._decisions.add(call_id)
         rule = "" if decision.rule is None else str(decision.rule)
         self._write_decision(call_id, decision.tool, decision.outcome, decision.reason, rule)
@@ -127,7 +126,7 @@ class AuditLog:
             self._append(msgspec.json.encode({"time": self._now().isoformat(), **clean}) + b"\n")
         except Exception as error:  # noqa: BLE001 - whatever is wrong with the disk, the run goes on
             if not self._failed:
-                logger.warning("the audit log %s cannot be written: %s", self.path, error)
+                logger.warning("Cannot write the audit log %s: %s", self.path, error)
             self._failed = True
 
     def _append(self, line: bytes) -> None:
@@ -145,7 +144,7 @@ class AuditLog:
 
 
 def _shortened(value: Any, depth: int = 0) -> Any:
-    """The value with long texts and lists cut off."""
+    """Return the value with long texts and lists truncated."""
     if isinstance(value, str):
         return value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}… ({len(value)} characters)"
     if depth >= 6:

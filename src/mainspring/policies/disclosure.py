@@ -1,4 +1,4 @@
-"""Which tools of MCP servers the model gets with their schemas, and which it only knows by name until it has looked for them."""
+"""Tool disclosure: the MCP tools that are sent with their schemas, and those that the model must search for first."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 LoadMode = Literal["eager", "lazy"]
-"""``eager``: a tool is offered with its schema from the start. ``lazy``: by its name, until it has been looked for."""
+"""``eager``: a tool is offered with its schema from the start. ``lazy``: only its name, until the model searches for it."""
 
 
 TOOL_SEARCH_NAME = "tool_search"
-"""The name of the tool by which locked tools are found and unlocked."""
+"""Name of the tool that finds and unlocks locked tools."""
 
 
 _SOURCE = "mcp:"
@@ -48,29 +48,29 @@ _UNLOCKED_BY_APP = "The application unlocks them when they are needed."
 _NEW_TOOLS_NOTE = (
     "[Further tools of MCP servers are there by now, locked like those before; {search} unlocks them.\n{names}]"
 )
-_CATALOG_ORDER = 60  # the last part of the prompt: behind memory and skills, which change less often
+_CATALOG_ORDER = 60  # the last part of the prompt: after memory and skills, which change less often
 _TURN_ORDER = -100  # before an application's own `turn:before`
-_GATE_ORDER = 40  # behind all other gates
+_GATE_ORDER = 40  # after all other gates
 
 
 class Disclosure:
-    """Keeps tools of MCP servers out of requests until the model has looked for them. Other tools are never held back.
+    """Keeps tools of MCP servers out of requests until the model searches for them. Other tools are never locked.
 
-    The names of locked tools stand at the end of the system prompt, and stay the same through a conversation: what comes later is
-    told in a message behind the results of a turn or behind the next prompt, so that no cached prefix is lost. The list of tools
-    only grows at its end during a run. When a run is over, what it unlocked is locked again.
+    The names of locked tools are at the end of the system prompt and do not change during a conversation: later tools are
+    announced in a message after the results of a turn or after the next prompt, so that cached prefixes stay valid. The list of
+    tools only grows at its end during a run. After a run, the tools that it unlocked are locked again.
 
-    A run that is given tools of its own without the search tool gets these as they are: nothing could unlock them.
+    A run with its own list of tools but without the search tool gets them unlocked, since nothing could unlock them.
 
     Args:
-        default: What holds for servers that ``servers`` does not name. Default ``eager``.
-        servers: What holds for single servers, by name.
-        tool: Whether the tool `tool_search` is added to an agent that has none of that name. Without it an application unlocks
-            tools itself: `unlock`, or a tool of `create_tool_search`. Default true.
-        limit: How many tools one search shows and unlocks where the model does not say, 1 to 50. Default 10.
+        default: Mode of servers that ``servers`` does not name. Default ``eager``.
+        servers: Mode of single servers, by name.
+        tool: Whether to add the tool `tool_search` to an agent without a tool of that name. Without it an application unlocks
+            tools itself: `on_found`, or a tool of `create_tool_search`. Default true.
+        limit: Maximum number of tools that one search shows and unlocks by default, 1 to 50. Default 10.
 
     Raises:
-        ConfigError: If a value is none of these.
+        ConfigError: If a value is invalid.
     """
 
     def __init__(
@@ -85,9 +85,9 @@ class Disclosure:
         self.servers: Mapping[str, LoadMode] = dict(servers or {})
         for name, mode in (("the default", default), *self.servers.items()):
             if mode not in get_args(LoadMode):
-                raise ConfigError(f"disclosure of {name} is eager or lazy, not {mode!r:.80}")
+                raise ConfigError(f"The disclosure of {name} must be 'eager' or 'lazy', not {mode!r:.80}.")
         if isinstance(limit, bool) or not 1 <= limit <= 50:
-            raise ConfigError(f"the limit of tool_search is a number from 1 to 50, not {limit!r:.80}")
+            raise ConfigError(f"The limit of tool_search must be a number from 1 to 50, not {limit!r:.80}.")
         self.tool = tool
         self.limit = limit
         self._agent: CoreAgent | None = None
@@ -102,11 +102,11 @@ class Disclosure:
 
     @property
     def has_lazy_servers(self) -> bool:
-        """Whether any server's tools are held back."""
+        """Return True if the tools of any server are locked at first."""
         return "lazy" in (self.default, *self.servers.values())
 
     def install(self, agent: CoreAgent) -> None:
-        """See `Plug`. Where nothing is ever held back this does nothing."""
+        """See `Plugin`. Does nothing if no tools are ever locked."""
         self._agent = agent
         if not self.has_lazy_servers:
             return
@@ -119,24 +119,24 @@ class Disclosure:
         agent.on(SessionEnd, self._end)
 
     def for_child(self) -> Disclosure:
-        """The same for a sub-agent, which unlocks tools for itself."""
+        """Return the counterpart for a subagent, which unlocks tools for itself."""
         return Disclosure(self.default, servers=self.servers, tool=self.tool, limit=self.limit)
 
     def reset(self) -> None:
-        """Forget the conversation: the next one begins with the names that there are then."""
+        """Forget the conversation: the next one starts with the current names."""
         self._catalog, self._searchable = None, False
         self._announced.clear()
         self._lock()
 
     def is_lazy(self, tool: Tool) -> bool:
-        """Whether a tool is one that is held back at first."""
+        """Return True if a tool is locked at first."""
         if not tool.source.startswith(_SOURCE):
             return False
         return self.servers.get(tool.source.removeprefix(_SOURCE), self.default) == "lazy"
 
     @property
     def lazy_tools(self) -> list[Tool]:
-        """The active tools that are held back at first, unlocked or not, in alphabetical order."""
+        """Return the active tools that are locked at first, unlocked or not, in alphabetical order."""
         if self._agent is None:
             return []
         tools = self._agent.tools
@@ -144,27 +144,27 @@ class Disclosure:
 
     @property
     def unlocked(self) -> tuple[str, ...]:
-        """The names of what has been unlocked in this run, in that order."""
+        """Return the names of the tools that this run has unlocked, in order."""
         return tuple(self._unlocked)
 
     def on_found(self, names: Iterable[str]) -> None:
-        """Offer these tools from the next request on, until the run is over.
+        """Offer these tools from the next request until the run ends.
 
         Args:
-            names: Their own names, not those under which the model may know them. Others are left alone.
+            names: Their own names, not their aliases. Other names are ignored.
         """
         lazy = {t.name for t in self.lazy_tools}
         self._unlocked.update(dict.fromkeys(name for name in names if name in lazy))
 
     def visible_specs(self, specs: Sequence[ToolDefinition]) -> Sequence[ToolDefinition]:
-        """What of these tools a request offers as things stand: what is locked costs nothing."""
+        """Return the specs that a request offers now: locked tools cost nothing."""
         if not self.has_lazy_servers or not self._hides_any([s.name for s in specs]):
             return specs
         locked = {t.name for t in self.lazy_tools}.difference(self._unlocked)
         return [s for s in specs if s.name not in locked]
 
     def model_name(self, name: str) -> str:
-        """The name under which the model knows a tool."""
+        """Return the name under which the model knows a tool."""
         return self._agent.tool_aliases.get(name, name) if self._agent is not None else name
 
     # --- the handlers -----------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class Disclosure:
         hook.request = replace(hook.request, tools=sent[2])
 
     def _has_tools(self, specs: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]:
-        """What is offered now: in the order in which it was offered first, so that the list only grows at its end."""
+        """Return the tools to offer now, in the order in which they were first offered, so that the list only grows at its end."""
         lazy = {t.name for t in self.lazy_tools}
         self._searchable = (
             self._searchable or bool(lazy) or "lazy" in self.servers.values() or not self._is_own_search_tool()
@@ -223,11 +223,11 @@ class Disclosure:
         hook.follow += self._new_tools_message()
 
     def _on_agent_before(self, hook: BeforeRun) -> None:
-        if hook.prompt:  # a run that only takes calls up again has its results first
+        if hook.prompt:  # a run that only resumes tool calls has their results first
             hook.messages += self._new_tools_message()
 
     def _new_tools_message(self) -> list[Message]:
-        """A message with the names that have come since the catalogue was made; none if there are none."""
+        """Return a message with the names added since the catalog was created; ``None`` if there are none."""
         new = [t.name for t in self.lazy_tools if t.name not in self._announced]
         if self._catalog is None or not new or not self._hides_any(self._active()):
             return []
@@ -238,13 +238,13 @@ class Disclosure:
         ]
 
     def _on_context_compacted(self, hook: ContextCompacted) -> None:
-        self._catalog = None  # the prefix is new anyway, and messages with names may be gone
+        self._catalog = None  # the prefix is new anyway, and messages with names may have been removed
 
     def _end(self, hook: SessionEnd) -> None:
-        if hook.status != "paused":  # whoever takes the calls up again may make them
+        if hook.status != "paused":  # a run that resumes these calls may execute them
             self._lock()
 
-    # --- what holds -------------------------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------------------------
 
     def _lock(self) -> None:
         self._unlocked.clear()
@@ -256,7 +256,7 @@ class Disclosure:
         return self._agent.active_tools if self._agent is not None else ()
 
     def _hides_any(self, offered: Sequence[str]) -> bool:
-        """Whether anything is held back of these: only where it can be unlocked."""
+        """Return True if any of these tools are locked: only in runs that can unlock them."""
         return not self.tool or TOOL_SEARCH_NAME in offered
 
     def _is_own_search_tool(self) -> bool:

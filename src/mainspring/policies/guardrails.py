@@ -1,4 +1,4 @@
-"""Calls that would destroy much, which are made only when somebody says so, whatever rules allow them."""
+"""Guardrails: destructive calls that need a confirmation even if rules allow them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
 
 HOOK_ORDER = -50
-"""Before permissions, so that nobody is asked about a call that is refused here."""
+"""Before permissions, so that no approval is requested for a call that is denied here."""
 
 _LONGEST = 100_000
 _SEPARATOR = r"(?:^|[\s;&|(`])"
@@ -27,15 +27,15 @@ _ROOT_PATHS = r"(?:/|~|/\*|~/\*?|\*|\.|\./?\*?|\.\.|\$HOME/?\*?|\$\{HOME\}/?\*?|
 
 
 class Guardrail(Struct, frozen=True):
-    """Something that no call may do unless somebody confirms it.
+    """A kind of call that needs a confirmation.
 
     Attributes:
         name: A short name.
-        pattern: A regular expression, looked for in every text of the call's arguments, case aside; blanks are single, and
-            quotes and backslashes are gone.
-        why: What it would do, as in "it deletes a database".
-        tools: Names of the tools it is about, ``*`` standing for any characters; empty: whatever runs commands, and tools that do
-            not say what they touch.
+        pattern: A regular expression, searched case-insensitively in every text of the call's arguments, after whitespace is
+            collapsed and quotes and backslashes are removed.
+        why: The effect, for example "it deletes a database".
+        tools: Names of the tools that it covers, where ``*`` matches any characters; empty: tools that run commands, and tools
+            that do not declare their access.
     """
 
     name: str
@@ -59,16 +59,16 @@ DEFAULT_GUARDRAILS: tuple[Guardrail, ...] = (
     Guardrail("update all", r"\bupdate [\w.]+ set (?:(?!\bwhere\b)[^;])*(?=;|$)", "it changes every row of a table"),
     Guardrail("infrastructure", r"\b(?:terraform|tofu|pulumi) destroy\b|\bkubectl delete (?:ns|namespace|--all)\b|\bdocker system prune\b", "it takes down what others may use"),
 )  # fmt: skip
-"""The built-in ones. They are a net below the rules, not in their place: a command can hide from a pattern."""
+"""The built-in guardrails. They are a safety net in addition to rules, not a replacement: a command can evade a pattern."""
 
 
 class FlaggedCall(Struct, frozen=True):
-    """A call that a guardrail holds back.
+    """A call that a guardrail flags.
 
     Attributes:
         tool: The tool.
-        text: The text in which the pattern was found.
-        guardrail: Which one it is.
+        text: The text that matches the pattern.
+        guardrail: The guardrail.
         input: The call's arguments.
     """
 
@@ -79,16 +79,16 @@ class FlaggedCall(Struct, frozen=True):
 
 
 ConfirmCallback = Callable[[FlaggedCall], bool | Awaitable[bool]]
-"""Asks whether it may happen after all. A sync one runs in a thread."""
+"""A function that asks for confirmation. A sync one runs in a thread."""
 
 
 class Guardrails:
-    """A plug that holds back dangerous calls.
+    """A plugin that flags destructive calls.
 
     Args:
-        guardrails: What is dangerous. An extension can put its own in: ``Guardrails([*STANDARD, mine])``.
-        confirm: Asks; without it the front end of the agent is asked (``Agent(extra={"interaction": ...})``), and where there is
-            none, the call is refused.
+        guardrails: The guardrails. An extension can add its own: ``Guardrails([*DEFAULT_GUARDRAILS, mine])``.
+        confirm: Asks for confirmation; by default the agent's front end is asked (``Agent(extra={"interaction": ...})``), and
+            without a front end the call is denied.
     """
 
     def __init__(
@@ -99,16 +99,16 @@ class Guardrails:
         self._agent: CoreAgent | None = None
 
     def install(self, agent: CoreAgent) -> None:
-        """Sit on `tool:permit` of an agent."""
+        """Attach to `tool:permit` of an agent."""
         self._agent = agent
         agent.on(PermissionCheck, self.on_tool_permit, order=HOOK_ORDER)
 
     def for_child(self) -> Guardrails:
-        """The same guardrails, and the same person to ask."""
+        """Return the same guardrails with the same confirmation for a subagent."""
         return Guardrails([rail for rail, _ in self._rails], confirm=self._confirm)
 
     def find(self, hook: PermissionCheck) -> FlaggedCall | None:
-        """What is dangerous about a call; ``None`` if nothing is known to be."""
+        """Return the flagged call, or ``None`` if no guardrail matches."""
         access = hook.tool.access
         runs = access is None or any(a.scope == "shell-run" for a in access(hook.input))
         for rail, pattern in self._rails:
@@ -120,7 +120,7 @@ class Guardrails:
         return None
 
     async def on_tool_permit(self, hook: PermissionCheck) -> None:
-        """The handler of `tool:permit`."""
+        """Handle `tool:permit`."""
         danger = None if hook.approved else self.find(hook)
         if danger is None or await self._ask_confirmation(danger):
             return
@@ -130,7 +130,7 @@ class Guardrails:
         )
 
     async def _ask_confirmation(self, danger: FlaggedCall) -> bool:
-        """Whether somebody says yes; whatever goes wrong with asking is none."""
+        """Return True if the user confirms the call; any failure means no."""
         if self._confirm is not None:
             if inspect.iscoroutinefunction(self._confirm):
                 return await self._confirm(danger) is True
@@ -139,13 +139,13 @@ class Guardrails:
         user: UserInteraction | None = self._agent.extra.get(INTERACTION_KEY) if self._agent is not None else None
         if user is None:
             return False
-        question = f"{danger.tool} is about to do this, and {danger.guardrail.why}:\n{danger.text}\nGo on?"
+        question = f"{danger.tool} is about to run this, and {danger.guardrail.why}:\n{danger.text}\nContinue?"
         reply = await user.ask(UserQuestion(question, (Option("No"), Option("Yes"))))
         return reply is not None and reply.chosen == ("Yes",)
 
 
 def _pattern(rail: Guardrail) -> re.Pattern[str]:
-    """What finds it; those that are built in are compiled when a call is looked at."""
+    """Return the compiled pattern; built-in patterns are compiled at the first check."""
     made = lazy_re if rail in DEFAULT_GUARDRAILS else re.compile
     return made(rail.pattern, re.IGNORECASE | re.MULTILINE)
 
@@ -160,5 +160,5 @@ def _iter_strings(value: Any, depth: int = 0) -> Iterator[str]:
 
 
 def _normalize(text: str) -> str:
-    """The text without what may stand between its words and mean nothing."""
+    """Return the text without characters between its words that have no effect in a command."""
     return re.sub(r"\s+", " ", re.sub(r"[\"'\\]", "", text))

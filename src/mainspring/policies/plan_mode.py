@@ -1,4 +1,4 @@
-"""Plan mode: the agent looks and plans, and changes nothing until the plan is approved. Kept where calls are decided on."""
+"""Plan mode: the agent reads and plans, and changes nothing until the user approves the plan. Enforced at the tool gate."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
 
 PLANS_FOLDER = ".agent/plans"
-"""Where plans are kept, in the project."""
+"""Folder of plans in the project."""
 
 ALLOWED_TOOLS = frozenset(("present_plan", "ask_user", "todo_read", "todo_write", "spawn"))
-"""Tools that change nothing; a sub-agent is in plan mode, too."""
+"""Tools that change nothing; a subagent is in plan mode, too."""
 
 _HOOK_ORDER = -100
-"""Before all others that decide: what plan mode refuses nobody needs to be asked about."""
+"""Before all other gates, so that no approval is requested for a call that plan mode denies."""
 
 PLAN_MODE_PROMPT = (
     "Plan mode: look and think, change nothing. Only tools and commands that read will run; all others are refused. When you "
@@ -38,16 +38,16 @@ PLAN_MODE_PROMPT = (
     "what order, and how it will be checked."
 )
 EXECUTE_PLAN_PROMPT = "Carry out this plan, step by step:\n\n"
-"""What stands before a plan in the prompt that executes it."""
+"""Text before a plan in the prompt that executes it."""
 
 
 class PlanState(Struct):
-    """Shared by an agent and its sub-agents.
+    """State that an agent shares with its subagents.
 
     Attributes:
         active: Whether plan mode is on.
-        approved: The plan that was approved.
-        file: Where the last plan was kept.
+        approved: The approved plan.
+        file: The file of the last plan.
     """
 
     active: bool = True
@@ -56,16 +56,17 @@ class PlanState(Struct):
 
 
 class PlanMode:
-    """A plug that lets only reading calls run until a plan is approved.
+    """A plugin that allows only calls that read until a plan is approved.
 
-    What reads: tools whose every access is reading; commands that only read, by the table; `fetch`. A tool that does not say what
-    it touches is refused, unless it is named here. Rules may still deny what plan mode lets pass.
+    These calls read: tools that declare only read access; commands that only read, according to the command table; `fetch`. A
+    tool that does not declare its access is denied unless ``read_only`` names it. Rules may still deny a call that plan mode
+    allows.
 
     Args:
-        read_only: Names of further tools that only read, ``*`` standing for any characters: ``github__get_*``.
-        folder: Where plans are kept, from the project's folder.
-        now: The time, for a plan's name.
-        state: Shared with other agents; a new one if not given.
+        read_only: Names of further tools that only read, where ``*`` matches any characters: ``github__get_*``.
+        folder: Folder for plans, relative to the project folder.
+        now: Function that returns the current time, for the name of a plan.
+        state: State shared with other agents; a new one by default.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class PlanMode:
         self._child = False
 
     def install(self, agent: CoreAgent) -> None:
-        """Sit on `tool:permit` of an agent, and offer it `present_plan`."""
+        """Attach to `tool:permit` of an agent, and offer it `present_plan`."""
         self._agent = agent
         agent.on(PermissionCheck, self.on_tool_permit, order=_HOOK_ORDER)
         agent.on(ToolFinished, self.on_tool_after)
@@ -94,29 +95,29 @@ class PlanMode:
             agent.tools.add(present_plan)
 
     def for_child(self) -> PlanMode:
-        """What a sub-agent gets: the same mode, which ends for it when it ends for its parent."""
+        """Return the plugin for a subagent: its plan mode ends when that of its parent ends."""
         child = PlanMode(folder=self._folder, now=self._now, state=self.state)
         child._read_only, child._child = self._read_only, True
         return child
 
     def exit(self) -> None:
-        """End plan mode: from now on everything is decided by the other policies alone."""
+        """End plan mode: from now on only the other policies decide."""
         self.state.active = False
 
     def on_system_transform(self, hook: SystemTransform) -> None:
-        """The handler of `system:transform`."""
+        """Handle `system:transform`."""
         if self.state.active:
             hook.system = f"{hook.system}\n\n{PLAN_MODE_PROMPT}".strip()
 
     async def on_tool_permit(self, hook: PermissionCheck) -> None:
-        """The handler of `tool:permit`."""
+        """Handle `tool:permit`."""
         if self.state.active:
             problem = await self.refusal_reason(hook)
             if problem:
                 hook.deny(f"plan mode: {problem}. Present the plan; it is carried out when the user approves it")
 
     async def refusal_reason(self, hook: PermissionCheck) -> str:
-        """Why a call may not be made in plan mode; empty if it may."""
+        """Return the reason why plan mode denies a call; empty if it allows the call."""
         if hook.name in ALLOWED_TOOLS and hook.tool.source in ("builtin", "user"):
             return ""
         if any(wildcards.fullmatch(name, hook.name) for name in self._read_only):
@@ -138,16 +139,16 @@ class PlanMode:
         return ""
 
     async def judge_command(self, call: ToolCall, env: ResolvesPaths) -> PermissionDecision:
-        """The decision about a call that runs a command: anything but ``allow`` means that it may do more than read.
+        """Return the decision about a call that runs a command; any decision but ``allow`` means that it may do more than read.
 
         Args:
             call: The call.
-            env: Where it would run.
+            env: The environment that would run it.
         """
         return await self._engine.decide(call, env, await ProjectPaths.find(env, root=None, home=None))
 
     async def on_tool_after(self, hook: ToolFinished) -> None:
-        """The handler of `tool:after`: a plan that was presented is kept, and an approved one ends plan mode."""
+        """Handle `tool:after`: save a presented plan, and end plan mode if it was approved."""
         if hook.name != present_plan.name or not self.state.active:
             return
         plan = hook.metadata.get("plan") or hook.input.get("plan")
@@ -158,17 +159,17 @@ class PlanMode:
             self.exit()
 
     async def save_plan(self, plan: str, title: str = "") -> str:
-        """Write a plan to a file of its own.
+        """Save a plan to a new file.
 
         Returns:
-            The file, from the project's folder.
+            The path of the file, relative to the project folder.
 
         Raises:
-            AgentError: If the plug is in no agent.
-            OSError: If it cannot be written, or the folder is a link out of the project.
+            AgentError: If the plugin is not installed in an agent.
+            OSError: If the file cannot be written, or the folder is a link out of the project.
         """
         if self._agent is None:
-            raise AgentError("plan mode is in no agent; put it in with Agent(plugs=[PlanMode()])")
+            raise AgentError("Plan mode is not installed in an agent. Install it with Agent(plugs=[PlanMode()]).")
         first = title or next((line for line in plan.splitlines() if line.strip(" #")), "plan")
         slug = re.sub(r"[^a-z0-9]+", "-", first.lower()).strip("-")[:40].rstrip("-") or "plan"
         path = f"{self._folder}/{self._now():%Y%m%d-%H%M%S}-{slug}.md"

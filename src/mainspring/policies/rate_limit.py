@@ -1,4 +1,4 @@
-"""How often tools may be called in a while."""
+"""Rate limits of tools."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
 
 _ORDER = -50
-"""Before an application's own gates: a call too many costs nothing more."""
+"""Before an application's own gates, so that a rejected call costs nothing more."""
 
 
 class RateLimit:
-    """A plug that refuses calls beyond so many in a while, and says how long to wait. Sub-agents count together.
+    """A plugin that rejects calls over a rate limit and returns the time to wait. Subagents share the limit.
 
     Args:
-        limits: Most calls by the tool's name, ``*`` standing for any characters; each entry that fits counts by itself.
-        per: The while, in seconds; a minute if not given.
-        clock: Seconds that only grow.
+        limits: Maximum number of calls by tool name, where ``*`` matches any characters; every matching entry applies.
+        per: Period in seconds; a minute by default.
+        clock: Monotonic clock in seconds.
 
     Raises:
-        ConfigError: If a limit or the while is not above zero.
+        ConfigError: If a limit or the period is not above zero.
     """
 
     def __init__(
@@ -36,34 +36,34 @@ class RateLimit:
     ) -> None:
         wrong = [name for name, limit in limits.items() if limit < 1]
         if wrong or per <= 0:
-            raise ConfigError(f"rate limit: {wrong[0] if wrong else 'per'} must be above zero")
-        self._request_timeouts = dict(limits)
+            raise ConfigError(f"The rate limit {wrong[0] if wrong else 'per'} must be above zero.")
+        self._limits = dict(limits)
         self._per = per
         self._clock = clock
         self._calls: dict[str, deque[float]] = {name: deque() for name in limits}
 
     def install(self, agent: CoreAgent) -> None:
-        """Sit on `tool:gate` of an agent."""
+        """Attach to `tool:gate` of an agent."""
         agent.on(ToolGate, self.on_tool_gate, order=_ORDER)
 
     def for_child(self) -> RateLimit:
-        """The same one."""
+        """Return this plugin."""
         return self
 
     def on_tool_gate(self, hook: ToolGate) -> None:
-        """The handler of `tool:gate`."""
+        """Handle `tool:gate`."""
         now = self._clock()
-        names = [name for name in self._request_timeouts if fnmatchcase(hook.name, name)]
+        names = [name for name in self._limits if fnmatchcase(hook.name, name)]
         for name in names:
             calls = self._calls[name]
             while calls and calls[0] <= now - self._per:
                 calls.popleft()
-            if len(calls) >= self._request_timeouts[name]:
+            if len(calls) >= self._limits[name]:
                 hook.result = self._refusal(hook.name, name, calls[0] + self._per - now)
                 return
         for name in names:
             self._calls[name].append(now)
 
     def _refusal(self, tool: str, name: str, wait: float) -> ToolResult:
-        text = f"Not run: {tool} may be called {self._request_timeouts[name]} times in {self._per:g}s; room in {max(wait, 0.1):.1f}s."
+        text = f"Not run: {tool} may be called {self._limits[name]} times in {self._per:g}s; room in {max(wait, 0.1):.1f}s."
         return ToolResult(output=text, title="rate limit", is_error=True, code=ToolErrorCode.RATE_LIMITED)

@@ -1,4 +1,4 @@
-"""Which of many texts have to do with a question, by the words that they share. No model is asked."""
+"""Relevance of texts to a question by shared words, without a model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COMMON = frozenset(
 
 
 def words_of(text: str) -> Counter[str]:
-    """The words of a text that tell something, in lower case; ``parseUserName`` is also its parts."""
+    """Return the significant words of a text in lower case; ``parseUserName`` also yields its parts."""
     words: Counter[str] = Counter()
     for word in _WORD.findall(text):
         words[word.casefold()] += 1
@@ -29,12 +29,12 @@ def words_of(text: str) -> Counter[str]:
 
 
 def rank(question: str, texts: Sequence[str], limit: int) -> list[int]:
-    """The texts that share words with a question, the one that shares most first. Rare words count more than frequent ones.
+    """Rank the texts that share words with a question, most relevant first. Rare words have more weight.
 
     Args:
         question: The question.
         texts: The texts.
-        limit: Most indices to give.
+        limit: Maximum number of indices to return.
     """
     requested = words_of(question)
     known = [words_of(text) for text in texts]
@@ -49,14 +49,14 @@ def rank(question: str, texts: Sequence[str], limit: int) -> list[int]:
 
 
 class RelevantHistory:
-    """Narrows a conversation to what has to do with the newest prompt: give it to ``Agent(transform=...)``.
+    """Reduces a conversation to the turns that are relevant to the newest prompt: pass it as ``Agent(transform=...)``.
 
-    The newest messages always stay, and so does every turn that shares words with the prompt; a turn goes or stays as a whole, so no
-    call is parted from its result.
+    The newest messages always stay, and so does every turn that shares words with the prompt; a turn stays or is removed as a
+    whole, so no call is separated from its result.
 
     Args:
-        keep_recent: How many turns at the end always stay.
-        limit: Most older turns that stay.
+        keep_recent: Number of turns at the end that always stay.
+        limit: Maximum number of older turns that stay.
     """
 
     def __init__(self, *, keep_recent: int = 4, limit: int = 6) -> None:
@@ -64,7 +64,7 @@ class RelevantHistory:
         self.limit = limit
 
     def __call__(self, messages: list[AgentMessage], signal: object = None) -> list[AgentMessage]:
-        """The messages of the next request."""
+        """Return the messages of the next request."""
         del signal
         turns = group_turns(messages)
         old, new = turns[: -self.keep_recent or None], turns[len(turns) - self.keep_recent :]
@@ -76,7 +76,7 @@ class RelevantHistory:
 
 
 def group_turns(messages: Sequence[AgentMessage]) -> list[list[AgentMessage]]:
-    """The conversation by turns: each begins with a message of the user that holds no results."""
+    """Group the conversation into turns: each starts with a user message without tool results."""
     turns: list[list[AgentMessage]] = []
     for message in messages:
         begins = isinstance(message, Message) and message.role == "user" and not message.tool_results

@@ -1,6 +1,6 @@
-"""Calls that repeat the one before: the same result again, without running the tool.
+"""Repeated calls: return the cached result without running the tool.
 
-Runs that go in circles: the model is told when its calls bring nothing that it has not had.
+Also detection of loops: notify the model when its calls return nothing new.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ logger = logging.getLogger("mainspring")
 
 
 class CachedToolCalls:
-    """Answers a call that is like the last one of its tool with the result of that, word for word.
+    """Returns the cached result for a call that equals the last call of its tool.
 
-    Only the latest call of each tool is remembered, and only if it succeeded. The answer counts as a call and goes through
-    `tool:transform` and `tool:after` like any other. Never list a tool with side effects: the second call would not happen.
+    Only the latest call of each tool is cached, and only if it succeeded. The cached result counts as a call and passes
+    `tool:transform` and `tool:after` like any other. Never list a tool with side effects: its second call would not run.
 
     Args:
-        hashers: What makes calls alike, by tool.
+        hashers: Functions that return the cache key of a call, by tool.
     """
 
     def __init__(self, hashers: Mapping[str, CallKeyFunction]) -> None:
@@ -40,11 +40,11 @@ class CachedToolCalls:
         self._readable: set[str] = set()
 
     def on_tool_intent(self, hook: ToolCallsReceived) -> None:
-        """The handler of `tool:intent`: arguments that must be repaired first are like no others."""
+        """Handle `tool:intent`: arguments that need repair never match the cache."""
         self._readable = {c.id for c in hook.message.tool_uses if c.raw_input is None}
 
     def on_tool_gate(self, hook: ToolGate) -> None:
-        """The handler of `tool:gate`; belongs behind all gates that may refuse the call."""
+        """Handle `tool:gate`; runs after all gates that may deny the call."""
         hasher = self._hashers.get(hook.name)
         if hasher is None or hook.result is not None or hook.call_id not in self._readable:
             return
@@ -52,7 +52,7 @@ class CachedToolCalls:
         try:
             key = hasher(hook.input)
         except Exception:
-            logger.exception("the hasher of dedup_tools for %s failed; the call is made", hook.name)
+            logger.exception("The dedup_tools hasher for %s failed; the call runs.", hook.name)
             return
         if latest is not None and latest[0] == key:
             hook.result = _copy(latest[1])
@@ -60,7 +60,7 @@ class CachedToolCalls:
             self._run_agent[hook.call_id] = key
 
     def on_tool_transform(self, hook: ToolTransform) -> None:
-        """The handler of `tool:transform`; belongs before all that change the result."""
+        """Handle `tool:transform`; runs before all handlers that change the result."""
         if hook.call_id not in self._run_agent:
             return
         key = self._run_agent.pop(hook.call_id)
@@ -81,11 +81,11 @@ WARNING = (
 
 
 _DURATION = lazy_re(r"\b\d+(?:\.\d+)?\s?m?s\b", re.ASCII)
-"""How long something took is not news."""
+"""A duration; a different duration is not new information."""
 
 
 def _normalize_result(result: ToolResultBlock) -> tuple[str, ...]:
-    """What a result says, text and pictures."""
+    """Return the text and images of a result in comparable form."""
     images = () if isinstance(result.content, str) else [b.data for b in result.content if isinstance(b, ImageBlock)]
     return _DURATION.sub("", result.text), *images
 
@@ -95,10 +95,10 @@ def _digest(value: Any) -> bytes:
 
 
 class RepeatedCallsWarning:
-    """Looks at calls together with their results: who does the same again and learns something by it is left in peace.
+    """Compares calls together with their results: repeated calls with new results get no warning.
 
     Args:
-        after: Turns in a row without anything new before the model is told, and again after as many.
+        after: Number of consecutive turns without new results before the model is warned, and between warnings.
     """
 
     def __init__(self, after: int) -> None:
@@ -107,7 +107,7 @@ class RepeatedCallsWarning:
         self._idle = 0
 
     def results(self, hook: ToolResultsAfter) -> None:
-        """The handler of `tool-results:after`."""
+        """Handle `tool-results:after`."""
         results = {result.tool_use_id: result for result in hook.results.tool_results}
         had = len(self._known)
         for call in hook.message.tool_uses:

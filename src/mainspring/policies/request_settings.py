@@ -1,6 +1,6 @@
-"""Less reasoning as a run goes on: the first turns plan, later ones mostly carry out.
+"""Reduced reasoning in later turns of a run: the first turns plan, later turns mostly execute.
 
-Whether the provider's prompt cache is steered.
+Also the switch for the provider's prompt cache.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ LEVEL_TOKENS: dict[ThinkingLevel, int] = {
     "high": 16384,
     "xhigh": 32768,
 }
-"""Tokens that stand for a level while it decays: 1024 is the least that Anthropic takes, each further step about doubles."""
+"""Tokens of each level for the decay: 1024 is the minimum of Anthropic, and each further level about doubles."""
 
 
 class ThinkingDecayPolicy:
-    """Sets the reasoning of each request, before anybody else sees it.
+    """Sets the reasoning effort of each request before all other handlers.
 
-    An exact budget shrinks to the token. A level becomes the highest level whose tokens (`LEVELS`) still fit, so that it
-    works where a provider takes levels only. Where neither is set, the provider decides and nothing happens.
+    An exact budget shrinks to the token. A level becomes the highest level whose tokens (`LEVEL_TOKENS`) still fit, so that it
+    works with providers that accept levels only. If neither is set, the provider decides and nothing changes.
 
     Args:
         decay: The rule: a function of the run's turn (from 1) and of the whole budget in tokens.
@@ -39,7 +39,7 @@ class ThinkingDecayPolicy:
         self._decay = decay
 
     def before(self, hook: TurnBefore) -> None:
-        """The handler of `turn:before`."""
+        """Handle `turn:before`."""
         request: ModelRequest = hook.request
         if request.thinking_budget is not None:
             request.thinking_budget = self._remaining_budget(hook.turn, request.thinking_budget)

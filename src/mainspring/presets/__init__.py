@@ -1,4 +1,4 @@
-"""Presets: options of an agent as data, to share and to put together."""
+"""Presets: options of an agent as data, to share and to combine."""
 
 from mainspring.presets.preset import BUILD_AGENT, PLAN_AGENT, Preset, basic, merge_presets
 

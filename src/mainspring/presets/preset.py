@@ -1,4 +1,4 @@
-"""What a preset is, and how several become one."""
+"""Presets and their combination."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from mainspring.tools import LazyTool, Tool, tool
 from mainspring.tools.builtin import builtin_tools
 
 ToolLike = Tool | LazyTool | Callable[..., Any]
-"""What an agent takes as a tool; a plain function becomes one."""
+"""A tool, or a plain function that becomes one."""
 
 
 class Preset(Struct, frozen=True, kw_only=True, eq=False):
-    """The options of an agent that can be shared: data, bound to no provider, session, machine or connection.
+    """The shareable options of an agent: data that is independent of any provider, session, machine, or connection.
 
-    ``Agent(model, **preset)`` makes an agent of it; ``Agent(model, **{**preset, "system": "..."})`` overrides an option. A field
-    left out stays out, so the agent's own default holds.
+    ``Agent(model, **preset)`` creates an agent from it; ``Agent(model, **{**preset, "system": "..."})`` overrides an option. A field
+    that is not set is not passed, so the agent's own default applies.
 
     Attributes:
         name: Name of the agent.
         system: System prompt.
         tools: Tools or plain functions; a mapping gives each its name.
-        tool_aliases: Names under which the model is told of tools, by canonical name.
+        tool_aliases: Aliases of tools for the model, by canonical name.
         behavior: Limits and options for all runs.
         mcp_servers: Servers whose tools it gets: a list of configurations with a ``name``, or a mapping by name.
-        skills: Where skills are found, as the agent's option of that name takes it.
+        skills: Skills, as in the agent's option of that name.
         hooks: Handlers by hook; each entry one or several.
-        subagents: Sub-agents it may spawn, as the agent's option of that name takes it.
+        subagents: Subagents, as in the agent's option of that name.
         eager: Whether the agent warms up before its first run.
     """
 
@@ -49,7 +49,7 @@ class Preset(Struct, frozen=True, kw_only=True, eq=False):
     eager: bool | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        # What may be read only once (a generator) is read now: a preset is used many times.
+        # A generator can be read only once, so it is read now: a preset is used many times.
         if self.tools is not UNSET:
             force_setattr(self, "tools", tuple(_iter_tools(self.tools)))
         if self.mcp_servers is not UNSET:
@@ -58,7 +58,7 @@ class Preset(Struct, frozen=True, kw_only=True, eq=False):
             force_setattr(self, "hooks", _merge_hooks([self.hooks]))
 
     def keys(self) -> Iterator[str]:
-        """Names of the options that are set; with `__getitem__` this is what ``**preset`` needs."""
+        """Return the names of the options that are set; with `__getitem__` this supports ``**preset``."""
         return iter([n for n in self.__struct_fields__ if getattr(self, n) is not UNSET])
 
     def __getitem__(self, name: str) -> Any:
@@ -69,11 +69,11 @@ class Preset(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def merge_presets(*presets: Preset) -> Preset:
-    """Presets become one.
+    """Merge presets into one.
 
-    - ``name``, ``system``, ``eager``, ``skills``, ``subagents``: the last one that says something wins.
+    - ``name``, ``system``, ``eager``, ``skills``, ``subagents``: the last preset that sets it wins.
     - ``tools``, ``tool_aliases``, ``behavior``: merged by name (of a tool, an alias, an option); the last wins for each.
-    - ``mcp_servers``: all of them; of one name the last wins.
+    - ``mcp_servers``: all of them; the last of each name wins.
     - ``hooks``: the handlers of all, for each hook in the order of the presets, always as lists.
 
     Raises:
@@ -90,7 +90,7 @@ def merge_presets(*presets: Preset) -> Preset:
 
 
 def _merge_by_name(first: Iterable[Any], second: Iterable[Any], name_of: Callable[[Any], str]) -> tuple[Any, ...]:
-    """Both; where two have one name, the second stands in the place of the first."""
+    """Merge two lists by name; an entry of the second replaces the entry of the same name in place."""
     named = {name_of(each): each for each in first}
     named.update({name_of(each): each for each in second})
     return tuple(named.values())
@@ -106,7 +106,7 @@ def _server_name(server: Any) -> str:
     else:
         name = getattr(server, "name", None)
     if not isinstance(name, str) or not name:
-        raise ConfigError('an MCP server needs a name: {"name": "docs", ...}, or a mapping of names to configurations')
+        raise ConfigError('An MCP server needs a name: {"name": "docs", ...}, or a mapping of names to configurations.')
     return name
 
 
@@ -124,7 +124,7 @@ def _iter_tools(tools: Iterable[ToolLike] | Mapping[str, ToolLike]) -> Iterator[
         for name, each in cast("Mapping[str, ToolLike]", tools).items():
             made = each if isinstance(each, Tool | LazyTool) else tool(name=name)(each)
             if made.name != name:
-                raise ConfigError(f"the tool under {name!r} is named {made.name!r}; give it under its own name")
+                raise ConfigError(f"The tool at {name!r} is named {made.name!r}. Use its own name as the key.")
             yield made
         return
     for each in tools:
@@ -142,7 +142,7 @@ def _iter_servers(servers: Iterable[Any] | Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _merge_hooks(several: Iterable[Hooks]) -> dict[str, list[Handler[Any]]]:
-    """The handlers of all, by the hook's name, always as lists."""
+    """Merge the handlers by the hook's name, always as lists."""
     joined: dict[str, list[Handler[Any]]] = {}
     for hooks in several:
         for event, given in hooks.items():
@@ -161,20 +161,20 @@ Ask where the task leaves a choice that the user would want to make."""
 
 
 basic = Preset(name="basic", tools=builtin_tools())
-"""The built-in tools: files, search, shell."""
+"""Return the built-in tools: files, search, shell."""
 
 
 BUILD_AGENT = Preset(
     name="build",
     tools=builtin_tools(),
     behavior=RunOptions(
-        max_turns=200,  # a person watches and can say go on, but a loop that nobody sees must end
-        require_read_before_edit=True,  # a long conversation is where files change under the model
+        max_turns=200,  # a user who watches can continue a run, but an unnoticed loop must end
+        require_read_before_edit=True,  # in a long conversation files often change after the model read them
         compact_strategy="tail",
     ),
 )
-"""The chat profile that works: all built-in tools. Over the defaults of `Behavior`: at most 200 turns, files are read before they
-are changed, and old results of tools are left out once they fill 128 KiB."""
+"""The chat profile that makes changes: all built-in tools. Differences from the defaults of `Behavior`: at most 200 turns, files
+are read before they are changed, and old tool results are removed from requests once they exceed 128KiB."""
 
 
 PLAN_AGENT = Preset(
@@ -183,5 +183,5 @@ PLAN_AGENT = Preset(
     tools=[t for t in builtin_tools() if t.name in _READ_TOOLS],
     behavior=RunOptions(max_turns=50, thinking="medium", compact_strategy="tail"),
 )
-"""The chat profile that plans: tools that read, and a system prompt that asks for a plan. Over the defaults of `Behavior`: at most
-50 turns, reasoning at ``medium``, and old results of tools left out as for `BUILD_AGENT`."""
+"""The chat profile that plans: tools that read, and a system prompt that asks for a plan. Differences from the defaults of
+`Behavior`: at most 50 turns, reasoning effort ``medium``, and old tool results removed as in `BUILD_AGENT`."""

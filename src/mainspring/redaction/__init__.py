@@ -1,4 +1,4 @@
-"""Secrets out of everything that is stored, logged, exported, or shown: one function, one table."""
+"""Redact secrets in everything that is stored, logged, exported, or shown: one function, one table."""
 
 from mainspring.redaction.fields import environment_secrets
 from mainspring.redaction.redactor import (

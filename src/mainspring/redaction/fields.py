@@ -1,4 +1,4 @@
-"""Secrets that show by the name they are given: ``DB_PASSWORD=...``, ``"apiKey": "..."``, ``--token ...``, ``Authorization: ...``."""
+"""Find secrets by their names: ``DB_PASSWORD=...``, ``"apiKey": "..."``, ``--token ...``, ``Authorization: ...``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Literal
 from mainspring.redaction.shapes import REFERENCE, Span, compile_regex, find_logins, is_reference, to_lower
 
 Strength = Literal["", "weak", "key", "strong", "password"]
-"""How surely a name is that of a secret: the value of a ``weak`` one must look random, that of a ``strong`` one may be any word."""
+"""How certainly a name is that of a secret: the value of a ``weak`` name must look random, that of a ``strong`` one may be any word."""
 
 Place = Literal["data", "shell", "quoted", "bare"]
-"""Where a value is: in a structure or a shell assignment, where it is a literal; in quotes, or bare in text that may be code."""
+"""The context of a value: a structure or a shell assignment, in which it is a literal; quotes; or bare text that may be code."""
 
 _NOUNS = {
     "pass": "(?:word|wd|phrase|wort|e(?= ?:))?",
@@ -21,7 +21,7 @@ _NOUNS = {
     "credential": "s?",
     **dict.fromkeys(("pwd", "pw", "psk", "secret", "token", "auth", "cookie", "honeycomb-team", "art-api", "_pat", "_sas"), ""),
 }  # fmt: skip
-"""How the names of secrets end: the beginning of the noun, and the pattern of its rest."""
+"""Endings of the names of secrets: the beginning of the noun, and the pattern of its rest."""
 _HINTS = ("pass", "pwd", "secret", "token", "key", "credential", "auth", "cookie", "_pw", "_pat", "_sas")
 _SECRETS = ("secret", "secrets", "credential", "credentials", "authorization", "cookie")
 _ENDS = frozenset([("key", "base"), ("honeycomb", "team"), ("art", "api")])
@@ -64,10 +64,11 @@ _DOTTED = r"[A-Za-z_]\w{0,60}(?:(?:\.|->|::|\?\.)[A-Za-z_]\w{0,60})+"
 
 @lru_cache(maxsize=4096)
 def strength_of(name: str) -> Strength:
-    """How surely something of this name is a secret.
+    """Return how certainly a name is that of a secret.
 
     Args:
-        name: Of a variable, a field, a header, an option: in any case, with ``_``, ``-`` or ``.`` between its words, or camel case.
+        name: Name of a variable, a field, a header, or an option: in any case, with ``_``, ``-`` or ``.`` between its words, or camel
+            case.
     """
     upper = name.isupper()
     words = [w.lower() for w in compile_regex(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+").findall(name) if not w.isdigit()]
@@ -95,14 +96,14 @@ def strength_of(name: str) -> Strength:
 
 
 def _strength_of_key(kind: str, *, named: bool) -> Strength:
-    """The same for a key of some kind; if it is ``named``, it is the variable of a program or has to do with an API."""
+    """Do the same for a key of some kind; ``named`` means that it is the variable of a program or belongs to an API."""
     if not kind or kind in _HARMLESS_KEYS:
         return ""
     return "strong" if kind in _KEYS else "key" if named else ""
 
 
 def is_secret_value(value: str, strength: Strength, place: Place) -> bool:
-    """Whether a value that has such a name is a secret: not a placeholder, a reference, a path, a type or another expression."""
+    """Return True if a value with such a name is a secret: not a placeholder, a reference, a path, a type, or another expression."""
     shortest = _SHORTEST if strength != "weak" else _RANDOM_LENGTH if place in {"bare", "quoted"} else 10
     if not strength or len(value) < shortest or is_reference(value):
         return False
@@ -119,7 +120,7 @@ def is_secret_value(value: str, strength: Strength, place: Place) -> bool:
 
 
 def _is_expression(value: str, place: Place) -> bool:
-    """Whether a value without quotes is code: a call, or the name of a variable."""
+    """Return True if a value without quotes is code: a call, or the name of a variable."""
     if compile_regex(_CALL).fullmatch(value):
         return place == "bare" or value[-1] in ")];,"
     if place == "bare" and (
@@ -130,12 +131,12 @@ def _is_expression(value: str, place: Place) -> bool:
 
 
 def _names_a_secret(value: str) -> bool:
-    """Whether a name speaks of a secret, so that it is a variable and no value."""
+    """Return True if a name contains the name of a secret, so that it is a variable and not a value."""
     return "." in value or "->" in value or "::" in value or any(noun in value.lower() for noun in _HINTS)
 
 
 def _is_ordinary(value: str, strength: Strength, place: Place) -> bool:
-    """Whether a value without digits is a word, a name or a placeholder."""
+    """Return True if a value without digits is a word, a name, or a placeholder."""
     if strength in {"weak", "key"} or place == "bare":
         return True
     if place in {"data", "shell"}:
@@ -146,7 +147,7 @@ def _is_ordinary(value: str, strength: Strength, place: Place) -> bool:
 
 
 def is_stand_in(value: str) -> bool:
-    """Whether each of its words stands in for a secret, as in ``YOUR_API_KEY``."""
+    """Return True if each of its words is a placeholder for a secret, for example, ``YOUR_API_KEY``."""
     if compile_regex(r"[^\w .,:;/()<>\[\]{}'!?-]").search(value) or len(compile_regex("[0-9]").findall(value)) > 2:
         return False
     words = [w.lower() for w in compile_regex(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+").findall(value)]
@@ -168,10 +169,10 @@ _VALUE = (
 _COLOR = r"(?:(?:\x1b|\\u001b)\[[0-9;]{0,12}m)?"
 _TAIL = rf"{_AFTER_NAME}{_ASSIGN}(?:[ \t][|>][+-]?(?:\\{{1,3}}n|\s)|[ \t]!!str|\*\*|\{{(?=[^{{}}\s]{{6,}}\}};))?\s{{0,40}}{_COLOR}{_VALUE}"
 _TYPED = rf"(?::|[ \t])[ \t]{{0,4}}&?[A-Za-z][\w.<>\[\]|?' ]{{0,40}}?[ \t]{{0,4}}:?=[ \t]{{0,4}}(?={_QUOTE}){_VALUE}"
-"""As in ``password: str = "..."``."""
+"""Matches, for example, ``password: str = "..."``."""
 _FLAG = rf"(?:{_QUOTE}?,?[ \t\r\n]{{1,8}}|{_QUOTE},(?={_QUOTE}))(?![-|&>]){_VALUE}"
 _ARGUMENT = rf"(?:{_QUOTE},[ \t]{{0,4}}|[ \t]{{1,4}})(?={_QUOTE}){_VALUE}"
-"""As in ``define('DB_PASSWORD', '...')`` and ``setx DB_PASSWORD "..."``."""
+"""Matches, for example, ``define('DB_PASSWORD', '...')`` and ``setx DB_PASSWORD "..."``."""
 _PAIR = (
     rf"{_QUOTE}?,?(?: \{{)?(?:\\{{1,3}}n|\s){{0,40}}{_QUOTE}?(?:value|default){_QUOTE}?\s{{0,4}}[:=]\s{{0,4}}{_VALUE}"
 )
@@ -181,11 +182,11 @@ _LOOSE = (
     r"(?P<v5>(?=[A-Za-z+/_-]{0,24}[0-9][A-Za-z+/_-]{0,24}[0-9])(?=[a-z0-9+/_-]{0,24}[A-Z])(?=[A-Z0-9+/_-]{0,24}[a-z])[A-Za-z0-9+/_-]{16,256}={0,2}"
     r"|(?=[0-9]{0,24}[a-f])(?=[a-f]{0,24}[0-9])[0-9a-f]{32,256})(?![A-Za-z0-9./])"
 )
-"""Behind a blank or a bar, only what looks random is a value."""
+"""After a space or a bar, only a random-looking text is a value."""
 _NETRC = r"[ \t\r\n]{1,8}(?P<v5>[^\s\"'\\]{1,256})"
 _SAID = rf"(?: (?:for|of|to)(?: the)? [\w-]{{1,30}})?(?: (?:(?:is|was)(?: now)?(?: (?:changed|set) to)?|to):?)? (?={_QUOTE}){_VALUE}"
 _PROSE = rf"(?: (?:for|of|to)(?: the)? [\w-]{{1,30}})? (?:(?:is|was)(?: now)?(?: (?:changed|set) to)?|to):? {_VALUE}"
-"""As in "the password of the server is ..."."""
+"""Matches, for example, "the password of the server is ..."."""
 _USED = r"(?: [0-7])? (?P<v5>(?=[^\s0-9]{0,60}[0-9]+[^\s0-9]{1,60}[0-9])[^\s\"'\\]{6,256})"
 _CALLED = rf"\(\s{{0,4}}(?={_QUOTE}|N'){_VALUE}"
 _NAME = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
@@ -198,11 +199,11 @@ _AUTHORIZATION = (
 
 
 def find_named_values(text: str, low: str) -> Iterator[Span]:
-    """Values behind the name of a secret.
+    """Find values after the name of a secret.
 
     Args:
         text: Any text.
-        low: The same in small letters; see `to_lower`.
+        low: The same in lower case; see `to_lower`.
     """
     for noun, rest in _NOUNS.items():
         yield from _fields(text, low, noun, rest)
@@ -217,27 +218,27 @@ def find_named_values(text: str, low: str) -> Iterator[Span]:
 
 
 _FOLLOW = frozenset("\"'`]:= \t\n\\><,?+!|%_-0123456789(*")
-"""What may be behind the name of a field."""
+"""Text that may follow the name of a field."""
 
 
 _SIGNS = frozenset([":", "*", "`", "=", " is", " wa", " | ", " = ", " : "])
-"""What is behind a name of several words."""
+"""Text that may follow a name of several words."""
 
 
 def _fields(text: str, low: str, noun: str, rest: str) -> Iterator[Span]:
-    """Values of fields whose name ends with a noun."""
+    """Return values of fields whose name ends with a noun."""
     at = low.find(noun)
     while at >= 0:
         end = at + len(noun)
         if rest and (match := compile_regex(rest).match(low, end)) is not None:
             end = match.end()
-        behind = low[end : end + 1]
-        if behind in _FOLLOW:
+        following = low[end : end + 1]
+        if following in _FOLLOW:
             name = _name_before(text, end)
             strength = strength_of(name.lstrip("-."))
-            if len(name) < 6 and (behind in _SIGNS or low[end : end + 3] in _SIGNS) and _is_kind_of_key(low, at):
-                strength = "strong"  # as in "API key: ..."
-            if strength == "password" or (strength and behind != "("):
+            if len(name) < 6 and (following in _SIGNS or low[end : end + 3] in _SIGNS) and _is_kind_of_key(low, at):
+                strength = "strong"  # for example, "API key: ..."
+            if strength == "password" or (strength and following != "("):
                 span, end = _value_after(text, end, name, strength)
                 if span is not None:
                     yield span
@@ -245,7 +246,7 @@ def _fields(text: str, low: str, noun: str, rest: str) -> Iterator[Span]:
 
 
 def _is_kind_of_key(low: str, at: int) -> bool:
-    """Returns True if the word before a key or a token says that it is secret, as in "API key"."""
+    """Return True if the word before a key or a token means that it is secret, for example, "API key"."""
     return (
         low.startswith(("key", "token"), at) and low[max(0, at - 16) : at - 1].split(" ")[-1].strip("*`|\\\"'") in _KEYS
     )
@@ -259,7 +260,7 @@ def _name_before(text: str, end: int) -> str:
 
 
 def _value_after(text: str, end: int, name: str, strength: Strength) -> tuple[Span | None, int]:
-    """The value behind a name if it is a secret, and where to look for the next name."""
+    """Return the value after a name if it is a secret, and the position to continue the search."""
     begin = end - len(name)
     before = text[max(0, begin - 200) : begin]
     if (
@@ -288,7 +289,7 @@ _OPENED = frozenset("\"' >=")
 
 
 def _contexts(name: str, before: str, behind: str, strength: Strength) -> Iterator[tuple[str, Place]]:
-    """Patterns of values behind a name without a sign, and where such a value is."""
+    """Return patterns of values after a name without a sign, and the context of such a value."""
     if behind == "(":
         words = compile_regex(r"[A-Z]?[a-z]+|[A-Z]+").findall(name)
         if strength == "password" and (len(words) == 1 or words[0].lower() in {"set", "with"}):
@@ -320,7 +321,7 @@ def _contexts(name: str, before: str, behind: str, strength: Strength) -> Iterat
 
 
 def _place(text: str, begin: int, name: str, match: re.Match[str]) -> Place:
-    """A shell assignment: capitals, ``=`` without blanks, at the beginning of a line or behind a blank; or an option."""
+    """Return the context: a shell assignment (capitals, ``=`` without spaces, at the beginning of a line or after a space) or an option."""
     before = text[begin - 1 : begin]
     if match["sign"] == "=" and match.string[match.start("sign") + 1 : match.start("sign") + 2] not in {" ", "\t"}:
         shell = (
@@ -375,7 +376,7 @@ def _is_bearer(value: str) -> bool:
 
 
 def _cookies(text: str, match: re.Match[str]) -> tuple[Span | None, int]:
-    """The whole of a header with cookies: any of them may be that of a session."""
+    """Return the whole header with cookies: any of them may be a session cookie."""
     begin = min(match.start(group) for group in ("v1", "v2", "v3", "v4", "v5") if match[group] is not None)
     found = compile_regex(r"[^\"'\\\r\n]*").match(text, begin)
     cookies = found[0].rstrip() if found else ""
@@ -413,7 +414,7 @@ def _queries(text: str) -> Iterator[Span]:
 
 
 def environment_secrets(environ: Mapping[str, str]) -> frozenset[str]:
-    """What of an environment, or of other settings with names, is secret."""
+    """Return the secrets of an environment, or of other named settings."""
     return _secret_values(
         tuple([(n, v) for n, v in environ.items() if strength_of(n) or "://" in v or "=" in v or "--" in v])
     )

@@ -1,4 +1,4 @@
-"""The one function that takes secrets out of text, and the same for JSON and for lines of JSON."""
+"""The function that redacts secrets in text, and the same for JSON and for lines of JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REDACTED = "[redacted]"
 
 
 _SHORTEST = 4
-_SHORT = 12  # a known value that is shorter is not looked for within words: it may be part of a hash
+_SHORT = 12  # a shorter known value is not searched within words: it may be part of a hash
 _BLOCKS = frozenset(
     {"image", "redacted_thinking", "base64", "document", "input_audio", "input_file", "image_url", "media"}
 )
@@ -47,36 +47,36 @@ _DATA_URI = r";base64,[A-Za-z0-9+/=_-]*"
 def redact_environment(text: str, *secrets: str) -> str:
     """Replace every secret in a text with ``[redacted]``.
 
-    Secrets are tokens of known issuers, private keys, passwords in URLs, values that have the name of a secret, and the values of
-    the environment's variables that have such a name. Other text is unchanged.
+    Secrets are tokens of known issuers, private keys, passwords in URLs, values with the name of a secret, and the values of
+    environment variables with such a name. Other text is unchanged.
 
     Args:
         text: Any text.
-        secrets: Further values that are secret.
+        secrets: More secret values.
     """
     return Redactor.of(values=secrets).text(text)
 
 
 def redact_value(value: Any) -> Any:
-    """Do the same in whatever JSON can hold; see `Redactor.value`."""
+    """Do the same in any JSON-like value; see `Redactor.value`."""
     return Redactor.of().value(value)
 
 
 def is_secret_name(name: str) -> bool:
-    """Return True if a variable, a header, or a parameter of a URL that has this name holds a secret."""
+    """Return True if a variable, a header, or a URL parameter with this name contains a secret."""
     return bool(strength_of(name)) or name.lower() in QUERY_NAMES
 
 
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
-"""As `html.escape` writes them; that module takes a millisecond to load."""
+"""Replacements of `html.escape`; that module takes a millisecond to load."""
 
 
 class Redactor:
-    """Knows values that are secret, in addition to those that show it by their shape or name.
+    """Redactor that knows secret values, in addition to those that it recognizes by shape or name.
 
     Args:
-        values: Values that are secret, in whatever text they are.
-        likely: Values that are probably secret: a short one is replaced only where it is a word of its own.
+        values: Values that are secret in any text.
+        likely: Values that are probably secret: a short one is replaced only if it is a separate word.
     """
 
     def __init__(self, values: Iterable[str] = (), likely: Iterable[str] = ()) -> None:
@@ -86,21 +86,21 @@ class Redactor:
 
     @classmethod
     def of(cls, environ: Mapping[str, str] = os.environ, values: Iterable[str] = ()) -> Self:
-        """Create one that knows the secrets of an environment.
+        """Create a redactor that knows the secrets of an environment.
 
         Args:
             environ: The environment.
-            values: Further values that are secret.
+            values: More secret values.
         """
         return cls(values, environment_secrets(environ))
 
     def add(self, values: Iterable[str]) -> None:
-        """Add values that are secret."""
+        """Add secret values."""
         forms = {form for value in values if len(value) >= _SHORTEST for form in encoded_forms(value)}
         self._values = tuple(sorted({*self._values, *forms}, key=lambda form: (-len(form), form)))
 
     def text(self, text: str) -> str:
-        """Replace the secrets in a text; one without any is returned unchanged."""
+        """Replace the secrets in a text; a text without secrets is returned unchanged."""
         spans = self.spans(text)
         if not spans:
             return text
@@ -115,7 +115,7 @@ class Redactor:
         """Find the secrets in a text.
 
         Returns:
-            Where each begins and ends, in order; none overlap.
+            The start and end of each, in order, without overlaps.
         """
         low = to_lower(text)
         found = [*self._known(text), *find_tokens(text), *find_private_keys(text)]
@@ -147,7 +147,7 @@ class Redactor:
                 at = text.find(value, end)
 
     def value(self, value: Any, *, hide: frozenset[str] = frozenset()) -> Any:
-        """Replace the secrets in a JSON-like value, also those that show by the name of their field or the option before them.
+        """Replace the secrets in a JSON-like value, including those identified by the name of their field or the option before them.
 
         Signatures of providers and the bytes of images are unchanged.
 
@@ -166,7 +166,7 @@ class Redactor:
         return value
 
     def line(self, line: bytes) -> bytes:
-        """Replace the secrets in a line of JSON; one without any is returned unchanged."""
+        """Replace the secrets in a line of JSON; a line without secrets is returned unchanged."""
         text = line.decode("utf-8", "surrogatepass")
         if not self._may_hold_secrets(text):
             return line
@@ -208,11 +208,11 @@ class Redactor:
 
 _LOGINS = ("-u", "--user", "--proxy-user")
 _LISTS = ('"-', '"value"')
-"""What a line of JSON contains where secrets show only by its structure."""
+"""Marks of a JSON line whose secrets are recognizable only by its structure."""
 
 
 def _is_argument(option: str, value: str) -> bool:
-    """Whether the argument of an option is a secret."""
+    """Return True if the argument of an option is a secret."""
     if option in _LOGINS:
         return ":" in value and not value.startswith("$") and not value.rpartition(":")[2].isdigit()
     if option in {"-p", "-P", "-w", "-k", "-t"}:
@@ -235,13 +235,13 @@ def _hide(value: Any) -> Any:
 
 
 def _is_example(login: str) -> bool:
-    """Whether the password of a URL only stands in for one, as in ``user:password``."""
+    """Return True if the password of a URL is only a placeholder, for example, ``user:password``."""
     password = login.partition(":")[2]
     return len(password) >= 8 and is_stand_in(password)
 
 
 def is_server_block(name: str, fields: Mapping[Any, Any]) -> bool:
-    """Whether a field is a signature or the bytes of a file, which must stay as they are."""
+    """Return True if a field is a signature or the bytes of a file, which must stay unchanged."""
     if name in _SKIPPED_BLOCK_TYPES:
         return name != "signature" or "type" in fields or "thinking" in fields
     return name in _BLOCK_DATA and (
@@ -250,12 +250,12 @@ def is_server_block(name: str, fields: Mapping[Any, Any]) -> bool:
 
 
 def _is_in_word(text: str, at: int) -> bool:
-    """Whether a letter or digit comes before, other than that of an escape as in JSON."""
+    """Return True if a letter or digit comes before, unless it belongs to an escape, for example, in JSON."""
     return text[at - 1 : at].isalnum() and text[max(0, at - 2)] != "\\"
 
 
 def encoded_forms(secret: str) -> set[str]:
-    """A secret as it is, and as it is written in JSON, in JSON within JSON, in URLs, and in HTML."""
+    """Return a secret unchanged, and as written in JSON, in JSON within JSON, in URLs, and in HTML."""
     forms = {secret, quote(secret, safe=""), secret.translate(_HTML)}
     for ascii_only in (False, True):
         once = json.dumps(secret, ensure_ascii=ascii_only)[1:-1]
@@ -264,11 +264,11 @@ def encoded_forms(secret: str) -> set[str]:
 
 
 def redacted_repr(value: Any, *secret: str) -> str:
-    """Format a struct without its secrets; fields that are not set are left out.
+    """Format a struct without its secrets; unset fields are omitted.
 
     Args:
         value: A struct.
-        secret: Its fields that hold secrets; of a mapping the names stay.
+        secret: Its fields that contain secrets; of a mapping the names are shown.
     """
     shown: list[str] = []
     for name in value.__struct_fields__:
@@ -314,7 +314,7 @@ def redact_stream(redactor: Redactor, text: str) -> str:
 
 
 def _redact_body(redactor: Redactor, text: str) -> str:
-    """The body of a response that is no stream."""
+    """Redact the body of a response that is not a stream."""
     try:
         before = json.loads(text)
     except ValueError:
@@ -324,7 +324,7 @@ def _redact_body(redactor: Redactor, text: str) -> str:
 
 
 def _redact_joined(redactor: Redactor, events: dict[int, Any]) -> set[int]:
-    """Replace the secrets that only several events together contain; the lines of the events that were changed."""
+    """Replace the secrets that only several events together contain. Return the lines of the changed events."""
     texts: dict[_Path, list[tuple[int, _Path, str]]] = {}
     for at, event in events.items():
         for key, path, text in _leaves(event, (), ()):
@@ -334,7 +334,7 @@ def _redact_joined(redactor: Redactor, events: dict[int, Any]) -> set[int]:
         pieces = [text for _, _, text in found]
         whole = "".join(pieces)
         spans = redactor.spans(whole)
-        if not spans or len(set(pieces)) == 1:  # what each event repeats is no text that goes on
+        if not spans or len(set(pieces)) == 1:  # fields that each event repeats are not pieces of one text
             continue
         for (at, path, text), made in zip(found, _split_like(spans, whole, pieces), strict=True):
             if made != text:
@@ -344,24 +344,24 @@ def _redact_joined(redactor: Redactor, events: dict[int, Any]) -> set[int]:
 
 
 def _split_like(spans: Sequence[Span], whole: str, pieces: Sequence[str]) -> list[str]:
-    """The redacted text in as many pieces as before: the mask is in the piece in which the secret begins."""
+    """Return the redacted text in as many pieces as before: the mask is in the piece in which the secret begins."""
     made: list[str] = []
     begin = 0
     for piece in pieces:
-        end, kept = begin + len(piece), ""
+        end, piece_text = begin + len(piece), ""
         at = begin
         for first, last in spans:
             if last <= begin or first >= end:
                 continue
-            kept += whole[at : max(at, first)] + (REDACTED if first >= begin else "")
+            piece_text += whole[at : max(at, first)] + (REDACTED if first >= begin else "")
             at = min(end, last)
-        made.append(kept + whole[at:end])
+        made.append(piece_text + whole[at:end])
         begin = end
     return made
 
 
 def _stream_key(event: Any) -> _Path:
-    """What tells the streams within a stream apart: kind of event, block, item."""
+    """Return the key of the streams within a stream: kind of event, block, item."""
     if not isinstance(event, dict):
         return ()
     given = cast("dict[str, Any]", event)
@@ -369,7 +369,7 @@ def _stream_key(event: Any) -> _Path:
 
 
 def _leaves(value: Any, key: _Path, path: _Path) -> Iterator[tuple[_Path, _Path, str]]:
-    """Every text in it, with what it belongs to and where it stands: one of several calls has its number in ``index``."""
+    """Return every string in a value with its parent and position: one of several calls has its number in ``index``."""
     if isinstance(value, str):
         yield key, path, value
     elif isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Secrets that show by their shape: tokens of issuers, private keys, credentials in URLs, arguments of programs and functions."""
+"""Find secrets by their shape: tokens of issuers, private keys, credentials in URLs, arguments of programs and functions."""
 
 from __future__ import annotations
 
@@ -131,15 +131,15 @@ ISSUERS = (
     # Anywhere
     ("eyJ", rf"{_WORD}{{8,}}\.(?:eyJ)?{_WORD}{{8,}}(?:\.{_WORD}*){{1,3}}"),
 )  # fmt: skip
-"""How the tokens of an issuer begin, and the pattern of the rest."""
+"""Prefixes of the tokens of an issuer, and the pattern of the rest."""
 
 _PLAIN = ("AIza", "AKIA", "ASIA", "ABIA", "ACCA", "ABSK", "IQoJ", "FwoG", "AKCp", "SK", "dapi", "ATBB", "ATATT3", "ATCTT3", "oy2", "EAA", "1//0", "LTAI", "AKID", "cio")  # fmt: skip
-"""Beginnings without a separator, so that `_SEPARATED` does not see them."""
+"""Prefixes without a separator, which `_SEPARATED` does not find."""
 
 _PLAIN_ISSUERS = tuple([row for row in ISSUERS if row[0].startswith(_PLAIN)])
 
 _SEPARATED = r"[-_./](?=[A-Za-z_.+/=-]{0,80}[0-9])[A-Za-z0-9_.+/=-]{10}"
-"""What all other tokens contain. Ordinary text rarely does, and one look is cheaper than one for each issuer."""
+"""Pieces that all other tokens contain. Ordinary text rarely does, and one search is cheaper than one for each issuer."""
 
 _OTHERS = (
     # A mark, and a pattern that need not begin with it: in a group, if there is one.
@@ -172,7 +172,7 @@ _URLS = (
 )
 _BODY = r"(?:{begin})[A-Za-z0-9+/=]{{10,}}(?:(?:\\+[nr]|\s){{1,8}}[A-Za-z0-9+/=]{{20,}})*(?:(?:\\+[nr]|\s){{1,8}}[A-Za-z0-9+/]{{1,64}}={{0,2}}(?![^\s\"'\\]))?"
 _BODIES = ("MII[A-Za-z0-9]{1,8}IBAAK", "MII[A-Za-z0-9]{1,8}IBADANBgkqhkiG9w0BAQEF", "MI[GH][A-Za-z0-9]{1,2}A[gh]EA[A-Za-z0-9]BMGByqGSM49", "MC4CAQAwBQYDK2Vw", "M[HG][A-Za-z0-9]{2}AgEBB[CD]", "MHcCAQEEI", "b3BlbnNzaC1rZXktdjE")  # fmt: skip
-"""How private keys begin in base64: the first line, without the one that says what it is."""
+"""Beginnings of private keys in base64, without the line that names their type."""
 _BODY_MARKS = ("IBAAK", "hkiG9w0BAQEF", "ByqGSM49", "CAQAwBQYDK2Vw", "AgEBB", "HcCAQEEI", "b3BlbnNzaC1rZXk")
 
 _LINE_BEGIN = r"(?:[ \t>+|:*#-]|\\+t|[0-9]{1,6}[ \t]*(?:[\t:|→-]|\\+t))*"
@@ -188,13 +188,13 @@ _PATH = r"(?:[A-Za-z]:\\|~?\.{0,2}/)[\w.@+ -]{0,20}(?:[/\\][\w.@+ -]{0,24})*|[\w
 
 @cache
 def compile_regex(pattern: str) -> re.Pattern[str]:
-    """Compiled when first needed: most runs start without any secret, and compiling takes milliseconds."""
+    """Compile a pattern when it is first needed: most runs start without any secret, and compiling takes milliseconds."""
     return re.compile(pattern)
 
 
 @cache
 def _issuer(begin: str, rest: str) -> re.Pattern[str]:
-    """The literal is first, since `re` searches for literals much faster; what may precede it is checked behind it."""
+    """Return a pattern with the literal first, since `re` searches for literals much faster; the text before it is checked afterward."""
     literal = re.escape(begin)
     if not begin[0].isalnum():
         return compile_regex(f"{literal}(?:{rest})")
@@ -203,7 +203,7 @@ def _issuer(begin: str, rest: str) -> re.Pattern[str]:
 
 
 def is_reference(value: str) -> bool:
-    """Whether a value says where a secret is, or is a placeholder, a path or the name of an algorithm."""
+    """Return True if a value is a reference to a secret, a placeholder, a path, or the name of an algorithm."""
     return bool(
         compile_regex(REFERENCE).match(value)
         or compile_regex(_PATH).fullmatch(value)
@@ -213,13 +213,13 @@ def is_reference(value: str) -> bool:
 
 
 def to_lower(text: str) -> str:
-    """Return a text in small letters, in which everything has the same place as before."""
+    """Return a text in lower case, in which every character has the same position as before."""
     low = text.lower()
-    return low if len(low) == len(text) else text  # some capital letters have two small ones
+    return low if len(low) == len(text) else text  # some capital letters become two lowercase ones
 
 
 def find_tokens(text: str) -> Iterator[Span]:
-    """Tokens of issuers."""
+    """Find tokens of issuers."""
     separated = compile_regex(_SEPARATED).search(text) is not None
     for begin, rest in ISSUERS if separated else _PLAIN_ISSUERS:
         if begin in text:
@@ -232,7 +232,7 @@ def find_tokens(text: str) -> Iterator[Span]:
 
 
 def find_credentials_in_urls(text: str) -> Iterator[Span]:
-    """User names with passwords, and tokens in the place of them."""
+    """Find user names with passwords in URLs, and tokens in the same position."""
     if "://" in text and "@" in text:
         for pattern in _URLS:
             for match in compile_regex(pattern).finditer(text):
@@ -240,7 +240,7 @@ def find_credentials_in_urls(text: str) -> Iterator[Span]:
 
 
 def find_private_keys(text: str) -> Iterator[Span]:
-    """Private keys, also those that are cut off at either end, have line numbers, or are written as a JSON string."""
+    """Find private keys, including those that are truncated at either end, have line numbers, or are written as a JSON string."""
     if "PRIVATE KEY" in text:
         marks = compile_regex(r"-----(BEGIN|END) [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,20}-----")
         begun: int | None = None
@@ -264,7 +264,7 @@ def find_private_keys(text: str) -> Iterator[Span]:
 
 
 def _is_key(text: str, begin: int, end: int) -> bool:
-    """Whether the text between the first and the last line of a key is one, and no code that names these lines."""
+    """Return True if the text between the first and the last line of a key is a key, and not code that names these lines."""
     inner = text[begin:end]
     return compile_regex(r"[A-Za-z0-9+/=]{20}").search(inner) is not None or not compile_regex(r"[\"'_({]").search(
         inner
@@ -272,7 +272,7 @@ def _is_key(text: str, begin: int, end: int) -> bool:
 
 
 def _key_end(text: str, begin: int, limit: int) -> int:
-    """Where the lines of a key end that has no last line."""
+    """Return the end of the lines of a key without a last line."""
     at = begin
     for match in compile_regex(rf"{_LINES}?{_LINE_BEGIN}([A-Za-z-]+: [^\r\n\\]*|[A-Za-z0-9+/=]*)").finditer(
         text, begin, limit
@@ -287,7 +287,7 @@ def _key_end(text: str, begin: int, limit: int) -> int:
 
 
 def _key_begin(text: str, limit: int, end: int) -> int:
-    """Where the lines of a key begin that has no first line."""
+    """Return the beginning of the lines of a key without a first line."""
     pieces = compile_regex(_LINES).split(text[max(limit, end - _LARGEST_KEY) : end])
     line = compile_regex(rf"{_LINE_BEGIN}([A-Za-z0-9+/=]*)")
     at = begin = end
@@ -309,7 +309,7 @@ _VALUE = _ANY.replace("([", r"((?=[A-Za-z]{0,256}[^A-Za-z\s\"'\\])[", 1)
 _REST = r"(?:\.exe)?\\{0,7}[\"']?(?=[ \t])(?:[^\r\n|\\]|\\(?!n)){0,200}?\s"
 
 _COMMANDS = (
-    # Words that name a program, and the pattern behind such a word: "…" is the rest of the command before an option, "§" the secret, "¤" also one of letters.
+    # Words that name a program, and the pattern after such a word: "…" is the rest of the command before an option, "§" the secret, "¤" also one of letters.
     ("7z 7za 7zr 7zz rar unrar", "…-h?p§"),
     ("zip unzip", "…-P ?§"),
     ("mysql mysqldump mysqlimport mysqlshow mariadb smbclient sshpass mongo mongosh mongodump mongorestore redis_cli", "…-(?:p|w|a) ?§"),
@@ -374,7 +374,7 @@ _SEPARATORS = bytes.maketrans(
 )
 
 _LOGINS = (
-    # What the text must contain, and the pattern.
+    # A piece that the text must contain, and the pattern.
     (("curl", '"-u', "'-u"), r"-(?:(?<![\w-]-)[a-zA-Z]{0,3}[uU]|-(?:proxy-)?user(?:pwd)?)(?:[ =]|[\"'],?\s{0,8})?(?:\\{0,7}[\"'])?([^\s:\"'$<{(|\[]{1,128}:[^\s\"'$<{\\]{3,256})"),
     (("<<<",), rf"(?:secret|token|vercel|luks)[^\r\n|<]{{0,160}}<<< ?{_VALUE}"),
     (("basic",), r"(?i)basic(?<![a-z]basic)[ \t]+(?=[A-Za-z+/]{0,80}[0-9=])([A-Za-z0-9+/]{8,}={0,2})"),
@@ -387,7 +387,7 @@ def find_logins(text: str, low: str) -> Iterator[Span]:
 
     Args:
         text: Any text.
-        low: The same in small letters; see `to_lower`.
+        low: The same in lower case; see `to_lower`.
     """
     words = low.replace("\\n", "  ").encode("utf-8", "replace").translate(_SEPARATORS).split()
     for word in _WORDS.intersection(words):
@@ -400,7 +400,7 @@ def find_logins(text: str, low: str) -> Iterator[Span]:
 
 
 def _arguments(text: str, low: str, program: str, patterns: Sequence[re.Pattern[str]]) -> Iterator[Span]:
-    """Find the secrets behind a word that names a program."""
+    """Find the secrets after a word that names a program."""
     at = low.find(program)
     while at >= 0:
         end = at + len(program)

@@ -88,7 +88,6 @@ class SessionPlug(Plugin):
             if pending is not None and not self._journal.is_saving:
                 self._foreign_pending = pending.message
         self._journal.agents.add(agent)
-        agent.run_checks.append(self._journal.check_open)  # Such a run would be lost.
         agent.on(SessionStart, self._on_session_start, order=_HOOK_ORDER)
         agent.on(MessagesAdded, self._on_session_turns, order=_HOOK_ORDER)
         agent.on(ToolCallsReceived, self._on_tool_intent, order=_HOOK_ORDER)
@@ -102,6 +101,14 @@ class SessionPlug(Plugin):
     def for_child(self) -> Plugin | None:
         """Return None: a subagent has a conversation of its own."""
         return None
+
+    def check_run(self) -> None:
+        """Reject a run in a closed session: it would be lost.
+
+        Raises:
+            SessionError: If the session is closed.
+        """
+        self._journal.check_open()
 
     # --- a run ------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
-"""Shell lines: the commands they run and the files and hosts they touch, or why a line is not understood.
+"""Analysis of shell lines: the commands they run and the files and hosts they touch, or why a line cannot be parsed.
 
-Above: `mainspring.permissions`, which applies rules to the result. This package knows no rules and does no I/O.
+`mainspring.permissions` applies rules to the result. This package knows no rules and does no I/O.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arguments that are code, or options that make a harmless program run code."""
+"""Arguments that are code, and options that make a harmless program run code."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _SED_STEP = lazy_re(
 
 
 def required_literal_words(name: str, words: Sequence[Word]) -> int:
-    """How many words of a command a pattern has to name before a wildcard may cover the rest.
+    """Return how many words of a command a pattern must name before a wildcard may cover the rest.
 
-    All, where arguments are code or make it run other programs; else its name.
+    All words, if arguments are code or make the command run other programs; else its name.
     """
     if name == "git" and len(words) > 1 and words[1].text == "config":
-        return 2  # what it sets may run
+        return 2  # the variables that it sets may run code
     return len(words) if _runs_code(name, words) else 1
 
 
@@ -60,7 +60,10 @@ def _awk(words: Sequence[Word]) -> bool:
 
 
 def _awk_writes(code: str) -> bool:
-    """Whether an awk program may print into a file: a text or a pattern before the ``>`` may hold what else ends a statement."""
+    """Return True if an awk program may print into a file.
+
+    A string or a pattern before the ``>`` may contain the characters that otherwise end a statement.
+    """
     if "/" in code or "#" in code:
         return _AWK_MAY_WRITE.search(code) is not None
     return _AWK_WRITES.search(_AWK_TEXT.sub("", code)) is not None
@@ -90,7 +93,7 @@ def _sed(words: Sequence[Word]) -> bool:
 
 
 def _is_harmless_sed(script: str) -> bool:
-    """Whether a sed script only prints, deletes and substitutes."""
+    """Return True if a sed script only prints, deletes, and substitutes."""
     at = 0
     while at < len(script):
         step = _SED_STEP.match(script, at)

@@ -1,4 +1,4 @@
-"""What rules about commands are asked about: each simple command of a line, and the commands that it runs in turn."""
+"""Find the simple commands of a line, and the commands that they run in turn. Rules are compared with each of them."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from mainspring.shell_analysis.syntax import (
 from mainspring.shell_analysis.variables import VariableValues, find_values, forms, is_own_name, is_special
 
 _MAX_DEPTH = 6
-"""How deep commands may run commands before the line is not understood."""
+"""Maximum depth at which commands run commands; deeper lines are rejected."""
 
 _MAX_COMMANDS = 300
-"""Lines with more commands and redirections are not understood."""
+"""Maximum number of commands and redirections of a line; longer lines are rejected."""
 
 _KNOWN_SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ash", "rbash"))
 """Shells that read the language of `parser` in the same way."""
@@ -43,11 +43,11 @@ SYSTEM_FOLDERS = ("/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/local/bin/
 
 
 class AnalyzedLine(Struct, frozen=True):
-    """A line, ready to be judged.
+    """An analyzed line.
 
     Attributes:
-        parts: Its commands and redirections, in order; redirections of nested lines among them. None if it is not understood.
-        problem: Why it is not understood; empty if it is.
+        parts: Its commands and redirections, in order, including redirections of nested lines. None if the line cannot be parsed.
+        problem: Why it cannot be parsed; empty if it can.
     """
 
     parts: tuple[AnalyzedCommand | Redirect, ...] = ()
@@ -55,12 +55,12 @@ class AnalyzedLine(Struct, frozen=True):
 
     @property
     def units(self) -> tuple[AnalyzedCommand, ...]:
-        """Its commands."""
+        """Return its commands."""
         return tuple(p for p in self.parts if isinstance(p, AnalyzedCommand))
 
 
 def analyze(text: str) -> AnalyzedLine:
-    """Find what a line runs and touches, or why it is not understood. Never raises."""
+    """Find the commands and files of a line, or why it cannot be parsed. Never raises."""
     try:
         return AnalyzedLine(tuple(_Analysis(0).line(text)))
     except NotUnderstoodError as error:
@@ -68,7 +68,7 @@ def analyze(text: str) -> AnalyzedLine:
 
 
 class _Analysis:
-    """Works on one line; nested lines get one of their own."""
+    """Analysis of one line; nested lines get their own."""
 
     def __init__(self, depth: int, *, piped: bool = False) -> None:
         if depth > _MAX_DEPTH:
@@ -88,12 +88,12 @@ class _Analysis:
     # --- the syntax tree --------------------------------------------------------------------------------------------
 
     def node(self, node: Node, piped: bool, certain: frozenset[str]) -> None:
-        """Collect the commands of a piece of the tree.
+        """Collect the commands of a syntax tree node.
 
         Args:
-            node: The piece.
-            piped: Whether it reads what something else in the line writes.
-            certain: Variables that have been set for certain.
+            node: The node.
+            piped: Whether it reads the output of another command in the line.
+            certain: Variables that are certainly set.
         """
         if len(self.parts) > _MAX_COMMANDS:
             raise NotUnderstoodError(f"it contains more than {_MAX_COMMANDS} commands")
@@ -101,28 +101,30 @@ class _Analysis:
             self.simple(node, piped, certain)
             return
         self.redirections(node.redirects, piped, certain)
-        given = piped or any(not r.writes for r in node.redirects)
+        has_input = piped or any(not r.writes for r in node.redirects)
         looping = self.looping
         if isinstance(node, Loop):
             for value in node.values:
-                self.inside(value, given, certain)
+                self.inside(value, has_input, certain)
                 for [word] in forms((value,), self.values, certain) if value.splits else ():
-                    self.parts.append(Redirect(word, False, value.source))  # a list of names, as reading a folder is
+                    self.parts.append(
+                        Redirect(word, False, value.source)
+                    )  # a list of names has the same effect as reading a folder
             self.looping = True
-            self.node(node.body, given, certain | {node.name})
+            self.node(node.body, has_input, certain | {node.name})
         else:
             self.looping = node.kind == "loop" or (looping and node.kind != "subshell")
             feeder: AnalyzedCommand | None = None
             for number, item in enumerate(node.items):
                 start = len(self.parts)
-                self.node(item, given or (node.kind == "pipe" and number > 0), certain)
+                self.node(item, has_input or (node.kind == "pipe" and number > 0), certain)
                 feeder = self._connect(feeder, item, start) if node.kind == "pipe" else None
                 if node.kind == "list" and isinstance(item, Simple) and not item.words:
                     certain = certain.union(name for name, _ in item.assignments)
         self.looping = looping
 
     def _connect(self, feeder: AnalyzedCommand | None, item: Node, start: int) -> AnalyzedCommand | None:
-        """Note for ``xargs`` what feeds it; the result feeds the next command of the pipeline."""
+        """Record the command that feeds ``xargs``; the result feeds the next command of the pipeline."""
         units = [part for part in self.parts[start:] if isinstance(part, AnalyzedCommand)]
         if not isinstance(item, Simple) or len(units) != 1 or self.parts[-1] is not units[0]:
             return None
@@ -131,7 +133,7 @@ class _Analysis:
         return None if ">&" in item.source else units[0]
 
     def inside(self, spelling: Spelling, piped: bool, certain: frozenset[str]) -> None:
-        """The commands of the substitutions in a word."""
+        """Return the commands of the substitutions in a word."""
         looping, self.looping = self.looping, False
         for piece in spelling.pieces:
             if isinstance(piece, Substitution):
@@ -151,20 +153,20 @@ class _Analysis:
                 self.parts.append(Redirect(target, redirect.writes, redirect.source))
 
     def simple(self, node: Simple, piped: bool, certain: frozenset[str]) -> None:
-        given = piped or any(not r.writes for r in node.redirects)
+        has_input = piped or any(not r.writes for r in node.redirects)
         assigned = tuple([value for _, value in node.assignments])
         for spelling in (*assigned, *node.words):
-            self.inside(spelling, given, certain)
-        self.redirections(node.redirects, given, certain)
+            self.inside(spelling, has_input, certain)
+        self.redirections(node.redirects, has_input, certain)
         fed = next((r.fed for r in reversed(node.redirects) if not r.writes and r.target is None), None)
         names = [name for name, _ in node.assignments]
         for words in forms((*assigned, *node.words), self.values, certain):
-            self.piped = given
+            self.piped = has_input
             prefix = tuple([Word(f"{n}={w.text}", f"{n}={w.source}") for n, w in zip(names, words, strict=False)])
             unit = self.command(names, prefix, words[len(names) :], node.source, fed)
             if self.looping and any(inner.moves is not None for inner in unit.walk()):
-                raise NotUnderstoodError("it uses 'cd' in a loop, where it moves the commands before it too")
-            self.parts.append(replace(unit, piped=True) if given else unit)
+                raise NotUnderstoodError("it uses 'cd' in a loop, which also changes the folder of earlier commands")
+            self.parts.append(replace(unit, piped=True) if has_input else unit)
 
     def command(
         self, names: list[str], prefix: tuple[Word, ...], words: tuple[Word, ...], text: str, stdin_text: str | None
@@ -182,7 +184,7 @@ class _Analysis:
             if is_special(name):
                 number = name in ("COLUMNS", "LINES") and word.text.partition("=")[2].isdigit()
                 if not number:
-                    raise NotUnderstoodError(f"it uses an assignment to {name}, which has a meaning to a shell")
+                    raise NotUnderstoodError(f"it uses an assignment to {name}, which a shell uses itself")
             elif not word.literal and not is_own_name(name):
                 raise NotUnderstoodError(f"it uses an assignment to {name} with a value that is not known")
         return AnalyzedCommand(
@@ -196,13 +198,13 @@ class _Analysis:
         )
 
     def analyze_nested(self, code: str) -> tuple[AnalyzedCommand, ...]:
-        """The commands of code that a command hands to a shell."""
+        """Return the commands of code that a command passes to a shell."""
         parts = _Analysis(self.depth + 1, piped=self.piped).line(code)
         self.parts += [p for p in parts if isinstance(p, Redirect)]
         return tuple(p for p in parts if isinstance(p, AnalyzedCommand))
 
     def analyze_words(self, words: tuple[Word, ...], text: str = "", stdin_text: str | None = None) -> AnalyzedCommand:
-        """A command without assignments before it."""
+        """Analyze a command without assignments before it."""
         text = text or " ".join(w.source or w.text for w in words)
         first = words[0]
         if not first.literal or first.splits or not first.text:
@@ -223,7 +225,7 @@ class _Analysis:
         code = fixed > 1 or (is_known(name) and bool(uncovered_words(name, words)))
         return AnalyzedCommand(words=words, text=text, fixed=fixed, code=code, touches=file_effects(name, words))
 
-    # --- kinds of commands; each gives None if the command is none of its kind -----------------------------------------
+    # --- kinds of commands; each returns None if the command is of another kind -----------------------------------------
 
     def _builtin(self, name: str, words: tuple[Word, ...], text: str, stdin_text: str | None) -> AnalyzedCommand | None:
         first = words[0].text
@@ -243,7 +245,7 @@ class _Analysis:
         if found is None:
             if [word.text for word in words[1:]] == ["--version"]:
                 return AnalyzedCommand(
-                    words=words, text=text, fixed=len(words), unknown="its options are not understood", scan=True
+                    words=words, text=text, fixed=len(words), unknown="its options are unknown", scan=True
                 )
             raise NotUnderstoodError(f"it uses {name} with options that may change how code is read")
         kind, index = found
@@ -294,7 +296,7 @@ class _Analysis:
         )
 
     def run_by(self, words: tuple[Word, ...], stdin_text: str | None = None) -> AnalyzedCommand:
-        """The command that another command runs; redirections in it belong to the line."""
+        """Return the command that another command runs; redirections in it belong to the line."""
         deeper = _Analysis(self.depth + 1, piped=self.piped)
         unit = deeper.analyze_words(words, "", stdin_text)
         self.parts += deeper.parts
@@ -327,7 +329,7 @@ class _Analysis:
         start, _ = _inner_start(words, spec)
         if start is None or start >= len(words):
             return AnalyzedCommand(
-                words=words, text=text, fixed=len(words), unknown="its options are not understood", scan=True
+                words=words, text=text, fixed=len(words), unknown="its options are unknown", scan=True
             )
         code = words[start:]
         if not all(map(_is_code, code)):
@@ -342,7 +344,7 @@ class _Analysis:
     ) -> AnalyzedCommand | None:
         second = words[1] if len(words) > 1 else Word("", "")
         runners = programs.CONTAINER_RUNNERS.get(name, ())
-        if any(w.literal and w.text in runners for w in words[1:]):  # behind options, too, and they may have values
+        if any(w.literal and w.text in runners for w in words[1:]):  # after options, too, which may have values
             return AnalyzedCommand(words=words, text=text, fixed=len(words), scan=True)
         if name == "git" and any(w.text in ("bisect", "foreach", "filter-branch") for w in words[1:3]):
             return AnalyzedCommand(words=words, text=text, fixed=len(words), scan=True)
@@ -371,30 +373,30 @@ class _Analysis:
             i += 1
         if i + 1 < len(words) and words[i].text == "-m" and family in ("python", "pypy"):
             return AnalyzedCommand(words=words, text=text, fixed=i + 2, code=True)
-        given = self.piped and family in programs.INTERACTIVE_PROGRAMS
-        if given or i >= len(words) or words[i].text == "-" or _is_process_substitution(words[i]):
+        has_input = self.piped and family in programs.INTERACTIVE_PROGRAMS
+        if has_input or i >= len(words) or words[i].text == "-" or _is_process_substitution(words[i]):
             return AnalyzedCommand(words=words, text=text, fixed=len(words), unknown="the code it runs is not known")
         script = words[i].literal and not words[i].text.startswith("-") and not words[i].splits
         return AnalyzedCommand(words=words, text=text, fixed=i + 1 if script else len(words), code=True)
 
 
 def _is_code(word: Word) -> bool:
-    """Whether a word is known to be this code in every shell."""
+    """Return True if a word is certainly this code in every shell."""
     return word.literal and not word.splits and not set(word.text) & {wildcards.HOME, wildcards.CWD}
 
 
 def _is_process_substitution(word: Word) -> bool:
-    """Whether a script is no file that lies somewhere, but what another command writes."""
+    """Return True if a script is the output of another command instead of a file."""
     return re.match(r"/dev/(?:stdin|fd/)|/proc/[^/]+/fd/", word.text) is not None
 
 
 def _is_system_program(word: Word) -> bool:
-    """Whether a name stands for the program of the system, and not for a file that happens to be called so."""
+    """Return True if a name certainly refers to the system's program, not to another file with the same name."""
     return "/" not in word.text or word.text.rpartition("/")[0] + "/" in SYSTEM_FOLDERS
 
 
 def _shell_arguments(words: tuple[Word, ...]) -> tuple[Literal["code", "script"], int] | None:
-    """Where a shell's code or script stands; ``None`` if its options are not understood."""
+    """Return the position of a shell's code or script; None if its options are unknown."""
     i, code = 1, False
     while i < len(words):
         text = words[i].text
@@ -420,7 +422,7 @@ def _shell_arguments(words: tuple[Word, ...]) -> tuple[Literal["code", "script"]
 
 
 def _inner_start(words: tuple[Word, ...], spec: programs.Wrapper, *, assigns: bool = False) -> tuple[int | None, bool]:
-    """Where the command of a wrapper begins, and whether it runs as it would by itself."""
+    """Return the position where the command of a wrapper begins, and whether the command runs as it would alone."""
     i, operands, plain = 1, spec.operands, True
     while i < len(words):
         word = words[i]
@@ -447,7 +449,7 @@ def _inner_start(words: tuple[Word, ...], spec: programs.Wrapper, *, assigns: bo
 
 
 def _option(text: str, spec: programs.Wrapper) -> int:
-    """How many words an option takes; 0 if it is not known."""
+    """Return the number of words that an option takes; 0 if the option is unknown."""
     if text in spec.flags or text.partition("=")[0] in spec.optional or (spec.numeric and re.fullmatch(r"-\d+", text)):
         return 1
     if text in spec.valued:
@@ -460,7 +462,7 @@ def _option(text: str, spec: programs.Wrapper) -> int:
 
 
 def _add_xargs_arguments(options: tuple[Word, ...], command: tuple[Word, ...]) -> tuple[Word, ...]:
-    """A command with what xargs puts into it, which is not known."""
+    """Return a command with the unknown arguments that xargs adds."""
     for i, word in enumerate(options):
         placeholder = ""
         if word.text in ("-I", "--replace") and i + 1 < len(options):

@@ -1,4 +1,4 @@
-"""The effects of well-known commands on files, and of builtins on the shell."""
+"""The effects of common commands on files, and of builtins on the shell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PATTERN_FIRST = frozenset(("grep", "egrep", "fgrep", "rg", "ag", "sed", "awk", 
 
 
 def file_effects(name: str, words: Sequence[Word]) -> tuple[FileEffect, ...]:
-    """The files that a command is known to touch.
+    """Return the files that a command is known to touch.
 
     Args:
         name: The program's plain name.
@@ -53,7 +53,7 @@ def file_effects(name: str, words: Sequence[Word]) -> tuple[FileEffect, ...]:
 
 
 def _output_operands(name: str, words: Sequence[Word], operands: list[Word]) -> list[Word]:
-    """The operands of some programs that are written."""
+    """Return the operands of some programs that are written."""
     if name in ("uniq", "xxd", "split", "csplit"):
         return operands[1:]
     if name == "zip":
@@ -74,7 +74,7 @@ def _file_values(words: Sequence[Word]) -> list[Word]:
 
 
 def find_command_effects(words: Sequence[Word]) -> tuple[FileEffect, ...]:
-    """What ``find`` touches: the folders it looks through, deletes in, and files it writes."""
+    """Return the effects of ``find``: the folders it searches, the folders it deletes in, and the files it writes."""
     starts: list[Word] = []
     for word in words[1:]:
         if word.text.startswith(("-", "(", "!", ")")) and word.text not in ("-H", "-L", "-P"):
@@ -92,7 +92,7 @@ def find_command_effects(words: Sequence[Word]) -> tuple[FileEffect, ...]:
 
 
 def _operands(words: Sequence[Word]) -> list[Word]:
-    """The arguments that are no options. The value of an option counts as one, which does no harm here."""
+    """Return the arguments that are not options. The value of an option is included, which is harmless here."""
     found: list[Word] = []
     ended = False
     for word in words[1:]:
@@ -141,12 +141,12 @@ def _git(words: Sequence[Word]) -> tuple[FileEffect, ...]:
         "checkout": operands,
         "restore": operands,
     }.get(subcommand, [])
-    given = programs.option_values(words[1:], _GIT_OUTPUT.get(subcommand, ()))
-    return tuple(FileEffect("fs-write", w) for w in [*made, *given])
+    outputs = programs.option_values(words[1:], _GIT_OUTPUT.get(subcommand, ()))
+    return tuple(FileEffect("fs-write", w) for w in [*made, *outputs])
 
 
 def _cloned_folder(address: Word) -> Word:
-    """The folder that ``git clone`` makes if none is named: the last part of the address."""
+    """Return the folder that ``git clone`` creates if none is named: the last part of the URL."""
     name = re.split(r"[/:]", address.text.rstrip("/").removesuffix("/.git").rstrip("/"))[-1].removesuffix(".git")
     return Word(name if address.literal and name else wildcards.CWD, address.source)
 
@@ -199,7 +199,7 @@ _SET_OPTIONS = lazy_re(r"-[eu]+|-[eu]*o")
 
 
 SPECIAL_BUILTINS = frozenset(": break continue exec exit return set shift".split())
-"""Builtins after which a variable that is set before them keeps its value in some shell."""
+"""Builtins after which a variable that is set before them stays set in some shell."""
 
 
 _UNKNOWN_BUILTINS = frozenset(
@@ -210,11 +210,11 @@ _UNKNOWN_BUILTINS = frozenset(
     "unlimit unset unsetopt vared whence where zcompile zformat zle zmodload zparseopts zregexparse zstyle "
     "nocorrect".split()
 )
-"""Builtins of some shell that change the shell, run code, or evaluate their arguments, so that lines with them are not understood."""
+"""Builtins of some shell that change the shell, run code, or evaluate their arguments, so that lines with them are rejected."""
 
 
 def construct(words: Sequence[Word]) -> str:
-    """The name of a construct that is not understood in a command, or an empty text.
+    """Return the name of an unsupported construct in a command, or an empty string.
 
     Args:
         words: The command, whose name is known.
@@ -223,7 +223,7 @@ def construct(words: Sequence[Word]) -> str:
     if name in _UNKNOWN_BUILTINS:
         return f"the builtin {name!r}"
     if not _PLAIN_NAME.fullmatch(name):
-        return "a command name with characters that a shell may take for something else"
+        return "a command name with characters that a shell may read as something else"
     check = _CHECKS.get(name)
     return (
         ""
@@ -251,7 +251,7 @@ def _folder(words: Sequence[Word]) -> bool:
 
 
 def _plain_command(words: Sequence[Word]) -> bool:
-    """For ``command`` and ``exec``: a name, or ``-v`` and names."""
+    """Check ``command`` and ``exec``: only a name, or ``-v`` and names."""
     if not words or not words[0].text.startswith("-"):
         return True
     return words[0].text in ("-v", "-V") and _all_literal(words)
@@ -274,7 +274,7 @@ def _set(words: Sequence[Word]) -> bool:
 
 
 def _printf(words: Sequence[Word]) -> bool:
-    """A format with nothing in it but texts; numbers only where every argument is a number, since zsh computes them."""
+    """Check that a format contains only strings; numbers only if every argument is a number, since zsh evaluates them."""
     if words and words[0].text == "--":
         words = words[1:]
     if not words or not words[0].literal or words[0].text.startswith("-"):
@@ -291,7 +291,7 @@ def _printf(words: Sequence[Word]) -> bool:
 
 
 def _test(words: Sequence[Word]) -> bool:
-    """``[ ... ]`` and ``test``: one comparison, whose operator is known and which computes nothing."""
+    """Check ``[ ... ]`` and ``test``: one comparison with a known operator that evaluates nothing."""
     if any(word.splits for word in words):
         return False
     if words and words[0].text == "!":

@@ -1,4 +1,4 @@
-"""Whether a simple command only reads, by the table, and what it reads."""
+"""Find the files that a read-only command opens, from the table of read-only programs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from mainspring.shell_analysis.syntax import AnalyzedCommand, Word, program_name
 
 _HERE = Word(wildcards.CWD, ".")
 _FOUND = Word(f"./{wildcards.ANY_CHAR}", "{}")
-"""What ``find`` puts in place of ``{}``: it begins with the folder as it is spelled, so it is never an option."""
+"""The value of ``{}`` in ``find``: it begins with the folder as spelled, so it is never an option."""
 
 _PLAIN_NAME = lazy_re(r"[A-Za-z0-9_.*-]+")
-"""Patterns of names that mean the same in every locale."""
+"""Name patterns that mean the same in every locale."""
 
 _PLAIN_START = lazy_re(r"[A-Za-z0-9_./-]+")
 _FIND_OUTPUT = frozenset(("-print", "-print0", "-printf", "-ls"))
@@ -39,17 +39,17 @@ _LISTING_OPTIONS = lazy_re(
     r"-[EFGiInrsvwxlL]+|-[tge]|--(?:include|exclude|exclude-dir|glob|type)=.*|--files(?:-with-matches)?"
 )
 _LISTS = lazy_re(r"-[A-Za-z]*[lL][A-Za-z]*|--files(?:-with-matches)?")
-"""Options with which a search prints names of files alone, and the one that makes it do so."""
+"""Options with which a search prints only names of files, and the option that makes it recursive."""
 
 _PLAIN_PATHSPEC = lazy_re(r"(?![-/])(?!.*\.\.)[A-Za-z0-9_.*/-]+")
 _ENDING = lazy_re(r"\*[A-Za-z0-9_.-]+")
-"""Paths for git below the folder, and a pattern that means the same for a path and for the name at its end."""
+"""Paths for git below the folder, and a pattern that means the same for a path and for its last name."""
 
 _XARGS_OPTIONS = lazy_re(r"-[0rt]+|-[nP]\d*|\d+|--null|--no-run-if-empty")
 _XARGS_NULL = lazy_re(r"-[rt]*0[0rt]*|--null")
 
 _NOT_IN_CONJUNCTIONS = frozenset(("-o", "-or", ",", "!", "-not", "(", ")", "-H"))
-"""What makes the tests of ``find`` more than a row that a file has to pass, or makes it follow links."""
+"""Tests of ``find`` that are more than a conjunction that a file must pass, or that make it follow links."""
 
 _RECURSIVE_OPTIONS: Mapping[str, re.Pattern[str]] = {
     "cp": lazy_re(r"-[A-Za-z]*[aRr][A-Za-z]*|--recursive|--archive"),
@@ -58,7 +58,7 @@ _RECURSIVE_OPTIONS: Mapping[str, re.Pattern[str]] = {
     "tar": lazy_re(r"-?[A-Za-z]*[cru][A-Za-z]*|--create|--append|--update"),
     "zip": lazy_re(r"-[A-Za-z]*r[A-Za-z]*|--recurse-paths"),
 }
-"""The options with which a program takes all that lies below its operands."""
+"""Options with which a program processes everything below its operands."""
 
 _SEARCHES = frozenset(("rg", "ag", "ack", "ugrep", "ug"))
 _GREPS = frozenset(("grep", "egrep", "fgrep"))
@@ -70,19 +70,19 @@ _JQ_OPENS = lazy_re(r"\b(?:env|ENV|__\w+|import|include|input_filename|modulemet
 
 
 class FileReads(Struct, frozen=True):
-    """What a command that only reads opens.
+    """The files that a read-only command opens.
 
     Attributes:
         paths: The files and folders.
-        deep: Whether it shows what all files below them hold.
-        tracked: Whether of those only the ones that git does not leave out.
+        deep: Whether it shows the content of all files below them.
+        tracked: Whether that includes only files that git does not ignore.
         follows: Whether it follows links on the way.
-        only: Patterns of names that it shows, whatever ignore files say; empty if that is not how it looks.
-        wild: Words that begin with a wildcard; what they stand for may look like options.
-        plain: Whether names with blanks, quotes and the like would be read as other names.
-        git: The command of git, which may run what a repository's own settings say; ``None`` for other programs.
-        folder: The folder that git goes to first; ``None`` if that is the folder of the line.
-        is_index: Whether it opens each file below the folder that the index of git names, and no other.
+        only: Name patterns that it shows, whatever ignore files contain; empty if it does not search by name.
+        wild: Words that begin with a wildcard; the names that they match may look like options.
+        plain: Whether names with spaces, quotes, and the like would be read as other names.
+        git: The git command, which may run programs from a repository's settings; ``None`` for other programs.
+        folder: The folder that git changes to first; ``None`` if it stays in the folder of the line.
+        is_index: Whether it opens exactly the files below the folder that the git index names.
     """
 
     paths: tuple[Word, ...] = ()
@@ -98,9 +98,10 @@ class FileReads(Struct, frozen=True):
 
 
 def find_readonly_reads(unit: AnalyzedCommand) -> FileReads | None:
-    """What a command opens if the table says that it only reads; else ``None``.
+    """Return the files that a command opens if the table lists it as read-only; else None.
 
-    A command that runs others is judged by those; this is for one that runs none, and for ``find`` where it hands files to one.
+    A command that runs others is checked through those. This function is for commands that run none, and for ``find`` if it passes
+    files to a command.
     """
     words = unit.words
     if not words:
@@ -123,7 +124,7 @@ def find_readonly_reads(unit: AnalyzedCommand) -> FileReads | None:
 
 
 def _name(word: Word) -> str | None:
-    """The program's name: as it is, or in one of the system's folders."""
+    """Return the program's name: the bare name, or the last part of a path in a system folder."""
     if not word.literal or word.splits:
         return None
     folder, slash, name = word.text.rpartition("/")
@@ -152,29 +153,29 @@ def _git(unit: AnalyzedCommand) -> FileReads | None:
 
 
 def _is_plain_folder(word: Word) -> bool:
-    """Whether a word names one folder, without a step up: a shell and a program may take that differently behind a link."""
+    """Return True if a word names one folder without ``..``: a shell and a program may resolve ``..`` after a link differently."""
     is_one = word.literal and not word.splits and _PLAIN_START.fullmatch(word.text) is not None
     return is_one and not word.text.startswith("-") and ".." not in word.text.split("/")
 
 
 class _ParsedArguments:
-    """The words of a command, sorted."""
+    """The parsed words of a command."""
 
     def __init__(self, reader: ReadonlyProgram) -> None:
         self.reader = reader
         self.operands: list[Word] = []
         self._always_deep = reader.deep == ""
         self._shows_names = self._shows_content = False
-        self.given = False
+        self.has_pattern = False
         self.only: list[str] = []
 
     @property
     def deep(self) -> bool:
-        """Whether the command shows what files hold."""
+        """Return True if the command shows the content of files."""
         return self._shows_content or (self._always_deep and not self._shows_names)
 
     def parse(self, words: Sequence[Word]) -> bool:
-        """Sort them; whether the table knows every option."""
+        """Parse the words. Return True if the table knows every option."""
         rest = iter(words)
         ended = False
         for word in rest:
@@ -207,7 +208,7 @@ class _ParsedArguments:
             named = value.text
         elif re.fullmatch(reader.options, text, re.DOTALL) is None:
             return False
-        self.given = self.given or name in reader.given
+        self.has_pattern = self.has_pattern or name in reader.pattern_options
         if reader.shows and re.fullmatch(reader.shows, name):
             self.only.append(named or text[2:])
         content = reader.deep or reader.content
@@ -217,7 +218,7 @@ class _ParsedArguments:
 
 
 def _read(reader: ReadonlyProgram, name: str, words: Sequence[Word]) -> FileReads | None:
-    """What a command reads by its entry of the table."""
+    """Return the files that a command reads, from its entry in the table."""
     if reader.first:
         if not words or not re.fullmatch(reader.first, words[0].text):
             return None
@@ -228,41 +229,41 @@ def _read(reader: ReadonlyProgram, name: str, words: Sequence[Word]) -> FileRead
     elif not sorted_words.parse(words):
         return None
     operands = sorted_words.operands
-    if name in ("echo", "printf"):  # the variables of lines that are understood hold no secrets
+    if name in ("echo", "printf"):  # variables that are allowed in parsed lines contain no secrets
         return FileReads(tuple(w for w in operands if wildcards.ANY_CHAR in w.text))
     if reader.operands in ("text", "program"):
         return FileReads() if all(w.literal for w in operands) else None
-    if reader.operands == "pattern" and not sorted_words.given:
+    if reader.operands == "pattern" and not sorted_words.has_pattern:
         if not operands or not operands[0].literal or not _opens_nothing(name, operands[0].text):
             return None
         operands = operands[1:]
     paths = tuple(w for w in operands if w.text != "-")
     limit = {"none": 0, "one path": 1}.get(reader.operands, len(operands))
     if len(operands) > limit or (name == "tar" and any(":" in w.text for w in paths)):
-        return None  # what has a colon is another machine for tar
+        return None  # for tar, a name with a colon is on another machine
     wild = tuple(w for w in paths if w.text.startswith(wildcards.ANY_CHAR))
     only = tuple(pattern for pattern in sorted_words.only if not pattern.startswith("!"))
     return FileReads(
-        paths or ((_HERE,) if reader.looks else ()), sorted_words.deep, reader.tracked, reader.follows, only, wild
+        paths or ((_HERE,) if reader.reads_cwd else ()), sorted_words.deep, reader.tracked, reader.follows, only, wild
     )
 
 
 def _opens_nothing(name: str, code: str) -> bool:
-    """Whether the first operand, where it is a program, opens nothing by itself."""
+    """Return True if the first operand, if it is a program, opens no file."""
     if name in AWK:
         return _AWK_OPENS.search(code) is None
     return name != "jq" or _JQ_OPENS.search(code) is None
 
 
 class _ParsedFind:
-    """The words of ``find``, sorted.
+    """The parsed words of ``find``.
 
     Attributes:
-        starts: The folders that it looks through.
+        starts: The folders that it searches.
         compared: Files that others are compared with.
-        names: Patterns of names that each file matches before a command runs.
-        only_files: Whether all that it finds are files that are not links.
-        runs: Whether it runs a command for what it finds.
+        names: Name patterns that each file matches before a command runs.
+        only_files: Whether it finds only files that are not links.
+        runs: Whether it runs a command for the files that it finds.
     """
 
     def __init__(self, unit: AnalyzedCommand) -> None:
@@ -277,11 +278,11 @@ class _ParsedFind:
 
     @property
     def lists_names(self) -> bool:
-        """Whether it only lists, and no name looks like an option."""
+        """Return True if it only lists, and no name resembles an option."""
         return self._is_conjunction and not self.runs and all(map(_is_plain_start, self.starts))
 
     def take(self, words: Sequence[Word]) -> bool:
-        """Sort them; whether all that is done is known to only read."""
+        """Parse the words. Return True if all actions are known to be read-only."""
         rest = iter(words)
         if not all(self._word(word, rest) for word in rest) or next(self._commands, None) is not None:
             return False
@@ -313,7 +314,7 @@ class _ParsedFind:
         return True
 
     def _run(self, remaining_words: Iterator[Word]) -> bool:
-        """Take the command behind ``-exec``; whether it only reads the file that it is given, which is not a link."""
+        """Parse the command after ``-exec``. Return True if it only reads the given file, which is not a link."""
         self.runs = True
         command: list[Word] = []
         end = ""
@@ -331,31 +332,31 @@ class _ParsedFind:
 
 
 def _is_plain_start(word: Word) -> bool:
-    """Whether the paths that ``find`` makes from a folder are never options: they begin as the folder is spelled."""
+    """Return True if the paths that ``find`` builds from a folder are never options: they begin with the folder as spelled."""
     return word.literal and not word.splits and not word.text.startswith(("-", "+"))
 
 
 def _reads_found_files(unit: AnalyzedCommand, words: Sequence[Word], *, many: bool) -> bool:
-    """Whether a command that ``find`` runs only reads, and nothing but the files in place of ``{}``."""
+    """Return True if a command that ``find`` runs only reads, and only the files in place of ``{}``."""
     name = _name(words[0]) or ""
     reader = READONLY_PROGRAMS.get(name)
     if reader is None or reader.first or reader.operands not in ("paths", "pattern", "one path"):
         return False
     if name in ("test", "[") or unit.unknown or unit.inner or unit.needs != "self":
-        return False  # the shell's own commands are not what find runs
+        return False  # find cannot run shell builtins
     if any(w.splits or not w.literal or ("{}" in w.text and w.text != "{}") for w in words):
         return False
-    given: list[Word] = []
+    operands: list[Word] = []
     for word in words[1:]:
-        given += ([_FOUND, _FOUND] if many else [_FOUND]) if word.text == "{}" else [word]
-    if required_literal_words(name, (words[0], *given)) > 1:
+        operands += ([_FOUND, _FOUND] if many else [_FOUND]) if word.text == "{}" else [word]
+    if required_literal_words(name, (words[0], *operands)) > 1:
         return False
-    found = _read(reader, name, given)
+    found = _read(reader, name, operands)
     return found is not None and set(found.paths) == {_FOUND}
 
 
 def find_xargs_reads(unit: AnalyzedCommand) -> list[FileReads] | None:
-    """What ``xargs`` opens if ``find`` or a search feeds it with files and it runs a command that only reads; else ``None``."""
+    """Return the files that ``xargs`` opens if ``find`` or a search feeds it and it runs a read-only command; else None."""
     feeder = unit.feeder
     if feeder is None or len(unit.inner) != 1 or _name(unit.words[0]) != "xargs" or feeder.unknown:
         return None
@@ -373,14 +374,14 @@ def find_xargs_reads(unit: AnalyzedCommand) -> list[FileReads] | None:
     elif _name(feeder.words[0]) == "find":
         listed = _listed_by_find(feeder, is_terminated=is_terminated)
         if listed is not None and listed.follows and (alone is None or alone.deep):
-            return None  # it would look into a folder that is listed
+            return None  # it would search a folder that is listed
     else:
         listed = None if is_terminated else _listed_by_search(feeder)
     return None if alone is None or listed is None else [listed, alone]
 
 
 def _listed_by_find(feeder: AnalyzedCommand, *, is_terminated: bool) -> FileReads | None:
-    """The files that ``find`` lists, as what is read; links among them are followed."""
+    """Return the files that ``find`` lists, as files to read; links among them are followed."""
     end = feeder.words[-1].text
     listing = feeder.words[1:-1] if end in ("-print", "-print0") else feeder.words[1:]
     if is_terminated != (end == "-print0") or any(word.text in _FIND_OUTPUT for word in listing):
@@ -395,7 +396,7 @@ def _listed_by_find(feeder: AnalyzedCommand, *, is_terminated: bool) -> FileRead
 
 
 def _listed_by_git(feeder: AnalyzedCommand) -> FileReads | None:
-    """The files of the index that ``git ls-files`` lists, as what is read."""
+    """Return the files of the index that ``git ls-files`` lists, as files to read."""
     if len(feeder.words) < 2 or feeder.words[1].text != "ls-files":
         return None
     patterns = [word.text for word in feeder.words[2:] if word.literal and not word.splits]
@@ -406,7 +407,7 @@ def _listed_by_git(feeder: AnalyzedCommand) -> FileReads | None:
 
 
 def _listed_by_search(feeder: AnalyzedCommand) -> FileReads | None:
-    """The files that a search lists, as what is read: it lists only files that it has read itself."""
+    """Return the files that a search lists, as files to read: it lists only files that it has read itself."""
     if _name(feeder.words[0]) not in (*_GREPS, "rg"):
         return None
     options = [word.text for word in feeder.words[1:] if word.text.startswith("-")]
@@ -427,7 +428,7 @@ def _find(unit: AnalyzedCommand) -> FileReads | None:
 
 
 def find_recursive_read(unit: AnalyzedCommand) -> FileReads | None:
-    """What a command takes along with all that lies below; ``None`` if it is no such command."""
+    """Return the folders that a command processes with everything below them; None if it is not such a command."""
     if not unit.words or not unit.words[0].literal:
         return None
     name = program_name(unit.words[0].text)
@@ -447,7 +448,7 @@ def find_recursive_read(unit: AnalyzedCommand) -> FileReads | None:
     if whole is None:
         return None
     dashed = {number for number, word in enumerate(rest) if word.text.startswith("-")}
-    options = dashed | {0} if name == "tar" else dashed  # tar takes its options without a dash, too
+    options = dashed | {0} if name == "tar" else dashed  # tar accepts its options without a dash, too
     texts = [word.text.partition("=")[0] for number, word in enumerate(rest) if number in options]
     if not any(whole.fullmatch(text) or _shortened(whole, text) for text in texts):
         return None
@@ -460,19 +461,19 @@ def _operands(words: Sequence[Word]) -> list[Word]:
 
 
 def _ignores_operands(unit: AnalyzedCommand) -> bool:
-    """Whether a command opens nothing that its words name."""
+    """Return True if a command opens no file that its words name."""
     reader = READONLY_PROGRAMS.get(program_name(unit.words[0].text)) if unit.words else None
     return reader is not None and reader.operands in ("text", "none", "program")
 
 
 def _shortened(whole: re.Pattern[str], text: str) -> bool:
-    """Whether a long option is the beginning of one of those that take everything."""
+    """Return True if a long option is an abbreviation of a recursive one."""
     long = [name for name in whole.pattern.split("|") if name.startswith("--")]
     return len(text) > 3 and any(name.startswith(text) for name in long)
 
 
 def _git_takes(unit: AnalyzedCommand) -> FileReads | None:
-    """Searches that go beyond what the repository holds, and archives of it."""
+    """Return the folders of git searches outside the repository, and of git archives."""
     words = [word.text for word in unit.words[1:]]
     beyond = has_option(unit.words, ("--no-index", "--untracked", "--no-exclude-standard"))
     if "archive" in words or beyond:

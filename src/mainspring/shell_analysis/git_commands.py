@@ -1,4 +1,4 @@
-"""The words of a git command that only reads: which revisions, paths and options decide what it shows."""
+"""Parse read-only git commands: the revisions, paths, and options that select the shown files."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from mainspring.shell_analysis.readonly_programs import ReadonlyProgram
 from mainspring.shell_analysis.syntax import Word
 
 RUNS_GPG = lazy_re(r"%[-+ ]?G|%\(\*?signature|--sort[= ]\S*signature")
-"""Placeholders of formats and keys for sorting that are about signatures, so that git starts gpg."""
+"""Placeholders of formats, and sort keys, for signatures, with which git starts gpg."""
 
 _SHOWS_OBJECTS = lazy_re(r"%\(\*?raw")
 """Placeholders for raw objects, which may be the content of files."""
 
 
 class GitCommand(Struct, frozen=True):
-    """A command of git.
+    """A git command.
 
     Attributes:
         name: The subcommand.
@@ -36,12 +36,12 @@ class GitCommand(Struct, frozen=True):
 
 
 def sort_git_words(name: str, reader: ReadonlyProgram, words: Sequence[Word]) -> GitCommand | None:
-    """Sort the words behind a subcommand; ``None`` if an option makes git run a program or show objects.
+    """Parse the words after a subcommand; None if an option makes git run a program or show objects.
 
     Args:
         name: The subcommand.
         reader: Its entry in the table, which names the options with a value.
-        words: The words; the table knows all options in them.
+        words: The words; the table contains all options in them.
     """
     options: list[tuple[str, str]] = []
     operands: list[Word] = []
@@ -59,7 +59,7 @@ def sort_git_words(name: str, reader: ReadonlyProgram, words: Sequence[Word]) ->
         elif word.text.startswith("-") and word.text != "-":
             following = next(rest, None) if word.text in reader.valued else None
             value = following.text if following is not None else ""
-            has_pattern = has_pattern or word.text.partition("=")[0] in reader.given
+            has_pattern = has_pattern or word.text.partition("=")[0] in reader.pattern_options
             options.append((word.text, value))
         else:
             operands.append(word)

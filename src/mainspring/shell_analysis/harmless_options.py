@@ -1,18 +1,18 @@
-"""Options that a wildcard of a rule may cover, as data: those that neither write, nor run code, nor read settings or code.
+"""Options that a wildcard of a rule may cover, as data: they neither write, nor run code, nor read settings or code.
 
-Every key is a program, or a program with its subcommand. A value lists options, separated by blanks:
+Every key is a program, or a program with its subcommand. A value lists options, separated by spaces:
 
 - ``-q``: an option without a value.
 - ``-m:``: an option whose value is attached, or is the next word.
 - ``--color=``: an option that may have a value, which is always attached.
-- ``-W:~REGEX``: the same, where only such values are harmless.
-- ``-i!``: an option without a value that is not harmless, so that a rule has to name it.
+- ``-W:~REGEX``: the same, if only such values are harmless.
+- ``-i!``: an option without a value that is not harmless, so that a rule must name it.
 - ``-#``: a number as an option, such as ``-5``.
-- ``V=~REGEX``: a word that sets something without a dash, to such values.
+- ``V=~REGEX``: a word without a dash that assigns such a value.
 - ``*``: every option of the program is harmless.
-- ``!``: a wildcard does not cover the subcommand itself, so a rule has to name it.
+- ``!``: a wildcard does not cover the subcommand itself, so that a rule must name it.
 
-A program that is in no table has `EVERY_PROGRAM` only. Options of programs that only read are in `readonly_programs`.
+A program that is in no table has only `EVERY_PROGRAM`. Options of read-only programs are in `readonly_programs`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 EVERY_PROGRAM = "--help --version --verbose --quiet --no-color"
-"""The options that are harmless with a program of which nothing is known."""
+"""The options that are harmless for an unknown program."""
 
 ANY_OPTION = frozenset(
     "echo printf true false test [ sleep cat tac rev nl head tail wc cut tr comm paste fold ls dir grep egrep fgrep stat basename "
     "dirname realpath readlink pwd whoami id groups touch mkdir rmdir rm chmod md5sum sha1sum sha224sum sha256sum sha384sum sha512sum "
     "b2sum cksum du df seq expr uname which type ps kill pgrep cmp od hexdump free uptime tee read".split()
 )
-"""Programs of which no option writes elsewhere, runs anything or reads settings."""
+"""Programs whose options never write elsewhere, run anything, or read settings."""
 
 _STRATEGY = "(?:ort|recursive|resolve|octopus|ours|subtree)"
 _MERGE = f"-s:~{_STRATEGY} --strategy:~{_STRATEGY} -X: --strategy-option:"
@@ -115,7 +115,7 @@ _TEST_RUN = (
     "--findRelatedTests --onlyChanged --changed= --maxWorkers: --max-warnings: --quiet --check --noEmit --list --headless --forceExit "
     "--detectOpenHandles --retries: --workers: --headed"
 )
-"""Of programs that ``npm test`` and the like start."""
+"""Options of programs that ``npm test`` and similar commands start."""
 _PACKAGES = (
     "-g! --global! --force! -D -E -O -P -s -w: --save --save-dev --save-exact --save-optional --no-save --production --omit: --include: --legacy-peer-deps "
     "--no-audit --no-fund --ignore-scripts --prefer-offline --offline --no-optional --dev --exact --frozen-lockfile --immutable "
@@ -247,7 +247,7 @@ _BUILD: Mapping[str, str] = {
 }  # fmt: skip
 
 DOWNLOADERS = frozenset("wget wget2 aria2c axel lftpget lwp-download youtube-dl yt-dlp".split())
-"""Programs that write a file whose name comes from the address, unless an option says where."""
+"""Programs that write a file with a name from the URL, unless an option names it."""
 
 _CURL = (
     "-k! -O! -J! --insecure! --remote-name! -s -S -L -f -I -i -v -G -g -N -4 -6 -q -# -X:~[A-Z]+ -H:~[^@].* -d:~[^@].* -A: -m: -u: -o:~/dev/null -w:~(?!@)(?!.*%output).* -e: --silent --show-error "
@@ -301,24 +301,24 @@ HARMLESS: Mapping[str, str] = {**_GIT, **_NODE, **_PYTHON, **_BUILD, **_SYSTEM}
 """The options, by program and subcommand."""
 
 EXACT_OPTIONS = frozenset("go terraform gcc g++ cc c++ clang clang++ cmake ctest mvn".split())
-"""Programs that read no two short options from one word."""
+"""Programs that do not accept two short options in one word."""
 
 EXACT_VALUES = frozenset(("go", "terraform"))
-"""Programs of which a short option takes no value in the same word."""
+"""Programs whose short options do not accept a value in the same word."""
 
 NO_END = frozenset(
     "gcc g++ cc c++ clang clang++ tsc cmake ctest unzip mvn gradle dotnet openssl npm pnpm yarn cargo".split()
 )
-"""Programs that read options behind ``--`` too, or hand them to another program."""
+"""Programs that parse options after ``--`` too, or pass them to another program."""
 
 GREEDY = frozenset("git gh curl tar bsdtar gtar docker kubectl".split())
-"""Programs that take the next word as the value of an option, whatever it is."""
+"""Programs that use the next word as the value of an option, whatever it is."""
 
 OLD_STYLE = frozenset("tar bsdtar gtar".split())
-"""Programs whose first word may hold options without a dash."""
+"""Programs whose first word may contain options without a dash."""
 
 SLASH_OPTIONS = frozenset(("dotnet", "msbuild"))
-"""Programs of which an option may begin with a slash."""
+"""Programs whose options may begin with a slash."""
 
 PLAIN_AT = frozenset("git npm npx pnpm yarn bun gh docker cargo go".split())
 """Programs for which a word that begins with ``@`` is not a file with more options."""
@@ -327,4 +327,4 @@ DASH_FILE_RISK = frozenset("tar bsdtar gtar rsync zip scp".split())
 """Programs for which names of files that begin with a dash are dangerous options."""
 
 NAMES_ITS_SETTINGS = frozenset("make gmake dd cmake".split())
-"""Programs of which a word such as ``NAME=VALUE`` is a setting."""
+"""Programs for which a word such as ``NAME=VALUE`` is a setting."""

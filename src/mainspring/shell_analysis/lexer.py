@@ -1,4 +1,4 @@
-"""Reads the words of a shell line, and what lies between them."""
+"""Split a shell line into words and the operators between them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from abc import ABC, abstractmethod
 
 from mainspring.lazy import lazy_re
 from mainspring.shell_analysis import wildcards
-from mainspring.shell_analysis.syntax import Block, NotUnderstoodError, Redirection, Spelling, Substitution, Variable
+from mainspring.shell_analysis.syntax import (
+    Block,
+    NotUnderstoodError,
+    Redirection,
+    Simple,
+    Spelling,
+    Substitution,
+    Variable,
+)
 
 ENDS = frozenset(" \t\n;&|()<>")
 _PLAIN = lazy_re(r"[A-Za-z0-9_./,:@%+-]+")
@@ -22,18 +30,18 @@ _AFTER_VARIABLE = frozenset(" \t\n;&|)<>\"'/.,-=@%+\\$")
 _LONE_DOLLAR = frozenset(" \t\n|)")
 _QUOTED_TEXT = lazy_re(r"'[^']*'|\"[^\"]*\"")
 _UNSAFE = lazy_re(r"[`\\]|\$[{'\"]")
-_BLANK_BYTES = frozenset((0x85, 0xA0))  # blanks for a shell that reads bytes
+_BLANK_BYTES = frozenset((0x85, 0xA0))  # spaces for a shell that reads bytes
 _CLOSING = frozenset(("fi", "done", "}"))
 _WORD_END = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-")
 
 
 def uses(construct: str) -> NotUnderstoodError:
-    """The error for a construct outside the language."""
+    """Return the error for a construct outside the supported language."""
     return NotUnderstoodError(f"it uses {construct}")
 
 
 def _is_balanced(body: str) -> bool:
-    """Returns True if bash 3.2, which looks for the end of ``$(`` without knowing here-documents, finds the right one."""
+    """Return True if bash 3.2, which searches for the end of ``$(`` without parsing here-documents, finds the right one."""
     rest, depth = _QUOTED_TEXT.sub("", body), 0
     for char in rest:
         depth += (char == "(") - (char == ")")
@@ -42,18 +50,29 @@ def _is_balanced(body: str) -> bool:
     return depth == 0 and _UNSAFE.search(body) is None
 
 
+def _is_simple(block: Block) -> bool:
+    """Return True if a block is one simple command."""
+    while block.kind == "list" and not block.redirects and len(block.items) == 1:
+        item = block.items[0]
+        if not isinstance(item, Block):
+            return isinstance(item, Simple)
+        block = item
+    return False
+
+
 class Lexer(ABC):
-    """Reads a line from left to right, without going back."""
+    """Lexer that reads a line from left to right, without backtracking."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self.inside = 0  # in how many $(...)
-        self.documents: list[tuple[str, Redirection]] = []  # those that begin at the next line end
+        self.inside = 0  # nesting depth of $(...)
+        self.has_inner_document = False  # whether a here-document was read inside $(...)
+        self.documents: list[tuple[str, Redirection]] = []  # here-documents that begin at the next line end
 
     @abstractmethod
     def read_list(self, ends: frozenset[str]) -> Block:
-        """Commands up to a parenthesis, one of some reserved words, or the end."""
+        """Read commands up to a parenthesis, one of some reserved words, or the end."""
 
     # --- words ------------------------------------------------------------------------------------------------------
 
@@ -96,16 +115,16 @@ class Lexer(ABC):
         return Spelling(source, tuple(p for p in (*pieces, known) if p != "") or ("",), splits)
 
     def _check_end(self, source: str) -> None:
-        """Raise if what follows a word right away may belong to it for some shell."""
+        """Raise if the text directly after a word may belong to it in some shell."""
         if self._char() in ("<", ">") and (source.isdigit() or source[-1] not in _WORD_END):
             raise uses("a redirection right after a number, a brace, or a quote")
         if self._char() == "&" and self._char(1) == ">":
-            raise uses("'&>' right after a word, a part of which some shells take for a file descriptor")
+            raise uses("'&>' right after a word, a part of which some shells read as a file descriptor")
         if source in ("{", "}"):
             raise uses("a brace as a word")
 
     def _literal(self, char: str, start: int, *, assigned: bool) -> str:
-        """A piece without quotes, in single quotes, or after a backslash."""
+        """Read a piece without quotes, in single quotes, or after a backslash."""
         text, first = self.text, self.at == start
         if char == "'":
             end = text.find("'", self.at + 1)
@@ -141,7 +160,7 @@ class Lexer(ABC):
         return char
 
     def _braces(self, *, assigned: bool) -> str:
-        """Braces that no shell expands: ``{}``, and those of a revision as in ``HEAD@{1}``."""
+        """Read braces that no shell expands: ``{}``, and those of a revision such as ``HEAD@{1}``."""
         found = _BRACES.match(self.text, self.at)
         before = self.text[self.at - 1 : self.at]
         if found is None or assigned or not (found[0] == "{}" or before in ("@", "^")):
@@ -212,7 +231,7 @@ class Lexer(ABC):
         if match is not None:
             self.at = match.end()
             if not self._ends_variable(braced=match[2] is not None):
-                raise uses(f"{match[0]!r} with something right after it that some shells take for a part of it")
+                raise uses(f"{match[0]!r} with text right after it that some shells read as a part of it")
             return Variable(match[1] or match[2] or match[3], quoted)
         following = self._char(1)
         if following == "(":
@@ -225,7 +244,7 @@ class Lexer(ABC):
         raise uses(f"'${following}...'")
 
     def _ends_variable(self, *, braced: bool) -> bool:
-        """Whether no shell takes what follows a variable for a part of it, as zsh does with ``$x[1]`` and ``$x:h``."""
+        """Return True if no shell parses the text after a variable as part of it, as zsh does with ``$x[1]`` and ``$x:h``."""
         char = self._char()
         if char == ":":
             return braced or self._char(1) in (*_AFTER_VARIABLE, "") and self._char(1) not in "&"
@@ -238,9 +257,13 @@ class Lexer(ABC):
             raise uses("'$(...)' in the line that begins a here-document")
         self.at += 2
         self.inside += 1
+        self.has_inner_document = False
         body = self.read_list(frozenset())
         if self.documents:
             raise uses("a here-document without an end")
+        if self.has_inner_document and not _is_simple(body):
+            # bash 5.2 parses and prints the commands in $(...) again, and loses a ';' after a here-document.
+            raise uses("a here-document next to other commands inside '$(...)', which bash misreads")
         self.inside -= 1
         self._take(")")
         return Substitution(body, quoted)
@@ -257,10 +280,10 @@ class Lexer(ABC):
 
     def _expect(self, keyword: str) -> None:
         if self._keyword() != keyword:
-            raise uses(f"something other than {keyword!r} where that should be")
+            raise uses(f"something other than the expected {keyword!r}")
         self.at += len(keyword)
         if keyword not in _CLOSING and self._char() not in (" ", "\t", "\n"):
-            raise uses(f"{keyword!r} with no blank after it")
+            raise uses(f"{keyword!r} without a space after it")
 
     def _take(self, char: str) -> None:
         if self._char() != char:
@@ -278,7 +301,7 @@ class Lexer(ABC):
             self._newline()
 
     def _blanks(self) -> None:
-        """Pass blanks, comments, and line ends after a backslash."""
+        """Skip spaces, comments, and line ends after a backslash."""
         text = self.text
         while True:
             found = _SPACES.match(text, self.at)
@@ -307,7 +330,7 @@ class Lexer(ABC):
         self.at = end
 
     def _newline(self) -> None:
-        """Pass the end of a line, and the here-documents that begin there."""
+        """Skip the end of a line, and the here-documents that begin there."""
         self.at += 1
         for delimiter, document in self.documents:
             end = self.text.find(f"\n{delimiter}\n", self.at - 1)
@@ -316,6 +339,9 @@ class Lexer(ABC):
             if end < 0:
                 raise uses("a here-document without an end")
             body = self.text[self.at : end + 1]
+            self.has_inner_document = True
+            if self.inside > 1:
+                raise uses("a here-document inside nested '$(...)'")
             if self.inside and not _is_balanced(body):
                 raise uses(
                     "open quotes, parentheses, or '\\' in a here-document inside '$(...)', which old shells misread"

@@ -1,8 +1,8 @@
-"""Reads a shell line into its syntax tree, if bash, dash, and zsh all read the line in the same way.
+"""Parse a shell line into a syntax tree, if bash, dash, and zsh all read the line in the same way.
 
 The language is small on purpose: simple commands of literal words, quotes, plain wildcards, ``$NAME``, ``$(...)``, pipes, lists,
 redirections to files, groups, ``if``, ``for``, ``while``, and ``until``. Everything else raises `NotUnderstoodError`, which names the
-construct. Nothing is guessed: a character that is not handled here is not understood.
+construct. The parser never guesses: it rejects every character that it does not handle.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mainspring.shell_analysis.syntax import Block, Loop, Node, NotUnderstoodErr
 from mainspring.text import code_point, find_invisible
 
 MAX_LINE_CHARS = 20_000
-"""Longer lines are not read."""
+"""Maximum length of a line; longer lines are rejected."""
 
 MAX_NESTING = 25
 
@@ -34,21 +34,21 @@ _ASSIGNMENT_NAME = lazy_re(r"[A-Za-z_][A-Za-z0-9_]*(?=[ \t])")
 
 
 def parse(text: str) -> Block:
-    """Read a line.
+    """Parse a line.
 
     Raises:
-        NotUnderstoodError: If it uses something outside the language.
+        NotUnderstoodError: If it uses a construct outside the language.
     """
     if len(text) > MAX_LINE_CHARS:
         raise NotUnderstoodError(f"it is longer than {MAX_LINE_CHARS} characters")
     odd = find_invisible(text)
     if odd:
-        raise NotUnderstoodError(f"it contains the character {code_point(odd)}, which cannot be seen")
+        raise NotUnderstoodError(f"it contains the invisible character {code_point(odd)}")
     return _Parser(text).line()
 
 
 class _Parser(Lexer):
-    """Reads one line."""
+    """Parser of one line."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -68,7 +68,7 @@ class _Parser(Lexer):
     # --- lists and pipelines ----------------------------------------------------------------------------------------
 
     def read_list(self, ends: frozenset[str]) -> Block:
-        """Commands up to a parenthesis, one of some reserved words, or the end."""
+        """Read commands up to a parenthesis, one of some reserved words, or the end."""
         self.nesting += 1
         if self.nesting > MAX_NESTING:
             raise NotUnderstoodError(_NESTED)
@@ -239,7 +239,7 @@ class _Parser(Lexer):
     # --- redirections -----------------------------------------------------------------------------------------------
 
     def _redirects(self) -> tuple[Redirection, ...]:
-        """The redirections after a compound command, which nothing else may follow."""
+        """Read the redirections after a compound command, which nothing else may follow."""
         found: list[Redirection] = []
         while True:
             self._blanks()
@@ -250,7 +250,7 @@ class _Parser(Lexer):
         return tuple(found)
 
     def _redirection(self, redirections: list[Redirection]) -> bool:
-        """Read one redirection, if there is one here."""
+        """Read the redirection at this position, if any."""
         match = _REDIRECT.match(self.text, self.at)
         if match is None:
             return False
@@ -275,7 +275,7 @@ class _Parser(Lexer):
         return True
 
     def _file(self, operator: str) -> Spelling:
-        """The file of a redirection."""
+        """Read the file of a redirection."""
         if self._char() == "(":
             raise uses("process substitution")
         self._blanks()
@@ -291,16 +291,16 @@ class _Parser(Lexer):
     def _after_both(self, operator: str, target: Spelling) -> None:
         """Check that ``&>`` ends its command, so that dash, which reads ``& >``, runs the same commands."""
         if target.source[0] in "0123456789" or target.source == "p":
-            raise uses(f"{operator!r} with a name that may stand for a file descriptor")
+            raise uses(f"{operator!r} with a name that may be read as a file descriptor")
         self._blanks()
         if self._char() not in ("", "\n", ";", "&", "|", ")") or _REDIRECT.match(self.text, self.at):
             raise uses(f"words after {operator!r}, which dash reads as a command; use '> file 2>&1'")
 
     def _document(self, descriptor: str, redirections: list[Redirection]) -> None:
-        """``<<'EOF'``; its text begins after the end of the line."""
+        """Read ``<<'EOF'``; its text begins after the end of the line."""
         delimiter = _DELIMITER.match(self.text, self.at)
         if delimiter is None:
-            raise uses("a here-document whose delimiter is not quoted")
+            raise uses("a here-document with an unquoted delimiter")
         if descriptor or self.text[delimiter.end() : delimiter.end() + 1] not in ("\n", " ", ";", "|", "&"):
             raise uses("a here-document with something right before or after it")
         redirections.append(Redirection(f"<<{delimiter[0]}", False))

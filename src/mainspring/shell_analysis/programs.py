@@ -1,6 +1,6 @@
-"""What is known about programs, as data: which run other commands, which run code, which change files.
+"""Facts about programs, as data: which run other commands, which run code, and which change files.
 
-Options: how they may be spelled, and which words of a command a wildcard of a rule does not cover.
+Also the spelling of options, and the words of a command that a wildcard of a rule does not cover.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Wrapper(Struct, frozen=True):
     """A program that runs the command in its arguments.
 
     Attributes:
-        flags: Options without a value that change nothing about what is run.
-        valued: Options with a value of which that holds too.
-        operands: How many words stand before the command.
-        optional: Options with a value only behind ``=``.
+        flags: Options without a value that do not change the command that runs.
+        valued: The same for options with a value.
+        operands: Number of words before the command.
+        optional: Options whose value can only follow a ``=``.
         numeric: Whether ``-10`` is an option.
         plain: Whether the command runs as it would without the wrapper, so that a rule for it is enough.
     """
@@ -54,7 +54,7 @@ def _set(text: str) -> frozenset[str]:
 
 
 WRAPPERS: Mapping[str, Wrapper] = {
-    "time": Wrapper(_set("-p")),  # the shell knows no other option and would run what follows
+    "time": Wrapper(_set("-p")),  # the shell knows no other option and would run the text after it
     "nohup": Wrapper(),
     "nice": Wrapper(valued=_set("-n --adjustment"), numeric=True),
     "ionice": Wrapper(_set("-t --ignore"), _set("-c -n --class --classdata")),
@@ -98,7 +98,7 @@ SUBCOMMAND_WRAPPERS: Mapping[str, frozenset[str]] = {
     "yarn": _set("exec dlx"), "bun": _set("x"), "direnv": _set("exec"), "mise": _set("exec x"), "rbenv": _set("exec"),
     "pyenv": _set("exec"), "dotenv": _set("run"), "op": _set("run"), "doppler": _set("run"),
 }  # fmt: skip
-"""Programs of which a subcommand does the same."""
+"""Programs with a subcommand that runs the command in its arguments."""
 
 
 OPAQUE_WRAPPERS = _set(
@@ -107,14 +107,14 @@ OPAQUE_WRAPPERS = _set(
     "start-stop-daemon gdb lldb taskset chrt numactl prlimit catchsegv conda mamba micromamba rustup nix nix-shell concurrently "
     "dotenvx setarch linux32 linux64 jobs watchman expect socat ncat nc"
 )
-"""Programs that run commands, and whose arguments are not taken apart: only a rule that names all of them allows one."""
+"""Programs that run commands, but whose arguments are not parsed: only a rule that names all of them allows one."""
 
 
 CONTAINER_RUNNERS: Mapping[str, frozenset[str]] = {
     "docker": _set("exec run compose"), "podman": _set("exec run"), "kubectl": _set("exec run debug"), "nerdctl": _set("exec run"),
     "docker-compose": _set("exec run"), "vagrant": _set("ssh"), "heroku": _set("run"), "fly": _set("ssh"),
 }  # fmt: skip
-"""The same for subcommands."""
+"""Subcommands that run commands, but whose arguments are not parsed."""
 
 
 SHELLS = _set("sh bash dash zsh ksh mksh ash fish rbash")
@@ -135,11 +135,11 @@ INTERPRETERS: Mapping[str, frozenset[str]] = {
     "ed": frozenset(), "emacs": frozenset(), "emacsclient": frozenset(), "sqlite3": frozenset(), "psql": frozenset(),
     "mysql": frozenset(), "bc": frozenset(), "dc": frozenset(), "m4": frozenset(),
 }  # fmt: skip
-"""Programs that run code, and the options that may stand before a script's name. A rule has to name the script."""
+"""Programs that run code, and the options that may precede a script's name. A rule must name the script."""
 
 
 INTERACTIVE_PROGRAMS = _set("sqlite3 sqlite psql mysql bc dc ed ex vi vim nvim emacs")
-"""Those of them that run what they are given to read, whatever file they are told to open."""
+"""Interpreters that run their standard input even if a file is named."""
 
 
 AWK = _set("awk gawk mawk nawk")
@@ -147,7 +147,7 @@ SED = _set("sed gsed")
 
 
 NO_OP_BUILTINS = _set(": true false break continue return shift exit")
-"""Builtins that do nothing by themselves; they need no rule."""
+"""Builtins that have no effect alone; they need no rule."""
 
 
 HARMLESS_VARIABLES = lazy_re(
@@ -155,7 +155,7 @@ HARMLESS_VARIABLES = lazy_re(
     r"(?:NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|COLUMNS|LINES|CI|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONHASHSEED|"
     r"RUST_BACKTRACE|RUST_LOG|CARGO_TERM_COLOR|NODE_ENV|GOOS|GOARCH|CGO_ENABLED|DEBIAN_FRONTEND)=(?s:.*)"
 )
-"""Assignments that may stand before a command without changing what it does."""
+"""Assignments that may precede a command without changing its effect."""
 
 
 CODE_VARIABLES = lazy_re(
@@ -165,7 +165,7 @@ CODE_VARIABLES = lazy_re(
 
 
 SHELL_VARIABLES = lazy_re(r"(?!.*_proxy$|npm_|path$|cdpath$|fpath$)[a-z_][a-z0-9_]*")
-"""Names that a line may set for itself: lower case, as no program takes them from its environment."""
+"""Names that a line may set: lower case, since no program reads such names from its environment."""
 
 
 _ENTRY = lazy_re(r"([^\s:=]+)(?:([:=])(?:~(\S*))?)?")
@@ -174,22 +174,22 @@ _CONFIGURES = lazy_re(
     r"(?:[a-z]+[:-])?(?:self|tap|source|config(?:ure|uration)?|conf|settings?|set|unset|alias(?:es)?|plugins?|extensions?|hooks?|"
     r"contexts?|remotes?|repos?|trust|exec|eval)(?:[:-][a-z-]+)?"
 )
-"""Subcommands that, by their name, change settings or run code."""
+"""Subcommands whose names mean that they change settings or run code."""
 _PLACE = lazy_re(r"(?:(?:/usr(?:/local)?|/opt/homebrew)?/s?bin|(?:.*/)?(?:node_modules/\.bin|\.?venv/bin))/[^/]*$")
-"""Where programs are that a package manager has installed."""
+"""Folders of programs that a package manager has installed."""
 _VERSION = lazy_re(r"[-\d.]+$")
 _PLAIN_ADDRESS = lazy_re(r"(?i:https?://)?(?![^/]*(?::(?!\d)|[\x00-\x03]))[^{}\[\]\\]*")
-"""An address without another protocol, such as ``file:``, and without brackets, which curl expands to several addresses."""
+"""A URL without another protocol, such as ``file:``, and without brackets, which curl expands to several URLs."""
 _REMOTE_HELPER = lazy_re(r"[^/:]*::")
-"""The beginning of an address for which git starts a program that the address names."""
+"""The beginning of a URL for which git starts a program that the URL names."""
 _FIND_MORE = frozenset("-delete -L -follow -fprint -fprint0 -fprintf -fls".split())
-"""Words of ``find`` that are harmless or that a rule has to name anyway."""
+"""Words of ``find`` that are harmless or that a rule must name anyway."""
 
 
 def option_value(text: str, option: str) -> str | None:
-    """What a word holds behind an option: its value, or nothing if that is the next word; ``None`` if it holds no such option.
+    """Return the value in a word after an option, empty if the value is the next word, and None if the word does not contain the option.
 
-    What stands before a short option in a word is taken for other options, so that now and then a word is found that holds a value.
+    The text before a short option in a word is parsed as other options. As a result, a word that contains a value may also be found.
     """
     if option.startswith("--"):
         name, _, value = text.partition("=")
@@ -199,12 +199,12 @@ def option_value(text: str, option: str) -> str | None:
 
 
 def has_option(words: Sequence[Word], options: Sequence[str]) -> bool:
-    """Whether one of some options stands in a command."""
+    """Return True if a command contains one of some options."""
     return any(option_value(word.text, option) is not None for word in words[1:] for option in options)
 
 
 def option_values(words: Sequence[Word], options: Sequence[str]) -> Iterator[Word]:
-    """The values of some options in a command."""
+    """Return the values of some options in a command."""
     for word, following in zip(words[1:], [*words[2:], None], strict=False):
         for option in options:
             value = option_value(word.text, option)
@@ -215,9 +215,9 @@ def option_values(words: Sequence[Word], options: Sequence[str]) -> Iterator[Wor
 
 
 def uncovered(unit: AnalyzedCommand) -> Mapping[int, str]:
-    """The words of a command that a wildcard of a rule does not cover, by position, each with a description of the word.
+    """Return the words of a command that a wildcard of a rule does not cover, by position, each with a description of the word.
 
-    A wildcard covers arguments. It covers an option, or a subcommand, only if the tables say that this one is harmless.
+    A wildcard covers arguments. It covers an option, or a subcommand, only if the tables list it as harmless.
     """
     words = unit.words
     inner = unit.inner[-1].words if unit.inner else ()
@@ -226,7 +226,7 @@ def uncovered(unit: AnalyzedCommand) -> Mapping[int, str]:
         return {start + number: what for number, what in uncovered(unit.inner[-1]).items()}
     name = _name(words)
     if name in SHELLS or any(n in INTERPRETERS for n in (name, re.sub(r"[\d.]+$", "", name))):
-        start = unit.fixed - 1  # a rule has to name all words up to the script or the module
+        start = unit.fixed - 1  # a rule must name all words up to the script or the module
         module = start > 0 and words[start - 1].text == "-m"
         found = uncovered_words(program_name(words[start].text) if module else "", words[start:])
         return {start + number: what for number, what in found.items()}
@@ -234,7 +234,7 @@ def uncovered(unit: AnalyzedCommand) -> Mapping[int, str]:
 
 
 def uncovered_words(name: str, words: Sequence[Word]) -> Mapping[int, str]:
-    """The same for the words of one program; an empty name stands for a program of which nothing is known."""
+    """Do the same for the words of one program; an empty name means an unknown program."""
     if name in harmless_options.ANY_OPTION:
         return {}
     if name == "find":
@@ -244,13 +244,13 @@ def uncovered_words(name: str, words: Sequence[Word]) -> Mapping[int, str]:
 
 
 def _name(words: Sequence[Word]) -> str:
-    """The name under which the tables know a program; empty for one from a folder where a project may keep its own."""
+    """Return the name of a program in the tables; empty for a program in a folder where a project may have its own."""
     text = words[0].text if words else ""
     return program_name(text) if "/" not in text or _PLACE.match(text) else ""
 
 
 def words_like_options(unit: AnalyzedCommand) -> Iterator[Word]:
-    """The words of a command that begin with a wildcard and may stand for a file that is named like an option."""
+    """Return the words of a command that begin with a wildcard and may match a file that is named like an option."""
     words = unit.words
     if _name(words) not in harmless_options.ANY_OPTION:
         end = next((number for number, word in enumerate(words) if word.text == "--"), len(words))
@@ -258,7 +258,7 @@ def words_like_options(unit: AnalyzedCommand) -> Iterator[Word]:
 
 
 def is_known(name: str) -> bool:
-    """Whether a table lists the harmless options of a program."""
+    """Return True if a table lists the harmless options of a program."""
     return (
         name in harmless_options.HARMLESS
         or name in READONLY_PROGRAMS
@@ -285,8 +285,8 @@ class _Table(Struct, frozen=True):
         attached: Options with a value that is in the same word or missing.
         bare: Options without a value that are not harmless.
         numbers: Whether a number may be an option.
-        named: Whether a rule has to name the subcommand itself.
-        reader: The same knowledge for a program that only reads.
+        named: Whether a rule must name the subcommand itself.
+        reader: The facts about a read-only program.
     """
 
     flags: frozenset[str] = frozenset()
@@ -300,7 +300,7 @@ class _Table(Struct, frozen=True):
 
 @lru_cache(512)
 def _table(path: str) -> _Table | None:
-    """The table of a program or subcommand; ``None`` if it has none."""
+    """Return the table of a program or subcommand; None if it has none."""
     text = harmless_options.HARMLESS.get(path)
     name, _, subcommand = path.partition(" ")
     reader = READONLY_GIT.get(subcommand) if name == "git" else READONLY_PROGRAMS.get(path)
@@ -325,7 +325,7 @@ def _table(path: str) -> _Table | None:
 
 
 class _Cover:
-    """Walks through the words of one command."""
+    """Iteration over the words of one command."""
 
     def __init__(self, name: str, words: Sequence[Word]) -> None:
         self.name = name
@@ -362,7 +362,7 @@ class _Cover:
         if wildcards.ANY_TEXT in text and (word.splits or (text.startswith(wildcards.ANY_TEXT) and not ended)):
             self.found[number] = f"the word {word.source!r}, which may be an option"
         elif text.startswith(wildcards.ANY_CHAR) and self.name in harmless_options.DASH_FILE_RISK:
-            self.found[number] = f"the word {word.source!r}, which may stand for a file that is named like an option"
+            self.found[number] = f"the word {word.source!r}, which may match a file that is named like an option"
         elif self.choosing:
             self._subcommand(number, text)
         elif text[:1] == "/" and ":" in text and self.name in harmless_options.SLASH_OPTIONS:
@@ -381,12 +381,12 @@ class _Cover:
             self.found[number] = f"the setting {text.partition('=')[0] + '='!r}"
 
     def _address_problem(self, text: str) -> str:
-        """What an address makes a program do besides connecting to it; empty if nothing."""
+        """Return the side effect of a URL in addition to the connection; empty if it has none."""
         if self.name in harmless_options.DOWNLOADERS:
             is_named = has_option(self.words, ("-O", "--output-document", "--spider"))
             return "" if is_named else "names the file that is written"
         if self.name == "curl":
-            return "" if _PLAIN_ADDRESS.fullmatch(text) else "is not a plain address of a website"
+            return "" if _PLAIN_ADDRESS.fullmatch(text) else "is not a plain website URL"
         return "may make git start another program" if self.name == "git" and _REMOTE_HELPER.match(text) else ""
 
     def _subcommand(self, number: int, text: str) -> None:
@@ -412,7 +412,7 @@ class _Cover:
         return reader is not None and re.fullmatch(reader.options, text, re.DOTALL) is not None
 
     def _option(self, number: int) -> int:
-        """Check an option; how many words it takes."""
+        """Check an option. Return the number of words that it takes."""
         text = self.words[number].text
         following = self.words[number + 1] if number + 1 < len(self.words) else None
         both = text if following is None else f"{text} {following.text}"
@@ -431,7 +431,7 @@ class _Cover:
         return 2
 
     def _takes(self, table: _Table, text: str, following: Word | None) -> int:
-        """How many words a harmless option takes; 0 if the table does not say that it is harmless."""
+        """Return the number of words that a harmless option takes; 0 if the table does not list it as harmless."""
         name, equals, value = text.partition("=")
         if not equals and name in table.flags or (table.numbers and re.fullmatch(r"-\d+", text)):
             return 1
@@ -452,7 +452,7 @@ class _Cover:
         return 0
 
     def _short(self, table: _Table, text: str, following: Word | None) -> int:
-        """The same for short options in one word, the last of them with its value."""
+        """Do the same for short options in one word, the last of them with its value."""
         for end in range(1, len(text)):
             option = f"-{text[end]}"
             if option in table.flags:
@@ -472,13 +472,13 @@ class _Cover:
         return 1
 
     def _next(self, following: Word | None, pattern: str) -> int:
-        """How many words an option takes whose value is the next one; 0 if the value is not harmless."""
+        """Return the number of words of an option whose value is the next word; 0 if the value is not harmless."""
         if following is None:
             return 1
         text, greedy = following.text, self.name in harmless_options.GREEDY
         unsure = (text.startswith("-") and not re.match(r"-(?: |\d|$)", text)) or text.startswith(wildcards.ANY_TEXT)
         if following.splits or (unsure and not greedy):
-            return 0 if pattern else 1  # what the next word is, is decided by itself
+            return 0 if pattern else 1  # the next word is checked separately
         return 2 if self._is_harmless(text, pattern) else 0
 
     def _is_harmless(self, value: str, pattern: str) -> bool:
@@ -487,7 +487,7 @@ class _Cover:
         return wildcards.is_literal(value) and re.fullmatch(pattern, value, re.DOTALL) is not None
 
     def _bundle(self, number: int) -> int:
-        """Check options without a dash; how many words they take."""
+        """Check options without a dash. Return the number of words that they take."""
         letters = self.words[number].text
         valued = [f"-{c}" for c in letters if f"-{c}" in self.table.valued]
         if len(valued) < 2 and all(f"-{c}" in self.table.flags or f"-{c}" in valued for c in letters):
@@ -505,7 +505,7 @@ def _uncovered_in_find(words: Sequence[Word]) -> Mapping[int, str]:
     rest = iter(enumerate(words[1:], 1))
     for number, word in rest:
         text = word.text
-        if text in ("-exec", "-execdir", "-ok", "-okdir"):  # what these run is judged by itself
+        if text in ("-exec", "-execdir", "-ok", "-okdir"):  # the commands that these run are checked separately
             next((None for _, inner in rest if inner.text in (";", "+")), None)
         elif text in FIND_TEXT_OPTIONS or text in FIND_PATH_OPTIONS:
             value = next(rest, None)

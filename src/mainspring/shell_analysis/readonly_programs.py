@@ -1,6 +1,6 @@
-"""Commands that only read, as data: for each program the options with which it does, and what its operands are.
+"""Read-only commands, as data: for each program the options with which it only reads, and the meaning of its operands.
 
-An option that is not named here may write, run a program, reach the network or name a file that holds names of files; so a
+An option that is not listed here may write, run a program, connect to the network, or name a file that contains file names; so a
 command with one asks.
 """
 
@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 Operands = Literal["paths", "text", "none", "pattern", "one path", "program"]
-"""What stands where no option does: paths; text that opens nothing; nothing at all; a pattern (or script) and then paths; at
+"""The meaning of the words that are not options: paths; text that opens nothing; no words; a pattern (or script) and then paths; at
 most one path, since a second one would be written; a name that is looked up and not run."""
 
 
@@ -21,26 +21,26 @@ class ReadonlyProgram(Struct, frozen=True):
     """A program, or a subcommand of one.
 
     Attributes:
-        options: A regular expression for the options that may stand there, each with its value where that is text.
+        options: A regular expression for the allowed options, each with its value if that is text.
         valued: Options whose value is the next word and is text.
-        operands: What the other words are.
-        looks: Whether it looks at the folder it runs in, if it is given no path.
-        deep: A regular expression for the options with which it shows what all files below its paths hold; ``""``: always.
-        tracked: Whether it shows only files that git knows.
+        operands: The meaning of the other words.
+        reads_cwd: Whether it reads its current folder if no path is passed.
+        deep: A regular expression for the options with which it shows the content of all files below its paths; ``""``: always.
+        tracked: Whether it shows only files that git tracks.
         follows: Whether it follows links on the way.
-        names: A regular expression for the options with which it shows names or numbers instead of what files hold, unless another
+        names: A regular expression for the options with which it shows names or numbers instead of the content of files, unless another
             option is one of ``content``.
-        content: A regular expression for the options with which it shows what files hold in spite of one of ``names``.
-        shows: A regular expression for options with a pattern of names that are shown, whatever ignore files say.
-        first: A regular expression for the first word, where that says what is done; it is no operand.
-        given: Options that stand for the pattern, so that the first operand is a path.
-        clusters: Whether the last of several short options in one word may take the next word as its value.
+        content: A regular expression for the options with which it shows the content of files in spite of one of ``names``.
+        shows: A regular expression for options with a pattern of names that are shown, whatever ignore files contain.
+        first: A regular expression for the first word, if that selects the action; it is not an operand.
+        pattern_options: Options that replace the pattern, so that the first operand is a path.
+        clusters: Whether the last of several short options in one word may use the next word as its value.
     """
 
     options: str = r"(?!)"
     valued: frozenset[str] = frozenset()
     operands: Operands = "paths"
-    looks: bool = False
+    reads_cwd: bool = False
     deep: str | None = None
     tracked: bool = False
     follows: bool = False
@@ -48,7 +48,7 @@ class ReadonlyProgram(Struct, frozen=True):
     content: str = r"(?!)"
     shows: str = ""
     first: str = ""
-    given: frozenset[str] = frozenset()
+    pattern_options: frozenset[str] = frozenset()
     clusters: bool = False
 
 
@@ -81,7 +81,7 @@ _GREP = ReadonlyProgram(
         "-e -A -B -C -m --regexp --include --exclude --exclude-dir --after-context --before-context --context --max-count "
         "--binary-files"
     ),
-    operands="pattern", looks=True, deep=r"-[A-Za-z]*r[A-Za-z]*\d*|--recursive", given=_set("-e --regexp"),
+    operands="pattern", reads_cwd=True, deep=r"-[A-Za-z]*r[A-Za-z]*\d*|--recursive", pattern_options=_set("-e --regexp"),
     clusters=True,
 )  # fmt: skip
 _RG = ReadonlyProgram(
@@ -97,8 +97,8 @@ _RG = ReadonlyProgram(
         "-e -A -B -C -m -g -t -T --regexp --glob --iglob --type --type-not --max-count --max-depth --sort --sortr --after-context "
         "--before-context --context --color --colors --max-columns"
     ),
-    operands="pattern", looks=True, deep="", tracked=True, shows=r"-g.*|--i?glob",
-    given=_set("-e --regexp --files --type-list"), clusters=True,
+    operands="pattern", reads_cwd=True, deep="", tracked=True, shows=r"-g.*|--i?glob",
+    pattern_options=_set("-e --regexp --files --type-list"), clusters=True,
 )  # fmt: skip
 
 READONLY_PROGRAMS: Mapping[str, ReadonlyProgram] = {
@@ -150,13 +150,13 @@ READONLY_PROGRAMS: Mapping[str, ReadonlyProgram] = {
             r"-[A-GI-KM-Za-z1]+", "all", "almost-all", "color", "group-directories-first", "human-readable", "recursive", "reverse", "sort",
             "time", "time-style", "size", "classify", "directory", "full-time", "inode", "ignore", "indicator-style",
         ),
-        _set("-I --ignore"), looks=True,
+        _set("-I --ignore"), reads_cwd=True,
     ),
-    "dir": ReadonlyProgram(r"-[A-GI-KM-Za-z1]+", looks=True),
-    "tree": ReadonlyProgram(r"-[adfhisCDFpugQt]+|-[LIP]\d*|--(?:dirsfirst|noreport|prune|gitignore|du|filesfirst)", _set("-L -I -P"), looks=True),
+    "dir": ReadonlyProgram(r"-[A-GI-KM-Za-z1]+", reads_cwd=True),
+    "tree": ReadonlyProgram(r"-[adfhisCDFpugQt]+|-[LIP]\d*|--(?:dirsfirst|noreport|prune|gitignore|du|filesfirst)", _set("-L -I -P"), reads_cwd=True),
     "du": ReadonlyProgram(
         _options(r"-[0abchkmsSx]+|-d\d+", "all", "apparent-size", "bytes", "total", "human-readable", "max-depth", "summarize", "exclude"),
-        _set("-d --max-depth --exclude"), looks=True,
+        _set("-d --max-depth --exclude"), reads_cwd=True,
     ),
     "df": ReadonlyProgram(_options(r"-[ahHiklPT]+", "human-readable", "inodes", "total", "output", "print-type")),
     "md5sum": _SUM, "sha1sum": _SUM, "sha224sum": _SUM, "sha256sum": _SUM, "sha384sum": _SUM, "sha512sum": _SUM, "b2sum": _SUM,
@@ -169,8 +169,8 @@ READONLY_PROGRAMS: Mapping[str, ReadonlyProgram] = {
     "readlink": ReadonlyProgram(_options(r"-[femnqsz]+", "canonicalize", "no-newline", "quiet", "zero")),
     "fd": ReadonlyProgram(
         _options(r"-[aFgHiIps01]+|-d\d+|-[etE][\w*.]+", "hidden", "glob", "type", "extension", "max-depth", "exclude", "full-path", "color"),
-        _set("-e -t -E -d --type --extension --max-depth --exclude --color"), operands="pattern", looks=True,
-        given=_set("-e -t --extension --type"),
+        _set("-e -t -E -d --type --extension --max-depth --exclude --color"), operands="pattern", reads_cwd=True,
+        pattern_options=_set("-e -t --extension --type"),
     ),
     "grep": _GREP, "egrep": _GREP, "fgrep": _GREP, "rg": _RG,
     "jq": ReadonlyProgram(
@@ -182,7 +182,7 @@ READONLY_PROGRAMS: Mapping[str, ReadonlyProgram] = {
     ),
     "sed": ReadonlyProgram(
         _options(r"-[nErsuz]+", "quiet", "silent", "regexp-extended", "expression"), _set("-e --expression"), operands="pattern",
-        given=_set("-e --expression"),
+        pattern_options=_set("-e --expression"),
     ),
     "awk": ReadonlyProgram(r"-F.+", _set("-F"), operands="pattern"),
     "gawk": ReadonlyProgram(r"-F.+", _set("-F"), operands="pattern"),
@@ -213,10 +213,10 @@ VERSION_OPTIONS: Mapping[str, str] = {
     "ruby": r"-v|--version", "perl": r"-v|--version", "gcc": r"--version|-dumpversion|-dumpmachine", "openssl": r"version",
     "curl": r"-V|--version", "rg": r"-V|--version",
 }  # fmt: skip
-"""Programs that may be asked for their version, and how.
+"""Programs that may be asked for their version, and the options to do so.
 
-Left out on purpose: cargo, rustc, go, dotnet, yarn, pnpm, bundle and the like, which look into the project to see which program to
-run first.
+Omitted on purpose: cargo, rustc, go, dotnet, yarn, pnpm, bundle, and the like, which first read the project to find the program to
+run.
 """
 
 _REVISIONS = (
@@ -244,7 +244,7 @@ _LOG = ReadonlyProgram(
         "-n -G -S -L --since --until --after --before --author --committer --grep --max-count --skip --date --diff-filter --word-diff-regex "
         "--diff-algorithm --inter-hunk-context --unified"
     ),
-    looks=True, tracked=True, deep=_CONTENT,
+    reads_cwd=True, tracked=True, deep=_CONTENT,
 )  # fmt: skip
 _DIFF = replace(_LOG, deep="", names=_NAMES, content=_CONTENT)
 _REFS = (
@@ -269,7 +269,7 @@ READONLY_GIT: Mapping[str, ReadonlyProgram] = {
             r"-[sbvzu]+|-u(?:no|normal|all)", "short", "branch", "porcelain", "long", "verbose", "untracked-files", "ignored",
             "ignore-submodules", "show-stash", "ahead-behind", "no-ahead-behind", "renames", "no-renames",
         ),
-        looks=True, deep=r"-[a-z]*v[a-z]*|--verbose.*", tracked=True,
+        reads_cwd=True, deep=r"-[a-z]*v[a-z]*|--verbose.*", tracked=True,
     ),
     "diff": _DIFF, "log": _LOG, "show": _DIFF,
     "shortlog": ReadonlyProgram(_options(r"-[snec]+|-\d+", "summary", "numbered", "email", *_REVISIONS), _set("--since --until --author")),
@@ -282,13 +282,13 @@ READONLY_GIT: Mapping[str, ReadonlyProgram] = {
             r"-[aciIEFGPhHlLnovqwWz]+|-[ABC]\d+", "count", "ignore-case", "files-with-matches", "files-without-match", "line-number", "name-only",
             "word-regexp", "invert-match", "cached", "column", "show-function", "heading", "break", "color", "and", "or", "not",
         ),
-        _set("-e -A -B -C"), operands="pattern", looks=True, deep="", tracked=True, given=_set("-e"),
+        _set("-e -A -B -C"), operands="pattern", reads_cwd=True, deep="", tracked=True, pattern_options=_set("-e"),
     ),
     "ls-files": ReadonlyProgram(
         _options(r"-[cdmoikstuvz]+", "cached", "deleted", "modified", "others", "ignored", "stage", "exclude-standard", "full-name", "unmerged"),
-        looks=True,
+        reads_cwd=True,
     ),
-    "ls-tree": ReadonlyProgram(_options(r"-[drtlz]+", "name-only", "full-name", "full-tree", "long", "abbrev"), looks=True),
+    "ls-tree": ReadonlyProgram(_options(r"-[drtlz]+", "name-only", "full-name", "full-tree", "long", "abbrev"), reads_cwd=True),
     "branch": ReadonlyProgram(_options(r"-[arv]+|-vv", *_REFS), _set("--contains --merged --no-merged --sort --format --points-at"), operands="none"),
     "tag": ReadonlyProgram(_options(r"-[ln]+\d*", "list", "sort", "format"), _set("-l --list --sort --format"), operands="none"),
     "remote": ReadonlyProgram(r"-v|--verbose", operands="none"),
@@ -328,4 +328,4 @@ FIND_TEXT_OPTIONS = _set(
     "-perm -user -group -maxdepth -mindepth -printf -links -inum -lname -ilname -fstype -uid -gid"
 )
 FIND_PATH_OPTIONS = _set("-newer -anewer -cnewer -samefile")
-"""What ``find`` may be told: by itself, with a text, with a path."""
+"""Arguments of ``find``: without a value, with a text, with a path."""

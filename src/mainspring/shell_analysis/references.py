@@ -1,6 +1,6 @@
-"""The host of a URL, as the network will see it.
+"""Find the host of a URL as the network resolves it.
 
-Paths and hosts that can be seen in the arguments of a command or a call, without knowing what they are for.
+Also find paths and hosts in the arguments of a command or a call without knowing their purpose.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def parse_host(url: str) -> str | None:
-    """Host and port of a URL, in lower case and ASCII; the port is left out where it is the scheme's own.
+    """Return host and port of a URL, in lower case and ASCII; the port is omitted if it is the default of the scheme.
 
-    ``None`` if there is no host, or no telling which.
+    None if the URL has no host, or an ambiguous one.
     """
     text = url if "://" in url else f"//{url}"
     if "\\" in text or any(c <= " " for c in text):
@@ -50,7 +50,7 @@ def parse_host(url: str) -> str | None:
 
 
 def normalize_host(name: str) -> str:
-    """A host's name in a rule as URLs have it: in lower case, other letters than ASCII written as punycode."""
+    """Return a host's name in a rule as URLs spell it: in lower case, non-ASCII letters as punycode."""
     name = name.casefold()
     try:
         return name if name.isascii() else name.encode("idna").decode("ascii")
@@ -59,7 +59,7 @@ def normalize_host(name: str) -> str:
 
 
 def find_hosts(text: str) -> Iterator[str]:
-    """The hosts of all URLs in a text."""
+    """Return the hosts of all URLs in a text."""
     for match in _URL.finditer(text):
         host = parse_host(match[0])
         if host is not None:
@@ -70,7 +70,7 @@ MAX_PATH = 1000
 _MOST_JSON = 100_000
 _PIECES = lazy_re(r"[=:@,;]")
 _COMMANDS = frozenset("command cmd commands script line args argv arguments code shell".split())
-"""Names of arguments that hold commands or code."""
+"""Names of arguments that contain commands or code."""
 _IN_CODE = lazy_re(r"[\w./~\x02-]*[./][\w./-]*")
 _OPTIONS = lazy_re(r"-[A-Za-z0-9]{1,5}")
 _PLAIN = lazy_re(r"[^\s./~]+")
@@ -78,7 +78,7 @@ _NETWORK = frozenset("curl wget ssh scp sftp nc ncat telnet ftp ping http https 
 
 
 def paths_in_command(unit: AnalyzedCommand) -> Iterator[str]:
-    """Texts in a command that look like paths."""
+    """Return the strings in a command that look like paths."""
     for number, word in enumerate(unit.words):
         if (unit.scan or unit.code) and number and (" " in word.text or "(" in word.text):
             yield from (m[0] for m in _IN_CODE.finditer(word.text) if looks_like_path(m[0]))
@@ -87,7 +87,7 @@ def paths_in_command(unit: AnalyzedCommand) -> Iterator[str]:
 
 
 def plain_words_in_command(unit: AnalyzedCommand) -> Iterator[str]:
-    """Words in a command that may be names of files as well as anything else."""
+    """Return the words in a command that may be names of files or anything else."""
     for word in unit.words[1:]:
         if word.literal and len(word.text) <= MAX_PATH:
             pieces = _PIECES.split(word.text)
@@ -98,7 +98,7 @@ def _in_word(text: str) -> Iterator[str]:
     if len(text) > MAX_PATH or "\n" in text:
         return
     pieces = {text, *_PIECES.split(text)}
-    bundled = _OPTIONS.match(text)  # each letter may be the one that the rest is the value of
+    bundled = _OPTIONS.match(text)  # the value may begin after each letter
     if bundled:
         pieces.update(text[end:] for end in range(2, bundled.end() + 1))
     for piece in sorted(pieces):
@@ -107,7 +107,7 @@ def _in_word(text: str) -> Iterator[str]:
 
 
 def looks_like_path(text: str) -> bool:
-    """Whether a text is visibly a path: it holds a slash or a dot, or begins at home."""
+    """Return True if a string resembles a path: it contains a slash or a dot, or begins with a tilde."""
     if not text or len(text) > MAX_PATH:
         return False
     if text.startswith(("/", "./", "../", "~/", wildcards.HOME, wildcards.CWD)):
@@ -116,7 +116,7 @@ def looks_like_path(text: str) -> bool:
 
 
 def hosts_in_command(unit: AnalyzedCommand) -> Iterator[str]:
-    """Hosts that a command names."""
+    """Return the hosts that a command names."""
     for number, word in enumerate(unit.words):
         yield from find_hosts(word.text)
         plain = number and word.literal and "://" not in word.text and not word.text.startswith("-")
@@ -127,7 +127,7 @@ def hosts_in_command(unit: AnalyzedCommand) -> Iterator[str]:
 
 
 def paths_in_arguments(value: Any) -> Iterator[str]:
-    """Texts in the arguments of a call that look like paths, in each form in which a tool may take them."""
+    """Return the strings in the arguments of a call that look like paths, in each form in which a tool may read them."""
     for name, text in _texts(value):
         for form in dict.fromkeys(_iter_forms(text)):
             if looks_like_path(form):
@@ -137,14 +137,14 @@ def paths_in_arguments(value: Any) -> Iterator[str]:
 
 
 def names_in_arguments(value: Any) -> Iterator[str]:
-    """Plain words in the arguments of a call, which may be names of files as well as anything else."""
+    """Return plain words in the arguments of a call, which may be names of files or anything else."""
     for name, text in _texts(value):
         words = text.split() if name.casefold() in _COMMANDS else [text.strip()]
         yield from (word for word in words if len(word) <= MAX_PATH and _PLAIN.fullmatch(word))
 
 
 def _texts(value: Any) -> Iterator[tuple[str, str]]:
-    """All texts, names of fields among them, each with the name of its field; however deep they lie."""
+    """Return all strings at any depth, including names of fields, each with the name of its field."""
     todo: list[tuple[str, Any]] = [("", value)]
     while todo:
         name, one = todo.pop()
@@ -161,7 +161,7 @@ def _texts(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _iter_forms(text: str) -> Iterator[str]:
-    """A text as it is and as a lenient tool reads it: as the address of a file, trimmed, cut at NUL, with the other slash."""
+    """Return a string unchanged and as a lenient tool reads it: as a file URL, trimmed, cut at NUL, and with the other slash."""
     plain = text.partition("\0")[0].strip().strip("'\"").removeprefix("@")
     if plain[:5].casefold() == "file:":
         plain = plain[5:]

@@ -1,7 +1,4 @@
-"""The words of a shell command.
-
-The syntax tree of the small language of shell lines that are understood.
-"""
+"""The words of a shell command, and the syntax tree of the supported shell language."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ class Word(Struct, frozen=True):
 
     Attributes:
         text: The value that the command receives, with unknown pieces marked (see `wildcards`).
-        source: The word as it is spelled in the line.
+        source: The word as spelled in the line.
         splits: Whether it may become several words, or none.
     """
 
@@ -29,21 +26,23 @@ class Word(Struct, frozen=True):
 
     @property
     def literal(self) -> bool:
-        """Whether all of it is known."""
+        """Return True if the whole word is known."""
         return wildcards.is_literal(self.text)
 
 
 def program_name(text: str) -> str:
-    """The name of a program without its folder and without ``.exe``, folded."""
+    """Return the case-folded name of a program without its folder and without ``.exe``."""
     name = fold(text.rsplit("/", 1)[-1])
-    unknown = name.rfind(wildcards.ANY_TEXT)  # may hold a slash, so that what stands before it is no part of the name
+    unknown = name.rfind(
+        wildcards.ANY_TEXT
+    )  # an unknown piece may contain a slash, so that the text before it does not belong to the name
     if unknown >= 0:
         name = name[unknown:]
     return name.removesuffix(".exe")
 
 
 class NotUnderstoodError(Exception):
-    """A line uses something outside the language; the text names the construct."""
+    """A line uses a construct outside the language; the message names the construct."""
 
 
 class Variable(Struct, frozen=True):
@@ -64,9 +63,9 @@ class Spelling(Struct, frozen=True):
     """A word as the parser reads it.
 
     Attributes:
-        source: The word as it is spelled in the line.
-        pieces: Texts with their quotes removed and their wildcards marked, variables, and substitutions, in order.
-        splits: Whether it holds a wildcard of the shell, so that it may become several words.
+        source: The word as spelled in the line.
+        pieces: Strings with their quotes removed and their wildcards marked, variables, and substitutions, in order.
+        splits: Whether it contains a shell wildcard, so that it may become several words.
     """
 
     source: str
@@ -78,7 +77,7 @@ class Redirection(Struct):
     """A redirection to or from a file, or a here-document.
 
     Attributes:
-        source: The redirection as it is spelled.
+        source: The redirection as spelled.
         writes: Whether it writes the file.
         target: The file; ``None`` for a here-document.
         fed: The text of a here-document.
@@ -100,13 +99,13 @@ class Simple(Struct, frozen=True):
 
 
 class Block(Struct, frozen=True):
-    """Commands that run one after the other, or may run.
+    """Commands that run in sequence or conditionally.
 
     Attributes:
         items: The commands.
         redirects: The redirections of the whole block.
-        kind: ``list`` if each item runs after the one before it in the same shell, ``pipe`` for a pipeline, ``subshell``, ``loop`` for
-            ``while`` and ``until``, ``loose`` if items may be left out or run in a process of their own.
+        kind: ``list`` if each item runs after the previous one in the same shell, ``pipe`` for a pipeline, ``subshell``, ``loop`` for
+            ``while`` and ``until``, ``loose`` if items may be skipped or run in a separate process.
     """
 
     items: tuple[Node, ...]
@@ -115,7 +114,7 @@ class Block(Struct, frozen=True):
 
 
 class Loop(Struct, frozen=True):
-    """``for NAME in WORDS; do BODY; done``."""
+    """The loop ``for NAME in WORDS; do BODY; done``."""
 
     name: str
     values: tuple[Spelling, ...]
@@ -135,38 +134,38 @@ class Redirect(Struct, frozen=True):
 
 
 FileScope = Literal["fs-read", "fs-write", "fs-delete"]
-"""What happens to a file."""
+"""The effect on a file."""
 
 
 class FileEffect(Struct, frozen=True):
-    """A file or folder that a command reads, changes or deletes."""
+    """A file or folder that a command reads, changes, or deletes."""
 
     scope: FileScope
     word: Word
 
 
 ApprovalTarget = Literal["self", "inner", "both"]
-"""Whether a rule for the command itself is needed, or rules for what it runs, or both."""
+"""The rules that a command needs: a rule for the command itself, rules for the commands that it runs, or both."""
 
 
 class AnalyzedCommand(Struct, frozen=True, kw_only=True):
-    """A command that is judged by itself.
+    """A command that is checked separately.
 
     Attributes:
-        words: Assignments before it, its name and its arguments.
-        text: Its source, for people.
-        fixed: How many words a pattern has to name for certain before it may allow it. All, where arguments may be code.
-        needs: What allows it.
+        words: Assignments before it, its name, and its arguments.
+        text: Its source, for display.
+        fixed: Number of words that a pattern must name literally to allow it. All words, if arguments may be code.
+        needs: The rules that it needs.
         inner: The commands that it runs.
-        unknown: Why what it runs cannot be known; empty if it can. No pattern allows such a command.
-        scan: Whether its arguments may be a command, so that rules that tighten look at each of them.
-        code: Whether its arguments may be code, in which paths are looked for.
+        unknown: Why the commands that it runs cannot be known; empty if they can. No pattern allows such a command.
+        scan: Whether its arguments may be a command, so that deny and ask rules check each of them.
+        code: Whether its arguments may be code, which is searched for paths.
         free: Whether it needs no rule.
-        moves: Where it makes the shell go; ``None`` if nowhere.
+        moves: The folder that it changes to; ``None`` if it does not change it.
         touches: Files that it is known to change or read.
-        piped: Whether it reads what something else in the line gives it, so that its words alone do not say what it does.
-        fed: Whether it runs code that it is given to read.
-        feeder: For ``xargs``, the command whose output it reads, if that is one simple command and its errors are not among it.
+        piped: Whether it reads the output of another part of the line, so that its words alone do not determine its effect.
+        fed: Whether it runs code from its standard input.
+        feeder: For ``xargs``, the command whose output it reads, if that is one simple command and its errors are not included.
     """
 
     words: tuple[Word, ...]
@@ -185,7 +184,7 @@ class AnalyzedCommand(Struct, frozen=True, kw_only=True):
     feeder: AnalyzedCommand | None = None
 
     def walk(self) -> Iterator[AnalyzedCommand]:
-        """It and all that it runs, in the order in which they run."""
+        """Yield the command and all commands that it runs, in execution order."""
         yield self
         for unit in self.inner:
             yield from unit.walk()

@@ -1,4 +1,4 @@
-"""The values that variables of a line may have, so that ``for f in a b; do cat "$f"; done`` is seen as the commands it runs."""
+"""Find the possible values of a line's variables, so that ``for f in a b; do cat "$f"; done`` is checked as the commands that it runs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from mainspring.shell_analysis.syntax import (
 )
 
 MAX_FORMS = 40
-"""A command with more combinations of values is not understood."""
+"""Maximum number of combinations of values; a command with more is rejected."""
 
 _HARMLESS = frozenset(
     "HOME PWD OLDPWD PPID USER LOGNAME SHELL PATH TMPDIR LANG LC_ALL TERM HOSTNAME EDITOR PAGER VISUAL VIRTUAL_ENV CONDA_PREFIX CI COLUMNS "
     "LINES NODE_ENV PYTHONPATH GOPATH GOROOT JAVA_HOME CARGO_HOME RUSTUP_HOME NVM_DIR XDG_CONFIG_HOME XDG_CACHE_HOME XDG_DATA_HOME "
     "XDG_RUNTIME_DIR ?".split()
 )
-"""Variables of the environment that a line may use: they hold no secrets."""
+"""Environment variables that a line may use: they contain no secrets."""
 
 _OWN_NAME = lazy_re(r"(?!.*_proxy$|npm_|zle_|dis_)[a-z][a-z0-9_]*")
 _ZSH_NAMES = frozenset(
@@ -45,24 +45,24 @@ _SPECIAL = lazy_re(
 _PLAIN = lazy_re(r"[A-Za-z0-9_./][A-Za-z0-9_./,:@%+=-]*")
 
 VariableValues = Mapping[str, tuple[str, ...]]
-"""The possible values of each name, `wildcards.MANY` for one that is not known."""
+"""The possible values of each name, `wildcards.MANY` for an unknown one."""
 
 
 def is_own_name(name: str) -> bool:
-    """Returns True if a line may set this variable for itself: no shell and no program gives the name a meaning."""
+    """Return True if a line may set this variable: no shell and no program uses the name."""
     return _OWN_NAME.fullmatch(name) is not None and name not in _ZSH_NAMES
 
 
 def is_special(name: str) -> bool:
-    """Returns True if some shell gives the variable a meaning, so that not even one command may run with another value."""
+    """Return True if some shell uses the variable, so that not even one command may run with another value."""
     return name in _ZSH_NAMES or _SPECIAL.fullmatch(name) is not None
 
 
 def find_values(node: Node) -> VariableValues:
-    """All values that the names which a line sets may get anywhere in the line.
+    """Return all values that the names which a line sets may get anywhere in the line.
 
     Raises:
-        NotUnderstoodError: If it sets a name that some shell gives a meaning.
+        NotUnderstoodError: If it sets a name that some shell uses.
     """
     found: dict[str, dict[str, None]] = {}
     for name, value in _assignments(node):
@@ -95,15 +95,15 @@ def _assignments(node: Node) -> Iterator[tuple[str, Spelling]]:
 def forms(
     spellings: tuple[Spelling, ...], values: VariableValues, certain: frozenset[str]
 ) -> Iterator[tuple[Word, ...]]:
-    """The words of a command, for each combination of the values of its variables.
+    """Return the words of a command, for each combination of the values of its variables.
 
     Args:
         spellings: The words as the parser reads them.
-        values: The values that the line gives to names.
-        certain: The names that have one of these values for certain.
+        values: The values that the line assigns to names.
+        certain: The names that certainly have one of these values.
 
     Raises:
-        NotUnderstoodError: If a variable is not known to be harmless, or there are too many combinations.
+        NotUnderstoodError: If a variable is not known to be harmless, or the combinations are too many.
     """
     names = dict.fromkeys(p.name for s in spellings for p in s.pieces if isinstance(p, Variable))
     if not names:

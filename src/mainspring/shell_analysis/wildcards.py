@@ -1,6 +1,6 @@
-"""Wildcards inside one word or path component, matched against text that may hold unknown pieces.
+"""Wildcards inside one word or path component, matched against text that may contain unknown pieces.
 
-A pattern marks its wildcards with characters that no command and no rule can hold, so that a quoted ``*`` stays a star.
+A pattern marks its wildcards with characters that no command and no rule can contain, so that a quoted ``*`` is literal.
 """
 
 from __future__ import annotations
@@ -12,37 +12,37 @@ ANY_TEXT = "\x00"
 """In a pattern: any number of characters. In a text: an unknown piece, such as the value of a variable."""
 
 ANY_CHAR = "\x01"
-"""In a pattern: one character. In a text: an unknown piece without a slash, such as what a ``*`` of the shell stands for."""
+"""In a pattern: one character. In a text: an unknown piece without a slash, such as the match of a shell ``*``."""
 
 HOME = "\x02"
 """The user's home folder: a piece that is known, but not here."""
 
 CWD = "\x03"
-"""In a text: the folder that a command runs in; known, but not here."""
+"""In a text: the folder in which a command runs; known, but not here."""
 
 WILDCARDS = frozenset((ANY_TEXT, ANY_CHAR))
-"""What makes a text other than literal."""
+"""The marks that make a text non-literal."""
 
 _STAND_INS = frozenset((ANY_TEXT, ANY_CHAR, HOME, CWD))
 
 
 def encode_wildcards(pattern: str) -> str:
-    """A pattern with its ``*`` and ``?`` as wildcards."""
+    """Encode the ``*`` and ``?`` of a pattern as wildcards."""
     return pattern.replace("*", ANY_TEXT).replace("?", ANY_CHAR)
 
 
 def is_literal(text: str) -> bool:
-    """Whether nothing in it is a wildcard or unknown."""
+    """Return True if a text contains no wildcard and no unknown piece."""
     return WILDCARDS.isdisjoint(text)
 
 
 def fullmatch(pattern: str, text: str) -> bool:
-    """Whether a marked pattern matches all of a text."""
+    """Return True if a marked pattern matches the whole text."""
     return _regex(pattern).fullmatch(text) is not None
 
 
 def to_regex(pattern: str) -> str:
-    """A marked pattern as a regular expression."""
+    """Convert a marked pattern to a regular expression."""
     return "".join(".*" if c == ANY_TEXT else "." if c == ANY_CHAR else re.escape(c) for c in pattern)
 
 
@@ -52,7 +52,7 @@ def _regex(pattern: str) -> re.Pattern[str]:
 
 
 def may_match(pattern: str, text: str) -> bool:
-    """Whether a text with unknown pieces can be something that a marked pattern matches."""
+    """Return True if a text with unknown pieces may match a marked pattern."""
     seen: set[tuple[int, int]] = set()
     todo = [(0, 0)]
     while todo:

@@ -303,7 +303,7 @@ BUNDLED_FOLDER = Path(__file__).parent / "bundled"
 """The bundled skills."""
 
 
-_UNTRUSTED_NOTICE = "the project is not trusted, so it was not read; trust it with `mainspring trust`"
+_UNTRUSTED_NOTICE = "The project is not trusted, so it was not read. Run `mainspring trust` to trust it."
 _MOST_SCRIPTS = 100
 
 

@@ -1,4 +1,4 @@
-"""Sub-agents: agents that an agent starts for a part of its work."""
+"""Subagents: agents that an agent starts for a part of its work."""
 
 from typing import TYPE_CHECKING
 

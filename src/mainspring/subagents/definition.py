@@ -1,7 +1,4 @@
-"""A kind of sub-agent.
-
-Kinds of sub-agents in Markdown files.
-"""
+"""Definitions of subagents, in code and in Markdown files."""
 
 from __future__ import annotations
 
@@ -24,23 +21,23 @@ if TYPE_CHECKING:
 
 
 _NAME = lazy_re(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-"""Names are shown to the model as values of an enumeration."""
+"""Pattern of names; the model gets them as values of an enumeration."""
 
 
 class AgentDefinition(Struct, frozen=True, kw_only=True):
-    """A kind of sub-agent. What is left out is as its parent has it.
+    """A kind of subagent. It inherits fields that are not set from its parent.
 
     Attributes:
-        name: 1 to 64 letters, digits, ``_`` and ``-``.
-        description: What it is for; the parent's model reads this and decides.
+        name: 1 to 64 letters, digits, ``_``, and ``-``.
+        description: Its purpose; the parent's model reads it to choose a kind.
         system: Its system prompt.
-        tools: The only tools that it gets, of those that its parent has; ``*`` and ``?`` may stand in a name.
+        tools: The only tools that it gets from its parent; ``*`` and ``?`` are wildcards.
         model: ``provider:model``, or a `ModelProvider`.
-        behavior: Limits and options, over those of its parent.
-        source: Where it was defined: a file, or empty.
+        behavior: Limits and options that override those of its parent.
+        source: The file that defines it, or empty.
 
     Raises:
-        ConfigError: If the name is none, or ``tools`` is a text.
+        ConfigError: If the name is invalid, or ``tools`` is a string.
     """
 
     name: str
@@ -54,15 +51,17 @@ class AgentDefinition(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise ConfigError(
-                f"the name of a sub-agent is 1 to 64 letters, digits, '_' or '-', not {self.name[:80]!r}"
+                f"A subagent name has 1 to 64 letters, digits, '_', or '-', not {self.name[:80]!r}."
                 + (f" ({self.source})" if self.source else "")
             )
-        if isinstance(self.tools, str):  # of a text every letter would be a tool's name
-            raise ConfigError(f'tools of the sub-agent {self.name!r} are names in a tuple, as in tools=("read_file",)')
+        if isinstance(self.tools, str):  # every letter of a string would be the name of a tool
+            raise ConfigError(
+                f'The tools of the subagent {self.name!r} must be names in a tuple, for example tools=("read_file",).'
+            )
 
 
 _MAX_BYTES = 256 * 1024
-"""Bytes of a file beyond which it is no definition: its text is a system prompt."""
+"""Maximum size of a definition file in bytes: its text is a system prompt."""
 
 
 _PROJECT_FOLDERS = (".agents/agents", ".agent/agents")
@@ -70,18 +69,18 @@ _INHERITED = ("", "inherit", "default")
 
 
 _TOOL_ALIASES = {**COMMON_ALIASES, "ls": "list_files", "multiedit": "multi_edit", "task": "spawn", "agent": "spawn"}
-"""Names of tools in files that were written for other programs, in lower case."""
+"""Tool names in files for other programs, in lower case."""
 
 
 class SkippedFile(Struct, frozen=True):
-    """A file that gives no sub-agent, and why."""
+    """A file without a valid definition, and the reason."""
 
     path: str
     reason: str
 
 
 class DefinitionScan(Struct, frozen=True):
-    """What was found in folders: definitions sorted by name, and files that give none."""
+    """The definitions in folders, sorted by name, and the files that are not valid definitions."""
 
     definitions: tuple[AgentDefinition, ...] = ()
     skipped: tuple[SkippedFile, ...] = ()
@@ -90,15 +89,15 @@ class DefinitionScan(Struct, frozen=True):
 def load_definitions(
     *, user: Iterable[str | Path] = (), project: str | Path | None = None, trusted: bool = False
 ) -> DefinitionScan:
-    """Read the Markdown files that define sub-agents. Blocks while it reads.
+    """Read the Markdown files that define subagents. Blocks while it reads.
 
-    Of two definitions of one name that of the project wins, then that of the first folder.
+    If a name is defined twice, the project's definition wins, then that of the first folder.
 
     Args:
         user: The user's own folders, each with ``*.md`` files.
         project: The root of a project; ``.agents/agents`` and ``.agent/agents`` in it are read.
-        trusted: Whether the user trusts the project. Its definitions are text that a model will obey, so without trust they are
-            listed as skipped and nothing of them is used.
+        trusted: Whether the user trusts the project. Its definitions are instructions to a model, so without trust they are
+            listed as skipped and not used.
     """
     places: list[tuple[Path, bool]] = []
     if project is not None:
@@ -117,26 +116,26 @@ def load_definitions(
                 skipped.append(SkippedFile(str(path), str(error)))
                 continue
             if made.name in found:
-                skipped.append(SkippedFile(str(path), f"{made.name} is defined by {found[made.name].source} already"))
+                skipped.append(SkippedFile(str(path), f"{made.name} is already defined by {found[made.name].source}"))
             else:
                 found[made.name] = made
     return DefinitionScan(tuple([found[name] for name in sorted(found)]), tuple(skipped))
 
 
 def parse_definition(text: str, *, name: str = "", source: str = "") -> AgentDefinition:
-    """The definition that a Markdown file holds: fields in its head, the system prompt behind it.
+    """Parse a Markdown file: the fields in its front matter, and the system prompt in its body.
 
-    Fields: ``name``, ``description``, ``tools`` (a list, or names with commas), ``model`` (``inherit`` is the parent's),
+    Fields: ``name``, ``description``, ``tools`` (a list, or names separated by commas), ``model`` (``inherit`` is the parent's),
     ``max_turns``, ``max_cost``, ``max_seconds``, ``max_total_tokens``, ``max_output_tokens``, ``thinking``, ``temperature``; with ``-`` or
-    in camelCase as well. Others are ignored: files are shared between programs.
+    in camelCase as well. Others are ignored, since programs share these files.
 
     Args:
         text: The file's text.
-        name: The name to use where the head has none.
-        source: Where it comes from, for messages.
+        name: Default name if the front matter has none.
+        source: Origin of the text, for messages.
 
     Raises:
-        ConfigError: If a field has a value that it cannot have.
+        ConfigError: If a field has an invalid value.
     """
     fields, body = parse_fields_and_body(text)
     known = {_snake(key): value for key, value in fields.items()}
@@ -145,7 +144,7 @@ def parse_definition(text: str, *, name: str = "", source: str = "") -> AgentDef
         settled = msgspec.convert(behavior, _FileBehavior, strict=False)
     except msgspec.ValidationError as error:
         raise ConfigError(
-            f"the head of this sub-agent is wrong: {error}" + (f" ({source})" if source else "")
+            f"The front matter of this subagent is invalid: {error}" + (f" ({source})" if source else "")
         ) from None
     model = _text(known.get("model"))
     return AgentDefinition(
@@ -160,7 +159,7 @@ def parse_definition(text: str, *, name: str = "", source: str = "") -> AgentDef
 
 
 class _FileBehavior(Struct, frozen=True):
-    """What of a behavior a file may set, with the types that it must have."""
+    """The fields of a behavior that a file may set, with their types."""
 
     max_turns: int | None = None
     max_cost: float | None = None
@@ -183,7 +182,7 @@ _BEHAVIOR = _FileBehavior.__struct_fields__
 def _files(folder: Path) -> Iterator[Path]:
     try:
         entries = sorted(folder.iterdir())
-    except OSError:  # no such folder, or one that may not be read: nothing is defined there
+    except OSError:  # the folder is missing or unreadable: it has no definitions
         return
     for path in entries:
         if path.suffix == ".md" and path.is_file():
@@ -194,7 +193,7 @@ def _read(path: Path) -> str:
     with path.open("rb") as file:
         data = file.read(_MAX_BYTES + 1)
     if len(data) > _MAX_BYTES:
-        raise ConfigError(f"it is larger than {_MAX_BYTES // 1024} KiB, so it is no definition of a sub-agent")
+        raise ConfigError(f"it is larger than {_MAX_BYTES // 1024}KiB, too large for the definition of a subagent")
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -210,7 +209,7 @@ def _text(value: Any) -> str:
 
 
 def _tools(value: Any) -> tuple[str, ...]:
-    """Names of tools, those of other programs as ours."""
+    """Return tool names, with names of other programs converted to ours."""
     listed = cast("list[Any]", value) if isinstance(value, list) else str(value).strip("[]").split(",")
     names = [_text(each).strip("\"' ") for each in listed if isinstance(each, str)]
     return tuple([_canonical_tool_name(name) for name in names if name])

@@ -1,6 +1,6 @@
-"""What a sub-agent does is heard by its parent, and the parent's gates hold for it.
+"""The plugin: the tool by which an agent starts subagents, and the limits under which they run.
 
-The plug: the tool by which an agent starts sub-agents, and the limits under which they run.
+The parent receives the events of a subagent, and the parent's gates apply to it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _DESCRIPTION = (
     "conversation and sees nothing of this one, so the task must say everything it needs to know, and what to answer with. Use it "
     "for work whose steps need not be seen here. Several calls in one reply run side by side."
 )
-_MAX_DESCRIPTION_CHARS = 400  # of a kind of sub-agent; all of them stand in every request
+_MAX_DESCRIPTION_CHARS = 400  # characters of a kind's description; every request contains all of them
 _STATUS_NOTES = {
     "max_turns": "it reached its limit of turns",
     "max_tokens": "it reached its limit of tokens",
@@ -69,7 +69,7 @@ _STATUS_NOTES = {
 
 
 def create_spawn_tool(subagents: Subagents) -> Tool:
-    """The tool, for one agent. Its text depends on nothing but the definitions, so requests stay the same byte for byte."""
+    """Create the tool for one agent. Its text depends only on the definitions, so requests stay identical byte for byte."""
 
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         ctx.metadata(title=_title(arguments))
@@ -85,12 +85,12 @@ def create_spawn_tool(subagents: Subagents) -> Tool:
         execute=execute,
         label="Sub-agent",
         source="builtin",
-        access=lambda arguments: (),  # itself it touches nothing; each call of the child is judged as it comes
+        access=lambda arguments: (),  # the tool itself accesses nothing; each call of the subagent is checked separately
     )
 
 
 def _to_tool_result(result: SubagentResult, title: str, max_characters: int) -> ToolResult:
-    """What the parent's model is told, and figures for applications."""
+    """Create the result for the parent's model, with figures for applications."""
     stats = result.stats
     text = _truncate_middle(result.text, max_characters)
     done = result.status == "completed"
@@ -123,7 +123,7 @@ def _to_tool_result(result: SubagentResult, title: str, max_characters: int) -> 
 
 
 def _truncate_middle(text: str, limit: int) -> str:
-    """The text with its middle left out where it is too long: the end holds the conclusion."""
+    """Truncate a long text in the middle: the end contains the conclusion."""
     if len(text) <= limit:
         return text
     tail = limit // 3
@@ -165,23 +165,23 @@ def _schema(subagents: Subagents) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": ["task"], "additionalProperties": False}
 
 
-_FORWARD_ORDER = 5  # behind the child's own handlers, before the gates of its policies
-_LIMIT_ORDER = 96  # behind those who may still spend something
+_FORWARD_ORDER = 5  # after the subagent's own handlers, before the gates of its policies
+_LIMIT_ORDER = 96  # after handlers that may still spend something
 
 
 def forward_events(
     child: SubagentRun, agent: CoreAgent, parent: CoreAgent, reached_limit: Callable[[], RunStatus | None]
 ) -> None:
-    """Have ``parent`` hear what ``agent`` does, decide with its gates, and end it at its own limits.
+    """Forward the events of ``agent`` to ``parent``, apply the parent's gates and limits.
 
-    What only tells something is passed on if somebody listens now; gates always, since one may be added at any time.
+    Events are forwarded if a listener is attached now; gates always are, since a gate may be added at any time.
     """
     for wrapper in CHILD_HOOKS:
         if wrapper.gate or parent.bus.has(wrapper):
             agent.on(wrapper.of, _forward(child, wrapper, parent.bus), order=_FORWARD_ORDER)
             agent.on(wrapper, _forward_nested(wrapper, parent.bus), order=_FORWARD_ORDER)
-    # What an application refuses its agent is refused to sub-agents too, without a word about it. Policies of the parent
-    # judge by its own history, and its plugs have their own form in the child: both are left out.
+    # Gates that an application adds to its agent also apply to subagents, without mention in the events. The parent's policies
+    # depend on its own history, and its plugins have their own form in the subagent: both are excluded.
     for gate in (ToolGate, PermissionCheck):
         agent.on(gate, _apply_parent_gate(gate, parent), order=_FORWARD_ORDER - 1)
 
@@ -221,28 +221,28 @@ def _apply_parent_gate(gate: type[Hook], parent: CoreAgent) -> Handler[Any]:
 
 
 _MAX_DEPTH = 3
-"""Levels of sub-agents that can be allowed."""
+"""Maximum nesting depth of subagents."""
 
 
 _DEFAULT_DEFINITION = AgentDefinition(name=DEFAULT_NAME)
 
 
 class Subagents(Plugin):
-    """Lets an agent start sub-agents, by the tool ``spawn`` or by `spawn`.
+    """Lets an agent start subagents, with the tool ``spawn`` or the method `spawn`.
 
-    A sub-agent begins with nothing but its task. It has its parent's model, system prompt, tools, aliases, plugs (as they are for
-    children), environment and behavior, unless restricted; never more. What it spends counts in its parent's run at once, and it
-    asks no model any more when a limit of its parent is reached. When the parent's run ends, its sub-agents end.
+    A subagent starts with only its task. It inherits its parent's model, system prompt, tools, aliases, plugins (in their form for
+    subagents), environment, and behavior, unless restricted; never more. Its spending is added to its parent's run immediately, and
+    it makes no more model calls when a limit of its parent is reached. When the parent's run ends, its subagents end.
 
     Args:
-        definitions: Kinds of sub-agents. A plain one, with everything the parent has, can always be started.
-        depth: Levels of sub-agents: 1 (they start none themselves) to 3.
-        max_parallel: How many run at once for one parent; more wait for their turn.
-        limit: Most sub-agents that one run of the outermost agent may start, on all levels together.
-        max_result_chars: Length of an answer beyond which its middle is left out for the parent.
+        definitions: Kinds of subagents. A plain one, with everything the parent has, can always be started.
+        depth: Nesting depth of subagents: 1 (they cannot start subagents) to 3.
+        max_parallel: Maximum number of subagents that run at once for one parent; others wait.
+        limit: Maximum number of subagents that one run of the outermost agent may start, on all levels together.
+        max_result_chars: Maximum length of an answer before it is truncated in the middle for the parent.
 
     Raises:
-        ConfigError: If two definitions have one name, or a number cannot be.
+        ConfigError: If two definitions have the same name, or a number is invalid.
     """
 
     def __init__(
@@ -255,17 +255,17 @@ class Subagents(Plugin):
         max_characters: int = 50_000,
     ) -> None:
         if not 1 <= depth <= _MAX_DEPTH:
-            raise ConfigError(f"sub-agents: depth is 1 to {_MAX_DEPTH}, not {depth}")
+            raise ConfigError(f"Subagents: depth must be from 1 to {_MAX_DEPTH}, not {depth}.")
         if concurrency < 1 or limit < 1 or max_characters < 1:
-            raise ConfigError("sub-agents: concurrency, limit and max_characters must be at least 1")
+            raise ConfigError("Subagents: max_parallel, limit, and max_result_chars must be at least 1.")
         self.definitions: dict[str, AgentDefinition] = {}
         definitions = list(definitions)
         for each in definitions:
             if not isinstance(cast("object", each), AgentDefinition):
-                raise ConfigError(f"sub-agents are AgentDefinition(...), not {each!r:.80}")
+                raise ConfigError(f"Subagents must be AgentDefinition(...), not {each!r:.80}.")
         for each in sorted(definitions, key=lambda d: d.name):
             if each.name in self.definitions:
-                raise ConfigError(f"two kinds of sub-agents are named {each.name!r}; rename one")
+                raise ConfigError(f"Two kinds of subagents are named {each.name!r}. Rename one of them.")
             self.definitions[each.name] = each
         self.max_depth = depth
         self.max_parallel = concurrency
@@ -282,26 +282,26 @@ class Subagents(Plugin):
     # --- as a plug --------------------------------------------------------------------------------------------------
 
     def bind_host(self, host: SubagentHost) -> None:
-        """Say who makes the sub-agents. Done by the agent, before it installs its plugs.
+        """Set the host that creates the subagents. The agent calls this before it installs its plugins.
 
         Raises:
-            ConfigError: If it is bound already: one plug serves one agent.
+            ConfigError: If a host is already set: one plugin serves one agent.
         """
         if self._check_host is not None:
-            raise ConfigError("this Subagents belongs to another agent; make one for each")
+            raise ConfigError("This Subagents belongs to another agent. Create one for each agent.")
         self._check_host = host
 
     def install(self, agent: CoreAgent) -> None:
         """Offer the tool."""
         if self._check_host is None:
-            raise ConfigError("sub-agents need an Agent that makes them: Agent(..., subagents=Subagents(...))")
+            raise ConfigError("Subagents need an Agent that creates them. Use Agent(..., subagents=Subagents(...)).")
         self._agent = agent
         agent.tools.add(create_spawn_tool(self))
         agent.extra = {**agent.extra, "spawn": self.spawn}
         agent.on(SessionStart, self._on_session_start)
 
     def for_child(self) -> Plugin | None:
-        """The same one level down, if there may be another; counted together."""
+        """Return the plugin for a subagent if another level is allowed; all levels share the counter."""
         if self.depth + 1 >= self.max_depth:
             return None
         child = Subagents(
@@ -316,7 +316,7 @@ class Subagents(Plugin):
 
     @property
     def stats(self) -> tuple[SubagentStats, ...]:
-        """Figures of the sub-agents that the last run started, in the order in which they ended."""
+        """Return the figures of the last run's subagents in the order in which they finished."""
         return tuple(self._finished)
 
     def _on_session_start(self, hook: SessionStart) -> None:
@@ -324,26 +324,26 @@ class Subagents(Plugin):
         if self.depth == 0:
             self._tree.started = 0
 
-    # --- sub-agents -------------------------------------------------------------------------------------------------
+    # --- subagents --------------------------------------------------------------------------------------------------
 
     @property
     def children(self) -> tuple[SubagentRun, ...]:
-        """The sub-agents that run or wait, in the order in which they were started."""
+        """Return the subagents that run or wait, in the order in which they were started."""
         return tuple(self._children.values())
 
     async def spawn(self, task: str, agent: str = "", **options: Unpack[SpawnOptions]) -> SubagentResult:
-        """Run a sub-agent to its end.
+        """Run a subagent to its end.
 
         Args:
-            task: What it is to do; it knows nothing else.
-            agent: The name of a definition; empty for a plain sub-agent.
+            task: Its task; it has no other information.
+            agent: The name of a definition; empty for a plain subagent.
             **options: See `SpawnOptions`.
 
         Returns:
-            What it came to. A sub-agent that failed does not raise; see ``error``.
+            Its result. A failed subagent does not raise; see ``error``.
 
         Raises:
-            ToolError: If it cannot be started: no such definition or tool, or too many.
+            ToolError: If it cannot be started: unknown definition or tool, or too many subagents.
         """
         child, request = self._request(task, agent, options)
         signal = options.get("signal")
@@ -358,7 +358,7 @@ class Subagents(Plugin):
                 remove()
 
     def _request(self, task: str, name: str, options: SpawnOptions) -> tuple[SubagentRun, SubagentRequest]:
-        """What to make, and its handle."""
+        """Return the request and the run for a subagent."""
         assert self._check_host is not None
         check_option_names("spawn", options, SpawnOptions.__optional_keys__)
         if not task.strip():
@@ -368,7 +368,9 @@ class Subagents(Plugin):
             known = ", ".join(self.definitions) or "none; leave `agent` out for a plain one"
             raise ToolError(f"there is no kind of sub-agent {name!r}; there are {known}")
         has = self._check_host.child_defaults()
-        answered = [t for t in has.tools if t.source != "client"]  # those a client runs once the parent's run is over
+        answered = [
+            t for t in has.tools if t.source != "client"
+        ]  # subagents that a client runs after the parent's run has ended
         tools = select_tools(answered, definition, self._canonical_names(options.get("tools")))
         behavior = options.get("behavior") or RunOptions()
         child = self._tree.register(name, task, self.depth + 1)
@@ -383,7 +385,7 @@ class Subagents(Plugin):
         )
 
     def _canonical_names(self, names: Sequence[str] | None) -> list[str] | None:
-        """Names of tools as we know them: a model knows some by an alias."""
+        """Return the canonical names of tools: a model may know them by an alias."""
         assert self._agent is not None
         own = {alias: name for name, alias in self._agent.tool_aliases.items()}
         return None if names is None else [own.get(name, name) for name in names]
@@ -394,7 +396,7 @@ class Subagents(Plugin):
         return [p for p in plugs if p is not None]
 
     async def _run(self, child: SubagentRun, request: SubagentRequest) -> SubagentResult:
-        """From making it to what its parent is told."""
+        """Create and run the subagent, and return the result for its parent."""
         assert self._check_host is not None
         assert self._agent is not None
         bus = self._agent.bus
@@ -421,10 +423,10 @@ class Subagents(Plugin):
             status, error = "aborted", stopped
             if running is not None:
                 if isinstance(self._agent.steps, NestedSteps):
-                    running.cancel()  # what is kept must not say that it was stopped: it goes on when its parent does
+                    running.cancel()  # The record must not say that the subagent was aborted: it resumes with its parent.
                 result = await _stop_gracefully(child, running, request.behavior.resolve().abort_grace)
             raise
-        except Exception as failed:  # whatever a child does, its parent goes on
+        except Exception as failed:  # a failure of a subagent never ends its parent
             error = failed
         finally:
             stats = child.stats(result, status)
@@ -456,13 +458,13 @@ class Subagents(Plugin):
             await bus.emit(SpawnComplete(*known, text=text, status=stats.status, stats=stats))
 
     def reached_limit(self) -> RunStatus | None:
-        """The limit that was reached by the run that starts sub-agents here, or by one of those above it."""
+        """Return the limit that the run that starts subagents here, or a run above it, has reached."""
         reached = self._check_host.reached_limit() if self._check_host is not None else None
         above = self._parent
         return reached or (above.reached_limit() if above is not None else None)
 
     def _slot(self) -> asyncio.Semaphore:
-        """One of the places for sub-agents that run at once; for each event loop anew, as runs may have their own."""
+        """Return the semaphore for parallel subagents; one per event loop, since each run may have its own."""
         loop = asyncio.get_running_loop()
         if self._semaphore is None or self._semaphore[0] is not loop:
             self._semaphore = (loop, asyncio.Semaphore(self.max_parallel))
@@ -470,8 +472,8 @@ class Subagents(Plugin):
 
 
 async def _stop_gracefully(child: SubagentRun, running: asyncio.Future[RunResult], grace: float) -> RunResult | None:
-    """Stop a child whose parent is being stopped. It gets its time to end in order, and then no more."""
-    child.abort("its parent was stopped")
+    """Abort a subagent whose parent is being aborted. It gets a grace period to end cleanly."""
+    child.abort("its parent was aborted")
     try:
         await asyncio.wait((running,), timeout=grace + 0.5)
     finally:

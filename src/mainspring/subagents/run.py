@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class SubagentResult(Struct, frozen=True, kw_only=True):
-    """What a sub-agent came to.
+    """The result of a subagent.
 
     Attributes:
-        text: Its final answer, or as far as it got. May be empty.
-        status: How its run ended.
+        text: Its final answer, or a partial one. May be empty.
+        status: The final status of its run.
         stats: Its figures.
-        error: What failed, if something did.
+        error: The error, if it failed.
     """
 
     text: str
@@ -36,14 +36,14 @@ class SubagentResult(Struct, frozen=True, kw_only=True):
 
 
 class SubagentRun:
-    """A sub-agent that is running or waits for its turn.
+    """A subagent that is running or waits to run.
 
     Attributes:
-        id: Its name in its parent's tree.
+        id: Its ID in its parent's tree.
         name: The name of its definition; empty for a plain one.
-        task: What it works on.
-        depth: How deep it stands.
-        agent: The agent itself, once it has been made.
+        task: Its task.
+        depth: Its nesting depth.
+        agent: The agent itself, once it has been created.
     """
 
     __slots__ = ("_signal", "agent", "depth", "id", "name", "task")
@@ -58,20 +58,20 @@ class SubagentRun:
 
     @property
     def signal(self) -> CancelToken:
-        """Set when it is stopped."""
+        """Set when it is aborted."""
         return self._signal
 
     @property
     def running(self) -> bool:
-        """Whether its run goes on; a child that waits for a place does not run yet."""
+        """Return True if its run is in progress; a subagent that waits for a slot is not running yet."""
         return self.agent is not None and self.agent.running
 
     def abort(self, reason: str = "stopped") -> None:
-        """Stop this child and those below it; its parent is told and goes on. Safe from any thread."""
+        """Abort this subagent and those below it; its parent is notified and continues. Thread-safe."""
         self._signal.cancel(reason)
 
     def stats(self, result: RunResult | None, status: RunStatus) -> SubagentStats:
-        """Its figures at the end, or as far as there are any."""
+        """Return its final figures, or the current ones."""
         if result is None:
             return SubagentStats(child_id=self.id, child=self.name, depth=self.depth, status=status)
         return SubagentStats(
@@ -88,11 +88,11 @@ class SubagentRun:
 
 
 DEFAULT_NAME = "agent"
-"""What a sub-agent without a definition is called."""
+"""Name of a subagent without a definition."""
 
 
 class SubagentCounter:
-    """What all levels share: how many sub-agents there were."""
+    """The number of subagents, shared by all levels."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -100,10 +100,10 @@ class SubagentCounter:
         self._named = 0
 
     def register(self, name: str, task: str, depth: int) -> SubagentRun:
-        """A handle for one more.
+        """Register another subagent.
 
         Raises:
-            ToolError: If there were too many.
+            ToolError: If the limit is reached.
         """
         if self.started >= self.limit:
             raise ToolError(f"this run has started its {self.limit} sub-agents; do the rest of the work without")
@@ -113,12 +113,12 @@ class SubagentCounter:
 
 
 class ParentContext(Struct, frozen=True, kw_only=True):
-    """What the run that goes on has, and a sub-agent gets unless it is restricted.
+    """The values of the current run, which a subagent inherits unless it is restricted.
 
     Attributes:
-        model: Whom it asks.
+        model: Its model.
         system: Its system prompt.
-        tools: What it may call.
+        tools: Its tools.
         behavior: Its limits and options.
     """
 
@@ -129,15 +129,15 @@ class ParentContext(Struct, frozen=True, kw_only=True):
 
 
 class SubagentRequest(Struct, frozen=True, kw_only=True):
-    """A sub-agent to make. Its environment, aliases and extra things are those of its parent.
+    """A request to create a subagent. It inherits its parent's environment, aliases, and extra values.
 
     Attributes:
         name: Name of the agent.
-        model: Whom it asks.
+        model: Its model.
         system: Its system prompt.
-        tools: What it may call.
+        tools: Its tools.
         behavior: Its limits and options.
-        plugs: What it has of its parent's plugs.
+        plugs: The plugins that it inherits from its parent.
     """
 
     name: str
@@ -150,35 +150,35 @@ class SubagentRequest(Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class NestedSteps(Protocol):
-    """`Steps` that keep the run of a sub-agent apart from that of its parent."""
+    """`Steps` that separate the run of a subagent from that of its parent."""
 
     def for_child(self) -> Steps:
-        """The steps for a sub-agent."""
+        """Return the steps for a subagent."""
         ...
 
     async def run_subagent(
         self, agent: CoreAgent, name: str, run: Callable[[], Awaitable[RunResult]], signal: CancelToken
     ) -> RunResult:
-        """Run a sub-agent that was made with them.
+        """Run a subagent that was created with these steps.
 
         Args:
-            agent: The sub-agent.
-            name: Its name in its parent's tree.
-            run: Runs it, or takes it up again where it paused for an answer.
-            signal: Set when it is stopped.
+            agent: The subagent.
+            name: Its ID in its parent's tree.
+            run: Runs it, or resumes it if it paused for an answer.
+            signal: Set when it is aborted.
         """
         ...
 
 
 class SubagentHost(Protocol):
-    """The agent that starts sub-agents, as the plug sees it."""
+    """The agent that starts subagents, as the plugin uses it."""
 
     def child_defaults(self) -> ParentContext:
-        """What the run that goes on has; between runs, the agent."""
+        """Return the values of the current run; between runs, those of the agent."""
         ...
 
     def create_subagent(self, request: SubagentRequest) -> CoreAgent:
-        """Make a sub-agent, whose spending counts in that of this agent's run.
+        """Create a subagent whose spending is added to this agent's run.
 
         Raises:
             ConfigError: If its model cannot be used.
@@ -186,19 +186,19 @@ class SubagentHost(Protocol):
         ...
 
     def reached_limit(self) -> RunStatus | None:
-        """The limit of this agent's run that has been reached, sub-agents included; a sub-agent then asks no model any more."""
+        """Return the limit that this agent's run, subagents included, has reached; a subagent then makes no more model calls."""
         ...
 
 
 class SpawnOptions(TypedDict, total=False):
-    """Restrictions of one sub-agent, over those of its definition.
+    """Restrictions of one subagent that override those of its definition.
 
     Attributes:
         tools: The only tools that it gets; each must be one of its parent's.
         model: ``provider:model``, or a `ModelProvider`.
         system: Its system prompt.
         behavior: Limits and options.
-        signal: Stops it when set.
+        signal: Aborts it when set.
     """
 
     tools: Sequence[str] | None
@@ -209,15 +209,15 @@ class SpawnOptions(TypedDict, total=False):
 
 
 def inherited_behavior(has: ParentContext) -> RunOptions:
-    """The parent's behavior without what belongs to its own conversation: the form of its answer, and its budget."""
+    """Return the parent's behavior without the options of its own conversation: its output schema and its budget."""
     return RunOptions(schema=None, session_budget=None).merged_with(has.behavior)
 
 
 def select_tools(tools: Sequence[Tool], definition: AgentDefinition, wanted: Sequence[str] | None) -> list[Tool]:
-    """The tools that a child gets.
+    """Return the tools for a subagent.
 
     Raises:
-        ToolError: If one is asked for that the parent does not have, or none is left.
+        ToolError: If the parent does not have a requested tool, or none remains.
     """
     left = list(tools)
     if definition.tools is not None:

@@ -1,4 +1,4 @@
-"""Telemetry: spans, metrics and events of agents by OpenTelemetry. Opt-in; OpenTelemetry itself is imported when one is made."""
+"""Telemetry: spans, metrics, and events of agents with OpenTelemetry. Opt-in; OpenTelemetry itself is imported when used."""
 
 from typing import TYPE_CHECKING
 

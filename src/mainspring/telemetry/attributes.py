@@ -35,21 +35,21 @@ Attributes: TypeAlias = dict[str, Value]
 
 
 _WORD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-"""What a kind of error looks like; anything else that a tool or a host calls its code may be a sentence about the conversation."""
+"""Pattern of an error type; other codes of tools and hosts may be sentences about the conversation."""
 
 
 def provider_name(name: str) -> str:
-    """The conventions' name of a provider."""
+    """Return the conventions' name of a provider."""
     return conventions.PROVIDER_NAMES.get(name, name)
 
 
 def model_attributes(provider: str, model: str) -> Attributes:
-    """Who is asked."""
+    """Return the attributes of the model."""
     return {conventions.PROVIDER: provider_name(provider), conventions.REQUEST_MODEL: model}
 
 
 def server_attributes(model: ModelProvider) -> Attributes:
-    """Where the model is, where it is asked over HTTP."""
+    """Return the address of the model's server, if it is called over HTTP."""
     url = getattr(getattr(model, "profile", None), "base_url", None)
     if not isinstance(url, str):
         return {}
@@ -63,7 +63,7 @@ def server_attributes(model: ModelProvider) -> Attributes:
 
 
 def request_attributes(request: ModelRequest) -> Attributes:
-    """Options of a request."""
+    """Return the options of a request."""
     made: Attributes = {conventions.REQUEST_STREAM: True}
     if request.max_output_tokens is not None:
         made[conventions.REQUEST_MAX_TOKENS] = request.max_output_tokens
@@ -79,7 +79,7 @@ def request_attributes(request: ModelRequest) -> Attributes:
 
 
 def usage_attributes(usage: Usage) -> Attributes:
-    """Tokens and money. The conventions count cached tokens in with the input, and reasoning in with the output."""
+    """Return tokens and cost. The conventions include cached tokens in the input, and reasoning in the output."""
     made: Attributes = {conventions.USAGE_INPUT: usage.prompt_tokens, conventions.USAGE_OUTPUT: usage.output_tokens}
     for name, count in (
         (conventions.USAGE_CACHE_READ, usage.cache_read),
@@ -94,7 +94,7 @@ def usage_attributes(usage: Usage) -> Attributes:
 
 
 def response_attributes(message: Message) -> Attributes:
-    """What came back."""
+    """Return the attributes of the response."""
     made: Attributes = usage_attributes(message.usage) if message.usage else {}
     if message.stop_reason:
         made[conventions.FINISH_REASONS] = (conventions.STOP_REASONS.get(message.stop_reason, message.stop_reason),)
@@ -104,7 +104,7 @@ def response_attributes(message: Message) -> Attributes:
 
 
 def error_type(error: BaseException) -> str:
-    """A word for what went wrong, out of few."""
+    """Return the type of an error, from a small set of values."""
     cause = error.cause if isinstance(error, AgentProviderError) and error.cause is not None else error
     if isinstance(cause, ModelError):
         if cause.status is not None and cause.code is ErrorCode.UNKNOWN:
@@ -114,7 +114,7 @@ def error_type(error: BaseException) -> str:
 
 
 def safe_error_description(error: BaseException) -> str:
-    """The same with what else is known of it by word or number: nothing that quotes what was said, as an error's own text may."""
+    """Return the type of an error with its codes and numbers: no quotes of the conversation, which an error's text may contain."""
     cause = error.cause if isinstance(error, AgentProviderError) and error.cause is not None else error
     kind = error_type(error)
     if not isinstance(cause, ModelError):
@@ -126,7 +126,7 @@ def safe_error_description(error: BaseException) -> str:
 
 
 def result_error(block: ToolResultBlock, raised: BaseException | None) -> str:
-    """The same for a tool call: the code of its result, or what the tool raised."""
+    """Return the same for a tool call: the code of its result, or of the exception that it raised."""
     details: Any = block.details
     code: object = cast("dict[str, Any]", details).get("code") if isinstance(details, dict) else None
     if isinstance(code, str) and code != "UNKNOWN" and _WORD.fullmatch(code):
@@ -134,15 +134,15 @@ def result_error(block: ToolResultBlock, raised: BaseException | None) -> str:
     return error_type(raised) if raised is not None else "UNKNOWN"
 
 
-_LARGE = 1 << 18  # characters of a text that are checked for secrets; of longer ones the rest is left out
+_LARGE = 1 << 18  # maximum characters checked for secrets; the rest of longer texts is omitted
 
 
 class Cleaner:
-    """Takes secrets out of text, and what is beyond the limit.
+    """Redacts secrets in text, and truncates it.
 
     Args:
-        limit: Characters that stay.
-        redactor: Takes secrets out.
+        limit: Maximum number of characters.
+        redactor: Removes secrets.
     """
 
     def __init__(self, limit: int, redactor: Redactor) -> None:
@@ -150,7 +150,7 @@ class Cleaner:
         self._limit = limit
 
     def text(self, text: str) -> str:
-        """Redact a text, and cut it off at the limit; afterwards, since half a key has no shape."""
+        """Redact a text, then truncate it; in this order, since half a key would not be recognized."""
         clean = self._redactor.text(text[: max(_LARGE, 2 * self._limit)])
         return clean if len(clean) <= self._limit else f"{clean[: self._limit]}…"
 
@@ -159,25 +159,25 @@ class Cleaner:
         return self._redactor.text(text[:_LARGE]).partition("\n")[0][:500]
 
     def value(self, value: Any) -> Any:
-        """Redact whatever JSON can hold; one that is too long becomes text."""
+        """Redact a JSON value; a value that is too long becomes text."""
         clean = self._redactor.value(msgspec.to_builtins(value, enc_hook=str, str_keys=True))
         text = _json(clean)
         return clean if len(text) <= self._limit else f"{text[: self._limit]}…"
 
 
 class ContentEncoder:
-    """Messages as JSON text. What was converted once is kept: a long conversation goes along with each of its requests."""
+    """Encodes messages as JSON text, with a cache: each request of a long conversation contains all its messages."""
 
     def __init__(self, cleaner: Cleaner) -> None:
         self.cleaner = cleaner
         self._kept: dict[int, tuple[Message, str]] = {}
 
     def messages(self, messages: Iterable[Message]) -> str:
-        """Input messages."""
+        """Encode the input messages."""
         return f"[{','.join([self._message(m) for m in messages])}]"
 
     def answer(self, message: Message) -> str:
-        """Output messages."""
+        """Encode the output messages."""
         reason = message.stop_reason or "end_turn"
         made = {
             "role": "assistant",
@@ -187,7 +187,7 @@ class ContentEncoder:
         return _json([made])
 
     def request_attributes(self, system: str, tools: Sequence[ToolDefinition]) -> dict[str, str]:
-        """What a request has beside its messages. Tools by their names only: their schemas are large, and always the same."""
+        """Encode the parts of a request other than messages. Tools only by name: their schemas are large, and always the same."""
         made: dict[str, str] = {}
         if system:
             made[SYSTEM_INSTRUCTIONS] = _json([{"type": "text", "content": self.cleaner.text(system)}])
@@ -196,7 +196,7 @@ class ContentEncoder:
         return made
 
     def value(self, value: Any) -> str:
-        """Arguments of a call."""
+        """Encode the arguments of a call."""
         clean = self.cleaner.value(value)
         return clean if isinstance(clean, str) else _json(clean)
 

@@ -1,11 +1,13 @@
-"""The names of OpenTelemetry's conventions for generative AI, and our own beside them. The one place that knows their version."""
+"""Names from OpenTelemetry's conventions for generative AI, and additional names of our own. The only module that depends on
+their version.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
 _VERSION: Final = "1.41.1"
-"""The semantic conventions that the names come from; those for generative AI as of `GENAI_DATE`, when they moved to a place of their own."""
+"""Version of the semantic conventions; those for generative AI as of `GENAI_DATE`, when they moved to a separate repository."""
 
 GENAI_DATE: Final = "2026-05-11"
 
@@ -56,12 +58,12 @@ USAGE_CACHE_WRITE: Final = "gen_ai.usage.cache_creation.input_tokens"
 USAGE_REASONING: Final = "gen_ai.usage.reasoning.output_tokens"
 MCP_METHOD: Final = "mcp.method.name"
 
-# --- what the conventions have no name for ---
+# --- names that the conventions lack ---
 RUN_ID: Final = "mainspring.run.id"
 RUN_STATUS: Final = "mainspring.run.status"
 TURNS: Final = "mainspring.run.turns"
 TURN: Final = "mainspring.turn"
-COST: Final = "mainspring.usage.cost"  # US dollars; left out where a price is unknown
+COST: Final = "mainspring.usage.cost"  # US dollars; omitted if a price is unknown
 RETRIES: Final = "mainspring.retries"
 PURPOSE: Final = "mainspring.purpose"
 TOOL_SUCCESS: Final = "mainspring.tool.success"
@@ -78,14 +80,14 @@ RETRY_EVENT: Final = "mainspring.retry"
 SIDE_CALL_EVENT: Final = "mainspring.side_call"
 COMPACTED_EVENT: Final = "mainspring.context.compacted"
 
-# --- metrics: name, unit, what they say ---
+# --- metrics: name, unit, description ---
 TOKEN_USAGE: Final = ("gen_ai.client.token.usage", "{token}", "Number of input and output tokens used.")
 DURATION: Final = ("gen_ai.client.operation.duration", "s", "GenAI operation duration.")
-FIRST_CHUNK: Final = ("gen_ai.client.operation.time_to_first_chunk", "s", "Time until the first piece of an answer.")
-PER_CHUNK: Final = ("gen_ai.client.operation.time_per_output_chunk", "s", "Time between two pieces of an answer.")
-MCP_DURATION: Final = ("mcp.client.operation.duration", "s", "Time until an MCP server has answered.")
-TOOL_DURATION: Final = ("mainspring.tool.duration", "s", "Time that a tool itself took.")
-COST_TOTAL: Final = ("mainspring.usage.cost", "{USD}", "What model calls cost, as far as prices are known.")
+FIRST_CHUNK: Final = ("gen_ai.client.operation.time_to_first_chunk", "s", "Time until the first piece of a response.")
+PER_CHUNK: Final = ("gen_ai.client.operation.time_per_output_chunk", "s", "Time between two pieces of a response.")
+MCP_DURATION: Final = ("mcp.client.operation.duration", "s", "Time until an MCP server has responded.")
+TOOL_DURATION: Final = ("mainspring.tool.duration", "s", "Duration of a tool.")
+COST_TOTAL: Final = ("mainspring.usage.cost", "{USD}", "Cost of model calls, if prices are known.")
 
 TOKEN_BUCKETS: Final = tuple(float(4**n) for n in range(14))
 SECONDS_BUCKETS: Final = tuple(0.01 * 2**n for n in range(14))
@@ -99,7 +101,7 @@ PROVIDER_NAMES: Final = {
     "mistral": "mistral_ai",
     "xai": "x_ai",
 }
-"""Our names of providers that the conventions call otherwise; what is not here has the same name there, or none."""
+"""Our provider names that differ in the conventions; other names are the same there, or not defined."""
 
 STOP_REASONS: Final = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "tool_use": "tool_call"}
-"""Our reasons for the end of an answer in the conventions' words; ``error`` and ``aborted`` are the same there."""
+"""Our stop reasons in the terms of the conventions; ``error`` and ``aborted`` are the same there."""

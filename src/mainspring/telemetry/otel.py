@@ -1,4 +1,4 @@
-"""What we use of OpenTelemetry's API. The one place that imports it, when an object of this class is made."""
+"""The parts of OpenTelemetry's API that we use. The only module that imports it, when an object of this class is created."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class OtelApi:
-    """Spans, contexts and events, as far as they are needed here."""
+    """Spans, contexts, and events of OpenTelemetry."""
 
     def __init__(self) -> None:
         from opentelemetry import _logs, context, metrics, trace
@@ -30,16 +30,16 @@ class OtelApi:
         self.client = trace.SpanKind.CLIENT
 
     def context_with(self, span: Span, context: Context | None = None) -> Context:
-        """A context in which ``span`` is the current one."""
+        """Return a context in which ``span`` is the current one."""
         return self.trace.set_span_in_context(span, context)
 
     def current(self) -> Span | None:
-        """The current span, if there is one."""
+        """Return the current span, if any."""
         span = self.trace.get_current_span()
         return span if span.get_span_context().is_valid else None
 
     def link(self, span: Span) -> Link:
-        """A reference to a span of another trace."""
+        """Return a link to a span of another trace."""
         return self.trace.Link(span.get_span_context())
 
     def fail(self, span: Span, kind: str, text: str) -> None:
@@ -48,7 +48,7 @@ class OtelApi:
         span.set_status(self.trace.Status(self.trace.StatusCode.ERROR, text))
 
     def record(self, name: str, attributes: Attributes, context: Context, *, warn: bool = False) -> Any:
-        """An event, to be emitted."""
+        """Create an event record, to be emitted."""
         severity = self.logs.SeverityNumber.WARN if warn else self.logs.SeverityNumber.INFO
         return self.logs.LogRecord(
             event_name=name, attributes=dict(attributes), context=context, severity_number=severity
@@ -59,11 +59,11 @@ class OtelApi:
         return self._context.attach(context)
 
     def detach(self, token: Token[Context]) -> None:
-        """Go back to the one before."""
+        """Restore the previous context."""
         self._context.detach(token)
 
     def ids(self, span: Span) -> SpanContext:
-        """The ids of a span, and of its parent where that can be known."""
+        """Return the IDs of a span, and of its parent if known."""
         own = span.get_span_context()
         parent = getattr(span, "parent", None)
         trace_id, span_id = f"{own.trace_id:032x}", f"{own.span_id:016x}"
@@ -71,7 +71,7 @@ class OtelApi:
 
 
 class CurrentSpan:
-    """Makes a span the current one of a task while it is open, so that what the task does meanwhile is within it."""
+    """Makes a span the current one of a task while it is open, so that spans the task starts are its children."""
 
     __slots__ = ("_api", "_task", "_token")
 
@@ -81,19 +81,19 @@ class CurrentSpan:
         self._task: asyncio.Task[Any] | None = None
 
     def enter(self, context: Context) -> None:
-        """Begin, in this task."""
+        """Make the span current in this task."""
         self._task = asyncio.current_task()
         self._token = self._api.attach(context)
 
     def leave(self) -> None:
-        """End. Another task has a context of its own, which is left alone."""
+        """Restore the previous span. In another task, which has a context of its own, do nothing."""
         token, self._token = self._token, None
         if token is not None and asyncio.current_task() is self._task:
             self._api.detach(token)
 
 
 class ReservedIds:
-    """Stands before the generator of ids of our tracer: a span can be given an id that was told of before it was made."""
+    """Wraps the ID generator of our tracer: a span can get an ID that was reported before the span was created."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -101,7 +101,7 @@ class ReservedIds:
 
     @classmethod
     def before(cls, tracer: Tracer) -> ReservedIds | None:
-        """Put one in place; ``None`` where the tracer is of a kind that has no generator."""
+        """Install it; return ``None`` if the tracer has no generator."""
         inner = getattr(tracer, "id_generator", None)
         if inner is None:
             return None
@@ -112,23 +112,23 @@ class ReservedIds:
         return made
 
     def reserve(self) -> int:
-        """An id."""
+        """Reserve an ID."""
         return self._inner.generate_span_id()
 
     def use(self, span_id: int) -> None:
-        """Give this one to the next span of this thread."""
+        """Use this ID for the next span of this thread."""
         self._next.id = span_id
 
     def generate_span_id(self) -> int:
-        """See `use`."""
+        """Generate an ID; see `use`."""
         given = getattr(self._next, "id", None)
         self._next.id = None
         return self._inner.generate_span_id() if given is None else given
 
     def generate_trace_id(self) -> int:
-        """As before."""
+        """Delegate to the original generator."""
         return self._inner.generate_trace_id()
 
     def is_trace_id_random(self) -> bool:
-        """As before."""
+        """Delegate to the original generator."""
         return self._inner.is_trace_id_random()

@@ -1,6 +1,6 @@
-"""From options and the environment to providers of OpenTelemetry: the application's own, or ours, which nobody else sees.
+"""Creation of OpenTelemetry providers from options and the environment: the application's own, or private ones.
 
-Nothing is connected here, and nothing that is sent is waited for: batches leave from threads, out of queues that have a limit.
+Nothing connects here, and nothing blocks on sending: threads send batches from bounded queues.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ SpanNames = Literal["genai", "classic"]
 
 
 ContentDestination = Literal["spans", "events", "both"]
-"""Where prompts, answers, arguments and results stand, where they are wanted at all."""
+"""The place for prompts, responses, arguments, and results, if they are recorded at all."""
 
 
 class TelemetryOptions(Struct, frozen=True, kw_only=True):
-    """How spans, metrics and events are made and sent.
+    """Options for creating and sending spans, metrics, and events.
 
     Attributes:
-        endpoint: Where to, as ``http://localhost:4318``. ``None``: as OpenTelemetry's own variables say, else that. Not used where
-            the application has set up OpenTelemetry itself.
-        sensitive: Whether prompts, answers, arguments and results go along, without what looks like a secret.
-        content: Where they stand then.
-        span_names: How spans are called.
-        service: Name of the service, unless ``OTEL_SERVICE_NAME`` says otherwise.
-        export_seconds: How long one attempt to send may take, unless ``OTEL_EXPORTER_OTLP_TIMEOUT`` says otherwise.
-        close_seconds: How long `Telemetry.close` waits for what is still to be sent.
-        text_limit: Characters of one piece of content; the rest of it is left out.
+        endpoint: Destination, for example ``http://localhost:4318``. ``None``: the value of OpenTelemetry's own variables, else that
+            address. Not used if the application has set up OpenTelemetry itself.
+        sensitive: Whether to record prompts, responses, arguments, and results, with secrets redacted.
+        content: The place for them.
+        span_names: Naming scheme of spans.
+        service: Name of the service, unless ``OTEL_SERVICE_NAME`` overrides it.
+        export_seconds: Timeout of one attempt to send, unless ``OTEL_EXPORTER_OTLP_TIMEOUT`` overrides it.
+        close_seconds: Maximum time for which `Telemetry.close` waits for unsent data.
+        text_limit: Maximum characters of one piece of content; the rest is omitted.
     """
 
     endpoint: str | None = None
@@ -60,7 +60,7 @@ class TelemetryOptions(Struct, frozen=True, kw_only=True):
     text_limit: int = 20_000
 
 
-_DELAY_MS = 1000  # between two batches: whoever looks at a run while it goes wants to see it
+_DELAY_MS = 1000  # between two batches: short enough to watch a run while it is in progress
 _EXPORTERS = {
     "http/protobuf": "opentelemetry.exporter.otlp.proto.http",
     "grpc": "opentelemetry.exporter.otlp.proto.grpc",
@@ -73,17 +73,17 @@ _SIGNALS = (
 
 
 class TelemetryDisabled(Exception):
-    """There is to be no telemetry; the text says why."""
+    """Telemetry is disabled; the text is the reason."""
 
 
 class Pipeline:
-    """Tracer, meter and event logger, and what has to be closed.
+    """Tracer, meter, and event logger, with the providers to close.
 
     Attributes:
         api: OpenTelemetry's API.
-        tracer: Makes spans.
-        meter: Makes instruments.
-        events: Takes events.
+        tracer: Creates spans.
+        meter: Creates instruments.
+        events: Receives events.
         owns_providers: Whether the providers are ours.
     """
 
@@ -101,10 +101,10 @@ class Pipeline:
             atexit.register(self.close)
 
     def close(self, seconds: float = 2.0) -> bool:
-        """Send what waits, and be done with it. Blocks for ``seconds`` at most; what has not left then is lost.
+        """Send unsent data and close. Blocks for ``seconds`` at most; unsent data is lost after that.
 
         Returns:
-            Whether everything was sent in time. The application's own providers are left alone.
+            True if everything was sent in time. The application's own providers are not closed.
         """
         if self._closed or not self._closers:
             return True
@@ -120,10 +120,10 @@ class Pipeline:
 
 
 def create_pipeline(options: TelemetryOptions, environ: Mapping[str, str]) -> Pipeline:
-    """What spans, metrics and events go to. Imports OpenTelemetry, which takes a while; opens no connection.
+    """Create the pipeline for spans, metrics, and events. Imports OpenTelemetry, which is slow; opens no connection.
 
     Raises:
-        Off: If there is to be none, or it cannot be.
+        TelemetryDisabled: If telemetry is switched off, or cannot be set up.
     """
     if _is_true(environ.get("OTEL_SDK_DISABLED")):
         raise TelemetryDisabled("OTEL_SDK_DISABLED is set")
@@ -131,7 +131,7 @@ def create_pipeline(options: TelemetryOptions, environ: Mapping[str, str]) -> Pi
         api = OtelApi()
     except ImportError as error:
         raise TelemetryDisabled(
-            f"OpenTelemetry is not installed ({error}); install it with: {install_command('otel')}"
+            f"OpenTelemetry is not installed ({error}). Install it with: {install_command('otel')}"
         ) from None
     if not isinstance(api.trace.get_tracer_provider(), api.trace.ProxyTracerProvider):
         return Pipeline(
@@ -147,7 +147,7 @@ def create_pipeline(options: TelemetryOptions, environ: Mapping[str, str]) -> Pi
         return _create_providers(api, options, environ)
     except ImportError as error:
         raise TelemetryDisabled(
-            f"a part of OpenTelemetry is not installed ({error}); install it with: {install_command('otel')}"
+            f"A part of OpenTelemetry is not installed ({error}). Install it with: {install_command('otel')}"
         ) from None
 
 
@@ -160,7 +160,7 @@ def _create_providers(api: OtelApi, options: TelemetryOptions, environ: Mapping[
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    # What cannot be sent is not to be told on the stderr of a program that has set up no logging.
+    # Export failures must not appear on the stderr of a program without logging.
     logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
     made = _exporters(options, environ)
     resource = Resource.create({"service.name": environ.get("OTEL_SERVICE_NAME") or options.service})
@@ -186,7 +186,7 @@ def _create_providers(api: OtelApi, options: TelemetryOptions, environ: Mapping[
 
 
 def _exporters(options: TelemetryOptions, environ: Mapping[str, str]) -> dict[str, Any]:
-    """An exporter for each signal that is wanted."""
+    """Return an exporter for each requested signal."""
     made: dict[str, Any] = {}
     for signal, module, name in _SIGNALS:
         requested = environ.get(f"OTEL_{signal.upper()}_EXPORTER", "otlp").strip().lower() or "otlp"
@@ -221,7 +221,7 @@ def _protocol(signal: str, environ: Mapping[str, str]) -> str:
 
 
 def _check(endpoint: str | None) -> None:
-    """Refuse what is no address."""
+    """Raise TelemetryDisabled if the endpoint is invalid."""
     if endpoint is None:
         return
     try:
@@ -230,14 +230,16 @@ def _check(endpoint: str | None) -> None:
     except ValueError:
         usable = False
     if not usable:
-        raise TelemetryDisabled("the endpoint is no http:// or https:// address; give one as http://localhost:4318")
+        raise TelemetryDisabled(
+            "The endpoint is not an http:// or https:// address. Use an address like http://localhost:4318"
+        )
 
 
 def _close_quietly(close: Callable[[], object]) -> None:
     try:
         close()
-    except Exception:  # an exporter's own code; there is nobody left to tell
-        logging.getLogger("mainspring.telemetry").debug("telemetry could not be closed", exc_info=True)
+    except Exception:  # third-party exporters may raise anything, and the process is closing
+        logging.getLogger("mainspring.telemetry").debug("Cannot close telemetry.", exc_info=True)
 
 
 def _is_true(value: str | None) -> bool:

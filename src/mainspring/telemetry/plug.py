@@ -1,4 +1,4 @@
-"""The plug that traces an agent. It knows the hook bus and nothing else of a run."""
+"""The plugin that traces an agent. It depends only on the hook bus."""
 
 from __future__ import annotations
 
@@ -54,22 +54,22 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mainspring.telemetry")
 logger.addHandler(logging.NullHandler())
 
-_FIRST, _LAST = -10_000, 10_000  # before a handler that settles the matter; behind everybody who changes something
+_FIRST, _LAST = -10_000, 10_000  # before a handler that decides; after all handlers that make changes
 _CHUNKS = (TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart)
 SUBAGENT = "subagent"
 
 
 class Tracing(Plugin):
-    """Traces what an agent and its sub-agents do. Each agent has one of its own.
+    """Traces an agent and its subagents. Each agent needs its own instance.
 
-    Whatever fails in here is logged once, the tracing of this agent is off from there on, and the run goes on.
+    A failure in it is logged once, tracing of this agent is then off, and the run continues.
 
     Args:
-        telemetry: Where to; many agents may share it.
+        telemetry: The telemetry; many agents may share it.
 
     Attributes:
-        agent_name: What the agent is called in its spans.
-        run: The trace of the run that goes on.
+        agent_name: Name of the agent in its spans.
+        run: The trace of the current run.
     """
 
     def __init__(self, telemetry: Telemetry) -> None:
@@ -83,9 +83,9 @@ class Tracing(Plugin):
         self._broken = False
 
     def install(self, agent: CoreAgent) -> None:
-        """Listen; where telemetry is off, to nothing."""
+        """Listen to the agent, unless telemetry is off."""
         if self._agent is not None:
-            raise ConfigError("this Tracing belongs to another agent; make one for each: Tracing(telemetry)")
+            raise ConfigError("This Tracing belongs to another agent. Create one for each agent: Tracing(telemetry).")
         self._agent = agent
         self.agent_name = self.agent_name if self.agent_name.name else SpanAgentName(agent.name)
         signals = self.telemetry.signals
@@ -109,15 +109,15 @@ class Tracing(Plugin):
         agent.on(RunDone, self._of_run(RunSpan.done), order=_LAST)
 
     def for_child(self) -> Plugin:
-        """The same for a sub-agent, whose spans are within the call that started it."""
+        """Return the plugin for a subagent, whose spans are within the call that started it."""
         child = Tracing(self.telemetry)
         child._above = self
         child.agent_name = SpanAgentName(SUBAGENT)
         return child
 
     def span_of(self, event: Event) -> SpanContext | None:
-        """The ids of the span in which an event happens, for whoever joins what it hears to the trace: those of the run, of a model
-        call, or of a tool call. ``None`` where there is none, or telemetry is off. Asked while the event is told.
+        """Return the IDs of the span in which an event happens, to correlate other records with the trace: those of the run, of a model
+        call, or of a tool call. ``None`` if there is none, or telemetry is off. Valid only while the event is being published.
         """
         if self.telemetry.signals is not None:
             self._on_event(event)
@@ -134,10 +134,10 @@ class Tracing(Plugin):
             case _:
                 return None
 
-    # --- what is heard ----------------------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------------------------
 
     def _on_event(self, event: Event) -> None:
-        """Take in an event, once."""
+        """Process an event once."""
         if event is self._on_new_input:
             return
         self._on_new_input = event
@@ -195,8 +195,8 @@ class Tracing(Plugin):
             bootstrap.emit_spans(self.run.span, self.run.context)
 
     def _parent(self) -> Context | None:
-        """The context in which a run happens: the current one, which in a sub-agent is that of the call that started it. Where a
-        sub-agent was started from elsewhere, that of its parent's run.
+        """Return the context of a run: the current one, which in a subagent is that of the call that started it. For a subagent that was
+        started outside a call, that of its parent's run.
         """
         above = self._above.run if self._above is not None else None
         signals = self.telemetry.signals
@@ -212,7 +212,7 @@ class Tracing(Plugin):
     def _within(self) -> tuple[Span, Context] | None:
         return (self.run.span, self.run.context) if self.run is not None else None
 
-    # --- whatever fails ---------------------------------------------------------------------------------------------
+    # --- failures ---------------------------------------------------------------------------------------------------
 
     def _of_run(self, work: Callable[[RunSpan, Any], None]) -> Callable[[Any], None]:
         return self._safe(lambda hook: work(self.run, hook) if self.run is not None else None)
@@ -230,10 +230,10 @@ class Tracing(Plugin):
             work(told)
         except Exception:
             self._broken = True
-            logger.warning("tracing failed and is off from here on; the run goes on", exc_info=True)
+            logger.warning("Tracing failed and is off from now on. The run continues.", exc_info=True)
 
     def _release_runs(self, event: Event) -> None:
-        """Tracing failed within a run, and the run is over: what it left behind in its task is taken away."""
+        """Release the spans of a run after tracing failed within it."""
         run = self.run
         if run is None or not isinstance(event, AgentEnd):
             return
@@ -242,37 +242,37 @@ class Tracing(Plugin):
             run.leave()
             run.end(event)
         except Exception:
-            logger.debug("the trace of a run could not be ended", exc_info=True)
+            logger.debug("Cannot end the trace of a run.", exc_info=True)
 
 
 def _name_subagent(hook: BeforeSpawn) -> None:
-    """A sub-agent is called by its kind."""
+    """Name a subagent by its kind."""
     child = next((p for p in getattr(hook.agent, "plugs", ()) if isinstance(p, Tracing)), None)
     if child is not None:
         child.agent_name = SpanAgentName(hook.child or SUBAGENT, hook.child_id)
 
 
 def install_tracing(agent: CoreAgent, telemetry: Telemetry | None = None, **options: Any) -> Tracing:
-    """Trace an agent that was made already.
+    """Trace an existing agent.
 
     Args:
-        agent: The agent; no run may be going on.
-        telemetry: Where to. Made from ``options`` where none is given; the caller closes it: ``tracing.telemetry.close()``.
+        agent: The agent; it must not be running.
+        telemetry: The telemetry. Created from ``options`` by default; the caller closes it: ``tracing.telemetry.close()``.
         **options: See `TelemetryOptions`.
 
     Returns:
-        The plug that was installed.
+        The installed plugin.
 
     Raises:
-        ConfigError: If the agent is traced already, or runs.
-        TypeError: If there is no option of a name, or some are given beside ``telemetry``.
+        ConfigError: If the agent is traced already, or is running.
+        TypeError: If an option is unknown, or options are passed in addition to ``telemetry``.
     """
     if telemetry is not None and options:
-        raise TypeError(f"install_tracing takes a Telemetry or its options ({', '.join(options)}), not both")
+        raise TypeError(f"install_tracing takes a Telemetry or its options ({', '.join(options)}), not both.")
     if any(isinstance(p, Tracing) for p in agent.plugs):
-        raise ConfigError("this agent is traced already")
+        raise ConfigError("This agent is already traced.")
     if agent.running:
-        raise ConfigError("this agent is running; install tracing before")
+        raise ConfigError("This agent is running. Install tracing before the run.")
     tracing = Tracing(telemetry or Telemetry(**options))
     tracing.install(agent)
     agent.plugs = (*agent.plugs, tracing)

@@ -1,7 +1,4 @@
-"""One model call: its span, and what is measured of it.
-
-One run: its span, and the model and tool calls within it.
-"""
+"""Spans and metrics of runs and model calls."""
 
 from __future__ import annotations
 
@@ -34,15 +31,15 @@ if TYPE_CHECKING:
 
 
 class ModelCallSpan:
-    """A model call from the request to its answer, with the attempts that failed on the way.
+    """A model call from the request to its response, including failed attempts.
 
     Args:
-        signals: What spans and the like are made with.
-        content: Converts messages.
-        context: That of the run.
-        asked: Who is asked.
+        signals: Creates spans, events, and metrics.
+        content: Encodes messages.
+        context: The context of the run.
+        asked: The model.
         extra: Further attributes of the span.
-        request: What is asked, where it is known.
+        request: The request, if known.
     """
 
     def __init__(
@@ -71,7 +68,7 @@ class ModelCallSpan:
         self._retries = 0
 
     def chunk(self) -> None:
-        """A piece of the answer arrived."""
+        """Record that a piece of the response arrived."""
         now = time.perf_counter()
         if not self._chunks:
             self._first = now - self._request_attributes
@@ -79,7 +76,7 @@ class ModelCallSpan:
         self._last = now
 
     def retry(self, event: ModelRetry) -> None:
-        """An attempt failed, and there will be another."""
+        """Record a failed attempt that is retried."""
         self._retries += 1
         kind, text = error_type(event.error), self._signals.error_text(event.error)
         attributes: Attributes = {
@@ -93,11 +90,11 @@ class ModelCallSpan:
         self._request_attributes = time.perf_counter() + event.delay
 
     def detach(self) -> None:
-        """It is the current span of the task no more."""
+        """Stop being the current span of the task."""
         self._scope.leave()
 
     def end(self, message: Message | None, error: BaseException | None = None, *, aborted: bool = False) -> None:
-        """It is over, one way or the other."""
+        """End the span, after success or failure."""
         signals, span = self._signals, self.span
         self._scope.leave()
         kind = ""
@@ -107,7 +104,7 @@ class ModelCallSpan:
             self._exception(error, text)
         elif aborted:
             kind = "aborted"
-            signals.api.fail(span, kind, "the run was stopped")
+            signals.api.fail(span, kind, "the run was aborted")
         if message is not None:
             span.set_attributes(response_attributes(message))
             if message.model:
@@ -147,7 +144,7 @@ class ModelCallSpan:
 
 
 class SpanAgentName:
-    """What an agent is called in its span: a sub-agent is called by its kind, of which there are few, and has an id beside it."""
+    """Name and ID of an agent in its span: a subagent is named by its kind, of which there are few, and has a separate ID."""
 
     def __init__(self, name: str, id: str = "") -> None:
         self.name = name
@@ -158,17 +155,17 @@ class RunSpan:
     """The trace of one run.
 
     Args:
-        signals: What spans and the like are made with.
-        agent: Whose run it is.
-        named: What it is called.
-        run_id: Its id.
-        parent: The context in which it happens; ``None`` is the current one.
-        started_at: When what it waited for began, in nanoseconds since 1970; ``None`` is now.
+        signals: Creates spans, events, and metrics.
+        agent: The agent of the run.
+        named: Its name and ID.
+        run_id: ID of the run.
+        parent: The parent context; ``None`` is the current one.
+        started_at: Start of the wait before the run, in nanoseconds since 1970; ``None`` is now.
 
     Attributes:
         span: Its span.
         context: A context in which that is the current one.
-        calls: The tool calls that go on.
+        calls: The tool calls in progress.
     """
 
     def __init__(
@@ -212,17 +209,17 @@ class RunSpan:
 
     @property
     def ids(self) -> SpanContext:
-        """Of the run."""
+        """Return the IDs of the run."""
         return self._signals.api.ids(self.span)
 
     def chat_ids(self) -> SpanContext | None:
-        """Of the model call that goes on."""
+        """Return the IDs of the current model call."""
         return None if self._chat is None else self._signals.api.ids(self._chat.span)
 
     # --- model calls ------------------------------------------------------------------------------------------------
 
     def turn(self, hook: TurnBefore) -> None:
-        """A request is complete. The options of the first are those of the run."""
+        """Record a complete request. The options of the first are those of the run."""
         if self._request is None:
             self.span.set_attributes(
                 {k: v for k, v in request_attributes(hook.request).items() if k != conventions.REQUEST_STREAM}
@@ -230,7 +227,7 @@ class RunSpan:
         self._turn, self._request = hook.turn, hook.request
 
     def message_starts(self, message: AgentMessage) -> None:
-        """The prompt joins, or an answer is asked for."""
+        """Record the start of a message: the prompt, or a response."""
         if not isinstance(message, Message):
             return
         if message.role != "assistant":
@@ -241,7 +238,7 @@ class RunSpan:
         provider = message.provider or self._agent.model.provider
         model = message.model or self._agent.model.model
         request = model_attributes(provider, model)
-        if request.items() - self._attributes.items():  # a run may ask another model than its agent's own
+        if request.items() - self._attributes.items():  # a run may use another model than its agent's own
             self._attributes |= request
             self.span.set_attributes(request)
         own = (provider, model) == (self._agent.model.provider, self._agent.model.model)
@@ -255,25 +252,25 @@ class RunSpan:
         )
 
     def chunk(self) -> None:
-        """A piece of an answer arrived."""
+        """Record that a piece of a response arrived."""
         if self._chat is not None:
             self._chat.chunk()
 
     def retry(self, event: ModelRetry) -> None:
-        """A model call is tried again."""
+        """Record a retry of a model call."""
         if self._chat is not None:
             self._chat.retry(event)
 
     def model_failed(self, hook: ModelErrorHook) -> None:
-        """A model call failed for good; a handler may ask again."""
+        """Record a model call that failed permanently; a handler may repeat it."""
         self._end_chat(hook.error.partial, hook.error)
 
     def fail_model_call(self, event: StreamError) -> None:
-        """A model call broke off."""
+        """Record a model call that was interrupted."""
         self._end_chat(event.message, event.error, aborted=event.reason == "aborted")
 
     def message_ends(self, message: AgentMessage) -> None:
-        """An answer is complete."""
+        """Record a complete response."""
         if isinstance(message, Message) and message.role == "assistant":
             self._end_chat(message)
 
@@ -283,7 +280,7 @@ class RunSpan:
             chat.end(message, error, aborted=aborted)
 
     def side_call(self, hook: UsageUpdate) -> None:
-        """A model was asked beside the conversation; which one, and for how long, is not told."""
+        """Record a model call outside the conversation; its model and duration are unknown."""
         if not hook.purpose:
             return
         attributes: Attributes = {conventions.PURPOSE: hook.purpose, **usage_attributes(hook.usage)}
@@ -294,7 +291,7 @@ class RunSpan:
         )
 
     def record_compaction(self, hook: ContextCompacted) -> None:
-        """The history was replaced by a shorter one."""
+        """Record a compaction."""
         self.span.add_event(
             conventions.COMPACTED_EVENT, {"reason": hook.reason, "before": len(hook.before), "after": len(hook.after)}
         )
@@ -302,17 +299,17 @@ class RunSpan:
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def done(self, hook: RunDone) -> None:
-        """All is known about the run."""
+        """Record the final result of the run."""
         self._done = hook
 
     def leave(self) -> None:
-        """Let the task of the run have the context back that it had before."""
+        """Restore the previous context of the run's task."""
         if self._chat is not None:
             self._chat.detach()
         self._scope.leave()
 
     def end(self, event: AgentEnd | None) -> None:
-        """The run is over; everything that is still open is closed."""
+        """End the run and all spans that are still open."""
         self._end_chat(None, aborted=True)
         self.calls.abandon()
         self._scope.leave()
@@ -326,7 +323,7 @@ class RunSpan:
         kind = ""
         if status == "aborted":
             kind = "aborted"
-            signals.api.fail(span, kind, "the run was stopped")
+            signals.api.fail(span, kind, "the run was aborted")
         elif error is not None or status == "error":
             kind = error_type(error) if error is not None else "error"
             signals.api.fail(span, kind, signals.error_text(error) if error is not None else kind)

@@ -1,4 +1,4 @@
-"""Telemetry: the object that an application creates once, and helpers for spans of its own."""
+"""Telemetry: the object that an application creates once, and helpers for its own spans."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _METRIC_KEYS = (c.OPERATION, c.PROVIDER, c.REQUEST_MODEL, c.RESPONSE_MODEL, c.SE
 
 
 class Instruments:
-    """What is counted and measured."""
+    """The metric instruments."""
 
     def __init__(self, meter: Meter) -> None:
         def histogram(named: tuple[str, str, str], buckets: tuple[float, ...]) -> Histogram:
@@ -53,7 +53,7 @@ class Instruments:
         self._cost = meter.create_counter(name, unit=unit, description=description)
 
     def usage(self, usage: Usage, attributes: Attributes) -> None:
-        """Tokens and money of a model call."""
+        """Record the tokens and cost of a model call."""
         of_call = _kept(attributes)
         if usage.total_tokens:
             self._tokens.record(usage.prompt_tokens, {**of_call, c.TOKEN_TYPE: "input"})
@@ -62,30 +62,30 @@ class Instruments:
             self._cost.add(usage.cost.total, of_call)
 
     def duration(self, seconds: float, attributes: Attributes, error: str = "") -> None:
-        """How long a model call, or a whole run, took."""
+        """Record the duration of a model call or a run."""
         self._duration.record(seconds, _with_error(_kept(attributes), error))
 
     def chunks(self, first: float, between: float | None, attributes: Attributes) -> None:
-        """How long the first piece of an answer was waited for, and the others on average."""
+        """Record the time until the first piece of a response, and the average time between pieces."""
         of_call = _kept(attributes)
         self._first.record(first, of_call)
         if between is not None:
             self._per_chunk.record(between, of_call)
 
     def tool(self, name: str, seconds: float, error: str = "", server: str = "") -> None:
-        """How long a tool itself took."""
+        """Record the duration of a tool."""
         self._tool.record(seconds, _with_error({c.TOOL_NAME: name}, error))
         if server:
             of_call: Attributes = {c.MCP_METHOD: "tools/call", c.TOOL_NAME: name, c.OPERATION: c.EXECUTE_TOOL}
             self._mcp.record(seconds, _with_error({**of_call, c.MCP_SERVER: server}, error))
 
     def record_mcp_connect(self, server: str, seconds: float, error: str = "") -> None:
-        """How long connecting to an MCP server took."""
+        """Record the time to connect to an MCP server."""
         self._mcp.record(seconds, _with_error({c.MCP_METHOD: "initialize", c.MCP_SERVER: server}, error))
 
 
 def _kept(attributes: Attributes) -> Attributes:
-    """What of the attributes of a span stands at a metric: nothing of which there are many values."""
+    """Return the attributes of a span that a metric keeps: none with many different values."""
     return {key: attributes[key] for key in _METRIC_KEYS if key in attributes}
 
 
@@ -96,8 +96,8 @@ def _with_error(attributes: Attributes, error: str) -> Attributes:
 
 
 class NoOp:
-    """A tracer, a meter, a span or an instrument that does nothing: whatever is asked of it gives it again. It is false, so a span of
-    it is not recording; used as a decorator it gives the function as it was.
+    """A tracer, meter, span, or instrument that does nothing: all attributes and methods return it. It is falsy, so its spans are
+    not recording; as a decorator it returns the function unchanged.
     """
 
     def __getattr__(self, name: str) -> Self:
@@ -106,7 +106,7 @@ class NoOp:
         return self
 
     def __call__(self, *value: Any, **options: Any) -> Any:
-        """Itself; or the function that it decorates."""
+        """Return itself, or the function that it decorates."""
         return value[0] if len(value) == 1 and not options and callable(value[0]) else self
 
     def __enter__(self) -> Self:
@@ -120,28 +120,28 @@ class NoOp:
 
 
 class TelemetryHelpers:
-    """Tracer, meter, and spans by the conventions. A span that was started is ended by ``with``, or by its ``end()``."""
+    """Tracer, meter, and spans by the conventions. A span is ended by ``with``, or by its ``end()``."""
 
     def __init__(self, signals: TelemetryContext | None) -> None:
         self._signals = signals
 
     @property
     def tracer(self) -> Tracer:
-        """Makes spans; where telemetry is off, such as do nothing."""
+        """The tracer; one that does nothing if telemetry is off."""
         return self._signals.tracer if self._signals is not None else cast("Tracer", NoOp())
 
     @property
     def meter(self) -> Meter:
-        """Makes instruments; where telemetry is off, such as do nothing."""
+        """The meter; one that does nothing if telemetry is off."""
         return self._signals.pipeline.meter if self._signals is not None else cast("Meter", NoOp())
 
     @contextmanager
     def start_llm_span(self, provider: str, model: str, **attributes: Any) -> Generator[HelperSpan]:
-        """A span of a model call, the current one while it is open. What is raised meanwhile is noted, and goes on.
+        """Start a span of a model call, which is current while it is open. An exception inside it is recorded and re-raised.
 
         Args:
-            provider: Who is asked, as in ``openai``.
-            model: Which model.
+            provider: Name of the provider, for example ``openai``.
+            model: The model.
             **attributes: Further attributes.
         """
         of_call: Attributes = {c.OPERATION: c.CHAT, **model_attributes(provider, model), **attributes}
@@ -150,11 +150,11 @@ class TelemetryHelpers:
 
     @contextmanager
     def start_tool_span(self, name: str, call_id: str = "", **attributes: Any) -> Generator[HelperSpan]:
-        """The same for a tool call.
+        """Start a span of a tool call.
 
         Args:
             name: The tool.
-            call_id: Id of the call.
+            call_id: ID of the call.
             **attributes: Further attributes.
         """
         of_call: Attributes = {c.OPERATION: c.EXECUTE_TOOL, c.TOOL_NAME: name, c.TOOL_TYPE: "function", **attributes}
@@ -164,7 +164,7 @@ class TelemetryHelpers:
             yield span
 
     def record_token_usage(self, span: HelperSpan, usage: Usage) -> None:
-        """Tokens of the call: on the span, and in the metric."""
+        """Record the tokens of a call: on the span, and in the metric."""
         if self._signals is not None and span.span is not None:
             span.span.set_attributes(usage_attributes(usage))
             self._signals.instruments.usage(usage, span.attributes)
@@ -172,13 +172,13 @@ class TelemetryHelpers:
     def record_tool_result(
         self, span: HelperSpan, *, success: bool, result: str = "", error: str = "tool_error"
     ) -> None:
-        """What the tool gave; the text goes along only where content is wanted.
+        """Record a tool's result; its text only if content is recorded.
 
         Args:
-            span: That of the call.
-            success: Whether it did what was asked.
+            span: The span of the call.
+            success: Whether the tool succeeded.
             result: Its output.
-            error: A word for what went wrong, where it did not.
+            error: The type of the error, if it failed.
         """
         signals = self._signals
         if signals is None or span.span is None:
@@ -211,11 +211,11 @@ class TelemetryHelpers:
 
 
 class HelperSpan:
-    """A span that was started by a helper.
+    """A span started by a helper.
 
     Attributes:
-        span: OpenTelemetry's; ``None`` where telemetry is off.
-        attributes: What it was started with.
+        span: OpenTelemetry's span; ``None`` if telemetry is off.
+        attributes: Its initial attributes.
     """
 
     def __init__(self, span: Span | None, attributes: Attributes) -> None:
@@ -224,16 +224,16 @@ class HelperSpan:
 
 
 class TelemetryContext:
-    """Made once for each `Telemetry` that is switched on.
+    """The shared state of a `Telemetry` that is switched on.
 
     Attributes:
-        options: What was chosen.
-        pipeline: Where to.
+        options: The options.
+        pipeline: The destination.
         api: OpenTelemetry's API.
-        tracer: Makes spans.
-        ids: Gives spans an id that is known before.
-        instruments: What is measured.
-        cleaner: Takes secrets out.
+        tracer: Creates spans.
+        ids: Assigns reserved IDs to spans.
+        instruments: The metric instruments.
+        cleaner: Redacts secrets.
     """
 
     def __init__(self, options: TelemetryOptions, pipeline: Pipeline, redactor: Redactor) -> None:
@@ -246,23 +246,23 @@ class TelemetryContext:
         self.cleaner = Cleaner(options.text_limit, redactor)
 
     def span_name(self, operation: str, target: str) -> str:
-        """How a span is called."""
+        """Return the name of a span."""
         if self.options.span_names == "classic":
             return CLASSIC_NAMES[operation]
         return f"{operation} {target}" if target else operation
 
     def error_text(self, error: BaseException) -> str:
-        """What may be told of an error: a host quotes what it was sent, and a server what it was given, so the first line of the
-        error's own text is content like any other; without content it is only said what kind of error it is.
+        """Return the description of an error: hosts and servers quote their input, so the first line of an error's text is content like
+        any other; if content is not recorded, only the type of the error is returned.
         """
         return self.cleaner.line(str(error)) if self.options.sensitive else safe_error_description(error)
 
     def emit(self, name: str, attributes: Attributes, context: Context, *, warn: bool = False) -> None:
-        """Tell of an event."""
+        """Emit an event."""
         self.pipeline.events.emit(self.api.record(name, attributes, context, warn=warn))
 
     def put_content(self, span: Span, context: Context, attributes: Attributes, content: Attributes) -> None:
-        """Put content where it is wanted; asked only where it is wanted at all."""
+        """Record content in its configured place; called only if content is recorded."""
         where = self.options.content
         if where != "events":
             span.set_attributes(content)
@@ -274,26 +274,26 @@ logger = logging.getLogger("mainspring.telemetry")
 
 
 class Telemetry:
-    """Spans, metrics and events by OpenTelemetry.
+    """Spans, metrics, and events with OpenTelemetry.
 
-    Where the application has set up OpenTelemetry, its providers are used. Where it has not, there are providers of ours, which send
-    by OTLP to ``endpoint`` and are closed by `close`; no global provider is ever set. Making one imports OpenTelemetry, which takes a
-    fifth of a second, and opens no connection.
+    If the application has set up OpenTelemetry, its providers are used. Otherwise private providers send with OTLP to
+    ``endpoint`` and are closed by `close`; no global provider is ever set. Creating one imports OpenTelemetry, which takes a fifth
+    of a second, and opens no connection.
 
     Args:
-        options: What was chosen; or its fields by name.
-        pipeline: Where to, in place of all that.
+        options: The options; or single fields by name.
+        pipeline: The destination, instead of the options.
         environ: The environment. Default: that of the process.
-        redactor: Takes secrets out. Default: one that knows those of the environment.
+        redactor: Removes secrets. Default: one that knows those of the environment.
         **given: Fields of `TelemetryOptions`.
 
     Raises:
-        TypeError: If there is no option of a name, or some are given beside ``options``.
+        TypeError: If an option is unknown, or options are passed in addition to ``options``.
 
     Attributes:
-        options: What was chosen.
-        disabled_reason: Why nothing is sent; empty if something is.
-        helpers: For spans of one's own.
+        options: The options.
+        disabled_reason: The reason why nothing is sent; empty if telemetry is on.
+        helpers: Helpers for an application's own spans.
     """
 
     def __init__(
@@ -307,7 +307,7 @@ class Telemetry:
     ) -> None:
         check_option_names("Telemetry", given, TelemetryOptions.__struct_fields__)
         if options is not None and given:
-            raise TypeError(f"Telemetry takes options=... or single options ({', '.join(given)}), not both")
+            raise TypeError(f"Telemetry takes options=... or single options ({', '.join(given)}), not both.")
         self.options = options or TelemetryOptions(**given)
         self.disabled_reason = ""
         self.signals: TelemetryContext | None = None
@@ -318,31 +318,31 @@ class Telemetry:
             )
         except TelemetryDisabled as off:
             self.disabled_reason = str(off)
-            logger.info("there is no telemetry: %s", off)
-        except Exception as error:  # OpenTelemetry's own code, and the application's providers
+            logger.info("Telemetry is off: %s", off)
+        except Exception as error:  # third-party code of OpenTelemetry and the application's providers
             self.disabled_reason = f"it could not be set up ({type(error).__name__}: {error})"
-            logger.warning("there is no telemetry: it could not be set up; runs go on without", exc_info=True)
+            logger.warning("Telemetry is off: it could not be set up. Runs continue without it.", exc_info=True)
         self.helpers = TelemetryHelpers(self.signals)
 
     @property
     def on(self) -> bool:
-        """Whether anything is made and sent."""
+        """Return True if telemetry is on."""
         return self.signals is not None
 
     @property
     def tracer(self) -> Tracer:
-        """Makes spans; where telemetry is off, such as do nothing."""
+        """The tracer; one that does nothing if telemetry is off."""
         return self.signals.tracer if self.signals is not None else cast("Tracer", NoOp())
 
     @property
     def meter(self) -> Meter:
-        """Makes instruments; where telemetry is off, such as do nothing."""
+        """The meter; one that does nothing if telemetry is off."""
         return self.signals.pipeline.meter if self.signals is not None else cast("Meter", NoOp())
 
     def close(self) -> bool:
-        """Send what waits, within the seconds that the options allow. The application's own providers are left alone.
+        """Send unsent data, within ``close_seconds``. The application's own providers are not closed.
 
         Returns:
-            Whether everything was sent.
+            True if everything was sent.
         """
         return self.signals is None or self.signals.pipeline.close(self.options.close_seconds)

@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 
 
 class ToolCallSpan:
-    """A tool call from where it is taken up to its result. Its span is as long as the tool ran; one that never ran has a span from
-    the moment on at which it was taken up, since what refused it took that long.
+    """A tool call from its start to its result. Its span covers the execution of the tool; a call that never ran has a span from its
+    start, since the denial took that long.
 
     Args:
-        signals: What spans and the like are made with.
-        content: Converts arguments.
+        signals: Creates spans, events, and metrics.
+        content: Encodes arguments.
         run: The span of the run.
-        context: That of the run.
-        run_id: Its id.
+        context: The context of the run.
+        run_id: ID of the run.
         call: The call.
-        tool: The tool, where there is one of that name.
+        tool: The tool, if it is known.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class ToolCallSpan:
 
     @property
     def ids(self) -> SpanContext | None:
-        """The ids of the span, also before there is one."""
+        """Return the IDs of the span, also before the span exists."""
         if self.span is not None:
             return self._signals.api.ids(self.span)
         if self._id is None:
@@ -92,7 +92,7 @@ class ToolCallSpan:
         return SpanContext(run.trace_id, f"{self._id:016x}", run.span_id)
 
     def of_server(self, server: str) -> None:
-        """The tool is one of an MCP server."""
+        """Record the MCP server of the tool."""
         self._server = server
         self._attributes |= {
             conventions.TOOL_TYPE: "extension",
@@ -101,13 +101,13 @@ class ToolCallSpan:
         }
 
     def start(self, arguments: dict[str, Any]) -> None:
-        """The tool runs from here on, in this task."""
+        """Record the start of the tool, in this task."""
         self._input = arguments
         self.span = self._create_span()
         self._scope.enter(self._signals.api.context_with(self.span))
 
     def end(self, event: ToolExecutionEnd) -> None:
-        """It has its result."""
+        """Record the result of the call."""
         signals, result = self._signals, event.result
         self._scope.leave()
         ran = self.span is not None
@@ -129,7 +129,7 @@ class ToolCallSpan:
             signals.instruments.tool(event.call.name, seconds, kind, self._server)
 
     def abandon(self) -> None:
-        """The run is over, and nobody told what became of the call."""
+        """End the span of a call without a result at the end of the run."""
         self._scope.leave()
         if self.span is not None:
             self._signals.api.fail(self.span, "aborted", "the run ended before the call did")
@@ -146,7 +146,7 @@ class ToolCallSpan:
 
 
 class ToolCallSpans:
-    """The tool calls of one run that go on."""
+    """The tool calls of one run that are in progress."""
 
     def __init__(
         self,
@@ -164,54 +164,54 @@ class ToolCallSpans:
         self._open: dict[str, ToolCallSpan] = {}
 
     def ids(self, call_id: str) -> SpanContext | None:
-        """Of the span of a call."""
+        """Return the IDs of the span of a call."""
         call = self._open.get(call_id)
         return None if call is None else call.ids
 
     def start_call(self, call: ToolUseBlock) -> None:
-        """A call is taken up."""
+        """Record the start of a call."""
         tool = self._agent.tools.get(call.name)
         self._open[call.id] = ToolCallSpan(*self._made_with, *self._within, self._run_id, call, tool)
 
     def of_server(self, hook: McpToolBefore) -> None:
-        """A call goes to an MCP server."""
+        """Record a call to an MCP server."""
         if hook.call_id in self._open:
             self._open[hook.call_id].of_server(hook.server)
 
     def start_tool(self, hook: BeforeToolRun) -> None:
-        """A tool runs."""
+        """Record the start of a tool."""
         if hook.call_id in self._open and not hook.block:
             self._open[hook.call_id].start(hook.input)
 
     def failed(self, hook: ToolFailed) -> None:
-        """A tool raised."""
+        """Record an exception of a tool."""
         if hook.call_id in self._open:
             self._open[hook.call_id].error = hook.error
 
     def set_duration(self, hook: ToolFinished) -> None:
-        """A tool's own time."""
+        """Record the duration of a tool."""
         if hook.call_id in self._open:
             self._open[hook.call_id].seconds = hook.seconds
 
     def end_call(self, event: ToolExecutionEnd) -> None:
-        """A call has its result; one that was never taken up has no span."""
+        """Record the result of a call; a call that never started has no span."""
         call = self._open.pop(event.call.id, None)
         if call is not None:
             call.end(event)
 
     def abandon(self) -> None:
-        """The run is over, and so is every call."""
+        """End the spans of all calls at the end of the run."""
         for call in self._open.values():
             call.abandon()
         self._open.clear()
 
 
 _NAME = "mcp.bootstrap"
-_WAITED_NS = 250_000_000  # a run that begins so soon after it has waited for it
+_WAITED_NS = 250_000_000  # a run that begins this soon after the bootstrap has waited for it
 
 
 class _Server(Struct):
-    """One server: when it had answered or failed, and how long that took."""
+    """One server: the time at which it responded or failed, and the duration."""
 
     name: str
     at: int
@@ -232,23 +232,23 @@ class _Record(Struct):
 
 
 class McpStartupTracer:
-    """The bootstraps of one agent, until they have their spans."""
+    """The bootstraps of one agent, until their spans are created."""
 
     def __init__(self, signals: TelemetryContext) -> None:
         self._signals = signals
         self._record: _Record | None = None
 
     def start(self, hook: McpBootstrapStart) -> None:
-        """It begins."""
+        """Record the start of the bootstrap."""
         self._record = _Record(tuple(hook.servers), time.time_ns(), [])
 
     def connected(self, hook: McpConnect, context: Context | None) -> None:
-        """One server has answered; within a run also after the bootstrap, where it was late."""
+        """Record that a server responded; a late server may respond after the bootstrap, during a run."""
         self._signals.instruments.record_mcp_connect(hook.server, hook.seconds)
         self._add(_Server(hook.server, time.time_ns(), hook.seconds, len(hook.tools)), context)
 
     def failed(self, hook: McpError, context: Context | None) -> None:
-        """One server has not."""
+        """Record that a server failed."""
         now = time.time_ns()
         seconds = (now - self._record.began) / 1e9 if self._record is not None else 0.0
         kind, text = error_type(hook.error), self._signals.error_text(hook.error)
@@ -256,7 +256,7 @@ class McpStartupTracer:
         self._add(_Server(hook.server, now, seconds, 0, kind, text), context)
 
     def end(self, hook: McpBootstrapEnd, run: tuple[Span, Context] | None) -> None:
-        """All have answered, or it is given up."""
+        """Record the end of the bootstrap: all servers responded, or it was abandoned."""
         if self._record is None:
             return
         self._record.end, self._record.ended = hook, time.time_ns()
@@ -265,14 +265,14 @@ class McpStartupTracer:
 
     @property
     def waited_since(self) -> int | None:
-        """When what a run waited for began, if it waits for it now or did until now; in nanoseconds since 1970."""
+        """Return the start of the bootstrap that a run waits or waited for, in nanoseconds since 1970."""
         record = self._record
         if record is None or (record.end is not None and time.time_ns() - record.ended > _WAITED_NS):
             return None
         return record.began
 
     def emit_spans(self, run: Span, context: Context) -> None:
-        """Make the spans of a bootstrap that is over, within a run."""
+        """Create the spans of a finished bootstrap, within a run."""
         record, signals = self._record, self._signals
         if record is None or record.end is None:
             return

@@ -1,6 +1,6 @@
-"""What tests of agents need: a model that follows a script, an environment in memory, recorders.
+"""Test tools for agents: a model that follows a script, an in-memory environment, recorders.
 
-They are what our own tests use. The pytest fixtures are in `mainspring.testing.pytest_plugin`, for whoever asks for them.
+Mainspring's own tests use them. The pytest fixtures are opt-in, in `mainspring.testing.pytest_plugin`.
 """
 
 from mainspring.env import MemoryEnv

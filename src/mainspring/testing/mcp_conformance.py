@@ -1,7 +1,7 @@
-"""Our client as the official conformance suite drives it: ``python -I -m mainspring.testing.mcp_conformance URL``.
+"""The MCP client as driven by the official conformance suite: ``python -I -m mainspring.testing.mcp_conformance URL``.
 
-The suite starts a server, runs this with its address, and judges what it saw. Connections, calls and logins are those that agents
-use; only the person is played: they accept a form as it stands and agree to a login.
+The suite starts a server, runs this module with its address, and checks the traffic. Connections, calls, and logins are those
+that agents use; only the user is simulated: forms are accepted with their defaults, and logins are approved.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from mainspring.mcp.types import ElicitRequest, ElicitResult, McpError, Sampling
 
 USAGE = "usage: python -I -m mainspring.testing.mcp_conformance URL"
 _CONTEXT = "MCP_CONFORMANCE_CONTEXT"
-"""The variable in which the suite hands over what a client must know beforehand, as JSON."""
+"""The variable in which the suite passes advance information to the client, as JSON."""
 
 MAX_LOGINS = 3
-"""How often the person logs in before they give up on a server that is never content."""
+"""Maximum number of logins before giving up on a server that never accepts one."""
 
 _SECONDS = 25.0
 _SAMPLES: dict[str, Any] = {
@@ -41,18 +41,18 @@ _SAMPLES: dict[str, Any] = {
 
 
 async def exercise_server(url: str, context: Mapping[str, Any], tokens: Path) -> list[str]:
-    """Use a server in every way: connect, list, call every tool; log in where it asks for it.
+    """Use a server in every way: connect, list, call every tool; log in if the server requires it.
 
     Args:
-        url: Where it is.
-        context: What is known beforehand: ``client_id`` and ``client_secret``, ``toolCalls`` to make.
+        url: Address of the server.
+        context: Advance information: ``client_id`` and ``client_secret``, ``toolCalls`` to make.
         tokens: The folder for logins.
 
     Returns:
-        What happened, a line each.
+        A log, one line per action.
 
     Raises:
-        McpFailure: If it cannot be used.
+        McpFailure: If the server cannot be used.
     """
     config = _config(url, context)
     told: list[str] = []
@@ -68,11 +68,11 @@ async def exercise_server(url: str, context: Mapping[str, Any], tokens: Path) ->
                 raise
             told.append(str(failure))
         await login_mcp(config, tokens, show=_open_login_page, browser=False, seconds=_SECONDS)
-    raise McpError(config.name, f"{url} still wants a login after {MAX_LOGINS} of them", "login")
+    raise McpError(config.name, f"{url} still requires a login after {MAX_LOGINS} logins", "login")
 
 
 def sample_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments that fit a schema, as far as simple ones do: defaults, first choices, or any value of the type."""
+    """Create arguments for a simple schema: defaults, first choices, or any value of the type."""
     properties = cast("dict[str, Any]", schema.get("properties") or {})
     return {name: _sample(properties.get(name)) for name in cast("list[str]", schema.get("required") or [])}
 
@@ -119,7 +119,7 @@ async def _call_all_tools(server: McpServer, context: Mapping[str, Any]) -> list
 
 
 def _echo_schema(schema: Mapping[str, Any], schemas: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A tool that wants a schema gets the richest of those that it came with, as we received it."""
+    """Return the richest received schema for a tool that asks for one."""
     requested = cast("dict[str, Any]", schema.get("properties") or {}).get("schema")
     return {"schema": max(schemas, key=len)} if isinstance(requested, dict) else {}
 
@@ -129,7 +129,7 @@ def _summarize_content(content: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _activate(request: ElicitRequest) -> ElicitResult:
-    """A person who leaves a form as it stands."""
+    """Accept a form with its defaults."""
     fields = cast("dict[str, dict[str, Any]]", request.schema.get("properties") or {})
     required = cast("list[str]", request.schema.get("required") or [])
     given = {n: f["default"] for n, f in fields.items() if "default" in f}
@@ -145,7 +145,7 @@ async def _answer(request: SamplingRequest) -> SamplingResult:
 
 
 async def _open_login_page(page: str) -> None:
-    """A browser whose user agrees: the page sends it back to us."""
+    """Open the login page as a user who agrees: the page redirects to us."""
     import httpx2
 
     async with httpx2.AsyncClient(follow_redirects=True, timeout=_SECONDS) as browser:
@@ -153,7 +153,7 @@ async def _open_login_page(page: str) -> None:
 
 
 async def run(url: str, environ: Mapping[str, str] = os.environ) -> int:
-    """Exercise a server and tell what happened on stderr; the exit code."""
+    """Exercise a server and write the log to stderr; return the exit code."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             told = await exercise_server(url, json.loads(environ.get(_CONTEXT) or "{}"), Path(folder))

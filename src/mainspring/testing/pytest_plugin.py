@@ -16,13 +16,13 @@ from mainspring.testing.tape import Tape, TapeMode
 
 @pytest.fixture
 def memory_env() -> MemoryEnv:
-    """An empty environment in memory: no file or process of the machine is touched."""
+    """An empty in-memory environment: no file or process of the machine is used."""
     return MemoryEnv({})
 
 
 @pytest.fixture
 def scripted_agent(memory_env: MemoryEnv) -> Callable[..., CoreAgent]:
-    """Makes agents whose model follows a script: ``scripted_agent("Hello", tools=[...])``; its model is ``agent.model``."""
+    """Create agents whose model follows a script: ``scripted_agent("Hello", tools=[...])``; the model is ``agent.model``."""
 
     def make(*script: Any, **options: Any) -> CoreAgent:
         return CoreAgent(ScriptedModel(*script), env=options.pop("env", memory_env), **options)
@@ -36,17 +36,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--tapes",
         choices=("replay", "once", "record"),
         default="replay",
-        help="tapes of real runs: play them (default), record those that are missing, or record all anew; recording asks the real "
-        "model and runs the real tools",
+        help="Tapes of real runs: replay them (default), record missing ones (once), or record all again (record). Recording calls the "
+        "real model and runs the real tools",
     )
 
 
 @pytest.fixture
 def tape(request: pytest.FixtureRequest) -> Iterator[Tape]:
-    """The tape of this test: ``tapes/<file>/<test>.jsonl`` beside its file. Give ``tape.model(...)`` and ``tape.steps`` to an agent.
+    """The tape of this test: ``tapes/<file>/<test>.jsonl`` next to its file. Pass ``tape.model(...)`` and ``tape.steps`` to an agent.
 
-    It is played; with ``--tapes=once`` or ``--tapes=record`` the run is a real one and is written down. A test that fails leaves
-    the tape as it was.
+    The tape is replayed; with ``--tapes=once`` or ``--tapes=record`` the run is a real one and is recorded. A test that fails does
+    not change the tape.
     """
     file = request.path
     name = re.sub(r"[^\w.-]+", "-", request.node.name).strip("-")

@@ -1,4 +1,4 @@
-"""A model that says what a test tells it to."""
+"""A model that follows a script."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse, colle
 
 
 class ScriptedCall(Struct, frozen=True):
-    """A tool call to make. ``raw`` is argument text to send instead of ``input``, as broken as a test wants it."""
+    """A tool call to make. ``raw`` is argument text to send instead of ``input``, for tests of invalid JSON."""
 
     name: str
     input: Mapping[str, Any] = {}
@@ -27,19 +27,19 @@ class ScriptedCall(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """One answer to give.
+    """A scripted response.
 
     Attributes:
         text: The text.
         calls: The tool calls.
         thinking: Reasoning before the text.
         usage: Token counts to report.
-        stop_reason: Why it stopped; ``tool_use`` or ``end_turn`` by default.
+        stop_reason: Stop reason; ``tool_use`` or ``end_turn`` by default.
         error: Raised instead of the end; with ``truncate_after`` in the middle.
-        truncate_after: After how many deltas the stream breaks (by a `NetworkError` if no ``error`` is given).
+        truncate_after: Number of deltas before the stream breaks (with a `NetworkError` if ``error`` is not set).
         delay: Seconds before the first event.
         delta_delay: Seconds before each delta.
-        chunk_count: How many deltas text and arguments come in.
+        chunk_count: Number of deltas for text and arguments.
     """
 
     text: str = ""
@@ -55,30 +55,30 @@ class Reply(Struct, frozen=True):
 
 
 ScriptStep = str | Reply | ScriptedCall | Sequence[ScriptedCall] | Exception
-"""What a script may hold: text, a reply, calls, or an error to raise."""
+"""A step of a script: text, a reply, calls, or an error to raise."""
 
 
 class RecordedRequest(Struct, frozen=True):
-    """A request as it was made, with the messages it had at that moment."""
+    """A request with the messages at the time of the call."""
 
     request: ModelRequest
     messages: list[Message] = field(default_factory=list[Message])
 
 
 class ScriptedModel:
-    """A `ModelProvider` that follows a script and remembers what it was asked.
+    """A `ModelProvider` that follows a script and records its requests.
 
     Args:
-        script: The answers, in order: text, `Reply`, `Call`, a list of calls, an exception, or a function of the request
-            that gives one of these.
-        loop: Whether to begin again at the end of the script; otherwise asking once more raises.
+        script: The responses, in order: text, `Reply`, `ScriptedCall`, a list of calls, an exception, or a function of the request
+            that returns one of these.
+        loop: Whether to start again at the end of the script; otherwise a further request raises.
         provider: Name of the provider.
-        model: Id of the model.
+        model: ID of the model.
         info: Facts about the model.
 
     Attributes:
-        requests: What it was asked.
-        closed: How many of its streams were closed before their end.
+        requests: The requests so far.
+        closed: Number of its streams that were closed before their end.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class ScriptedModel:
 
     @property
     def model(self) -> str:
-        """Id of the model."""
+        """ID of the model."""
         return self._info.id
 
     @property
@@ -113,14 +113,14 @@ class ScriptedModel:
 
     @property
     def remaining(self) -> int:
-        """How many answers of the script are left."""
+        """The number of responses left in the script."""
         return max(0, len(self._script) - self._next)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        """Give the next answer of the script.
+        """Return the next response of the script.
 
         Raises:
-            ModelError: If the script says so.
+            ModelError: If the script contains one.
             AssertionError: If the script is at its end.
         """
         self.requests.append(RecordedRequest(request, list(request.messages)))
@@ -147,17 +147,17 @@ class ScriptedModel:
             self.closed += not done
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Give the next answer of the script at once."""
+        """Return the next response of the script without streaming."""
         return await collect(self.stream(request), self.provider, self.model)
 
     async def aclose(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: it has no resources."""
 
     def _next_reply(self, request: ModelRequest) -> Reply:
         if self._next >= len(self._script):
             if not (self._loop and self._script):
                 raise AssertionError(
-                    f"ScriptedModel was asked {self._next + 1} times but has {len(self._script)} answers"
+                    f"ScriptedModel got {self._next + 1} requests but has only {len(self._script)} responses"
                 )
             self._next = 0
         step: Any = self._script[self._next]
@@ -177,7 +177,7 @@ class ScriptedModel:
 
 
 def to_reply(step: ScriptStep) -> Reply:
-    """The reply that a step of a script stands for."""
+    """Convert a step of a script to a reply."""
     match step:
         case Reply():
             return step
@@ -192,7 +192,7 @@ def to_reply(step: ScriptStep) -> Reply:
 
 
 def _events(reply: Reply, draft: MessageBuilder, turn: int) -> Iterator[StreamEvent]:
-    """The events of a reply, up to where it is to break."""
+    """Yield the events of a reply, up to the point where the stream breaks."""
     parts = [("thinking", reply.thinking)] if reply.thinking else []
     parts += [("text", reply.text)] if reply.text or not (reply.calls or reply.thinking) else []
     if reply.error is None or reply.text or reply.calls or reply.thinking:

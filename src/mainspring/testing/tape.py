@@ -1,4 +1,4 @@
-"""A real run on a file: what the model was asked and answered, and what each tool gave; played again without network or tools."""
+"""Tapes: recordings of real runs with model traffic and tool results, replayed without network or tools."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from mainspring.tools.execute import rebuild_exception
 
 
 class RecordedStep(Struct, frozen=True):
-    """One thing that a run asked of the outside, and what it got. Plain data, so it can be stored."""
+    """One recorded side effect of a run with its result. Plain data, so it can be stored."""
 
     kind: str
     value: Any = None
@@ -38,10 +38,10 @@ class RecordedStep(Struct, frozen=True):
 
 
 class RecordingSteps:
-    """Passes everything on and writes down what came back, as `Step` values in order.
+    """Executes steps and records their results as `RecordedStep` values in order.
 
     Attributes:
-        record: What has been written down.
+        record: The recorded steps.
     """
 
     def __init__(self, steps: Steps | None = None) -> None:
@@ -93,14 +93,13 @@ class RecordingSteps:
 
 
 class ReplayError(MainspringError):
-    """The run asked for something else than the record holds: the code or its inputs are not the ones recorded."""
+    """The run requested a step that the record does not contain: the code or its inputs differ from the recording."""
 
 
 class ReplaySteps:
-    """Gives back what `RecordingSteps` wrote down; touches neither model nor tools nor clock.
+    """Replays the steps of `RecordingSteps`; uses neither model nor tools nor clock.
 
-    Steps of one kind are given out in their order; calls of tools are found by their id, since parallel calls may end in
-    any order.
+    Steps of one kind are replayed in order; tool calls are found by ID, since parallel calls may finish in any order.
     """
 
     def __init__(self, record: Sequence[RecordedStep]) -> None:
@@ -121,7 +120,7 @@ class ReplaySteps:
         return self._next("sleep").value
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Callable[[], object]:
-        return lambda: None  # a limit that was reached shows in the recorded clock
+        return lambda: None  # the recorded clock shows that a limit was reached
 
     async def model(self, provider: ModelProvider, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         step = self._next("model")
@@ -143,7 +142,7 @@ class ReplaySteps:
     def _next(self, kind: str) -> RecordedStep:
         left = self._left.get(kind)
         if not left:
-            raise ReplayError(f"the record holds no further {kind!r} step; the run took another way than when recorded")
+            raise ReplayError(f"The record contains no further {kind!r} step. The run differs from the recording.")
         return left.pop(0)
 
 
@@ -153,7 +152,7 @@ def _error_fields(error: ModelError) -> dict[str, Any]:
 
 
 _VERSION = 1
-"""Of the form of tapes."""
+"""Version of the tape format."""
 
 
 TapeMode = Literal["replay", "once", "record"]
@@ -161,7 +160,7 @@ TapeTools = Literal["recorded", "live"]
 
 
 class Tape:
-    """One real run, written down or played again.
+    """One real run, recorded or replayed.
 
     ```python
     with Tape("tapes/weather.jsonl", "once") as tape:
@@ -169,26 +168,26 @@ class Tape:
         result = await agent.run("What should I pack for Oslo?")
     ```
 
-    A tape is JSON, one line each: a head, then every exchange with the model's host in its recorded form, then every call of a tool
-    with its result. Secrets are redacted. A new tape is written when the block ends without an exception, and replaces an
-    old one as a whole.
+    A tape is JSON Lines: a header, then every exchange with the model's host in its recorded form, then every tool call with its
+    result. Secrets are redacted. A new tape is written when the block ends without an exception, and replaces an old one as a
+    whole.
 
     Args:
         path: The file.
-        mode: ``replay`` plays and never records; ``once`` plays where there is a file and records where there is none; ``record``
-            makes it anew.
-        tools: When playing, ``recorded`` gives back what the tools gave and runs none; ``live`` runs them.
+        mode: ``replay`` replays and never records; ``once`` replays an existing file and records a missing one; ``record`` always
+            records.
+        tools: For replay, ``recorded`` returns the recorded results and runs no tools; ``live`` runs them.
         secrets: Values to redact, in addition to the keys that were sent and everything that looks like a secret.
 
     Attributes:
         path: The file.
-        recording: Whether a tape is made here, rather than played.
+        recording: Whether the tape is recorded, not replayed.
         steps: For ``Agent(steps=...)``.
 
     Raises:
-        ConfigError: If there is no such mode.
-        ReplayError: If there is no tape to play, or it is none; at the end of the block, if the run asked a tool for something
-            that was never recorded, or did not ask for all that was; when recording, if a call of a tool was stopped half-way.
+        ConfigError: If the mode is unknown.
+        ReplayError: If the tape is missing or invalid; at the end of the block, if the run made a tool call that was not recorded,
+            or did not make all recorded calls; when recording, if a tool call was aborted.
     """
 
     def __init__(
@@ -201,7 +200,7 @@ class Tape:
     ) -> None:
         for name, value, known in (("mode", mode, get_args(TapeMode)), ("tools", tools, get_args(TapeTools))):
             if value not in known:
-                raise ConfigError(f"{name} of a tape is {value!r}; it can be {' or '.join(map(repr, known))}")
+                raise ConfigError(f"{name} of a tape must be {' or '.join(map(repr, known))}, not {value!r}.")
         self.path = Path(path)
         self.recording = mode == "record" or (mode == "once" and not self.path.exists())
         self._redactor = Redactor.of(values=secrets)
@@ -219,14 +218,14 @@ class Tape:
             self.steps = self._player
 
     def model(self, model: ModelProvider | str, **settings: Any) -> ModelProvider:
-        """The model to give to the agent. To play a tape no key is needed.
+        """Return the model for the agent. Replay needs no key.
 
         Args:
             model: A model, or ``provider:model``.
-            settings: Settings of the provider, as `create_model` takes them.
+            settings: Settings of the provider, as for `create_model`.
 
         Raises:
-            ConfigError: If this model is not asked over HTTP; `RecordingSteps` records any.
+            ConfigError: If this model is not called over HTTP; `RecordingSteps` records any model.
         """
         if isinstance(model, str):
             if not self.recording:
@@ -234,7 +233,7 @@ class Tape:
             model = create_model(model, **settings)
         if not isinstance(model, HttpModel):
             raise ConfigError(
-                f"{model!r} is not asked over HTTP, so there is no traffic to put on a tape; RecordingSteps records any model"
+                f"{model!r} is not called over HTTP, so a tape cannot record it. Use RecordingSteps, which records any model."
             )
         if self._folder is None:
             return model.with_transport(_MaskingReplayTransport(self._replay, self._redactor.value))
@@ -243,7 +242,7 @@ class Tape:
         )
 
     def discard(self) -> None:
-        """Neither write the tape nor check it: what ran was no success."""
+        """Neither write nor check the tape: the run failed."""
         self._dropped = True
 
     def __enter__(self) -> Self:
@@ -259,7 +258,7 @@ class Tape:
         elif self._player.misses and isinstance(error, MainspringError):
             raise ReplayError(
                 f"{self.path}: {self._player.misses[0]}. {_RERECORD_HINT}"
-            ) from error  # the rest follows from it
+            ) from error  # the rest follows from the first error
         elif error is None and not self._dropped:
             self._check()
 
@@ -270,15 +269,15 @@ class Tape:
         left += [f"a call of {call['name']}" for call in self._player.unused]
         if left:
             raise ReplayError(
-                f"{self.path}: the run was over before {left[0]} ({len(left)} left in all). {_RERECORD_HINT}"
+                f"{self.path}: the run ended before {left[0]} ({len(left)} left in total). {_RERECORD_HINT}"
             )
 
     def _save(self, folder: Path) -> None:
         stopped = [call["name"] for call in self._calls if len(call) == len(_ASKED)]
-        if stopped:  # what stopped it is nothing that was asked or answered, so it would not be there to stop it again
+        if stopped:  # the abort itself is not recorded, so a replay could not repeat it
             raise ReplayError(
-                f"{self.path} was not written: a call of {', '.join(stopped)} was stopped half-way, which a tape cannot play. "
-                "Record a run in which every call ends, and test stopping with ScriptedModel"
+                f"{self.path} was not written: a call of {', '.join(stopped)} was aborted, which a tape cannot replay. "
+                "Record a run in which every call finishes, and test aborts with ScriptedModel"
             )
         exchanges = [json.loads(file.read_bytes()) for file in sorted(folder.glob("*.json"))]
         calls = [{"tool": self._redactor.value(call)} for call in self._calls]
@@ -289,9 +288,7 @@ class Tape:
         part.replace(self.path)
 
     def _redact_line(self, exchange: dict[str, Any]) -> dict[str, Any]:
-        body = exchange["response"].pop(
-            "body_text"
-        )  # looked at as a stream, and not once more as a text: that may break it
+        body = exchange["response"].pop("body_text")  # checked as a stream, and not again as a text, which may break it
         clean = self._redactor.value(exchange)
         clean["response"]["body_text"] = redact_stream(self._redactor, body)
         return clean
@@ -299,11 +296,11 @@ class Tape:
 
 _ASKED = ("name", "input")
 _NO_KEY = "none-is-sent-to-anybody"
-_RERECORD_HINT = "If the change is meant, record it again (mode 'record', or pytest --tapes=record)"
+_RERECORD_HINT = "If the change is intended, record the tape again (mode 'record', or pytest --tapes=record)."
 
 
 class _Recorder(LiveSteps):
-    """The world itself, with every call of a tool written down, in the order in which they were made."""
+    """Executes steps, and records every tool call in the order in which the calls were made."""
 
     __slots__ = ("_calls",)
 
@@ -325,7 +322,7 @@ class _Recorder(LiveSteps):
 
 
 class _KeyCollectingTransport(RecordingTransport):
-    """Tells which keys are sent, so that they can be masked wherever else they stand."""
+    """Collects the keys that are sent, so that they can be redacted elsewhere, too."""
 
     def __init__(self, folder: str, *, provider: str, told: Callable[[Iterable[str]], None]) -> None:
         super().__init__(folder, provider=provider)
@@ -341,7 +338,7 @@ class _KeyCollectingTransport(RecordingTransport):
 
 
 class _MaskingReplayTransport:
-    """A `Transport` that masks what is asked as the tape masks it, so that the two can be compared."""
+    """A `Transport` that redacts requests like the tape, so that the two can be compared."""
 
     def __init__(self, replay: ReplayTransport, masked: Callable[[Any], Any]) -> None:
         self._replay = replay
@@ -359,7 +356,7 @@ class _MaskingReplayTransport:
 
 
 class _ReplaySteps(LiveSteps):
-    """Tools from the tape, and no waiting."""
+    """Replays tools from the tape, without waiting."""
 
     __slots__ = ("_live", "_masked", "misses", "unused")
 
@@ -381,7 +378,7 @@ class _ReplaySteps(LiveSteps):
             if (made["name"], made["input"]) == (call.name, request):
                 return _outcome(self.unused.pop(at))
         same = [made["input"] for made in self.unused if made["name"] == call.name]
-        text = f"{call.name} was called with {json.dumps(request)[:200]}, and recorded is " + (
+        text = f"{call.name} was called with {json.dumps(request)[:200]}, but the recording has " + (
             f"{json.dumps(same[0])[:200]}" if same else "no further call of it"
         )
         self.misses.append(text)
@@ -395,28 +392,30 @@ def _outcome(made: Mapping[str, Any]) -> ToolResult:
 
 
 def _read(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The exchanges and the calls of a tape.
+    """Read the exchanges and the calls of a tape.
 
     Raises:
-        ReplayError: If it is none.
+        ReplayError: If the tape is invalid.
     """
     if not path.exists():
-        raise ReplayError(f"there is no tape {path}; record it (mode 'once', or pytest --tapes=once)")
+        raise ReplayError(f"Tape not found: {path}. Record it (mode 'once', or pytest --tapes=once).")
     lines: list[dict[str, Any]] = []
     for number, text in enumerate(path.read_bytes().split(b"\n"), 1):
         try:
             if text.strip():
                 lines.append(msgspec.json.decode(text, type=dict[str, Any]))
         except (msgspec.MsgspecError, ValueError) as error:
-            raise ReplayError(f"{path} is no tape: line {number}: {error}") from None
+            raise ReplayError(f"{path} is not a valid tape: line {number}: {error}") from None
     version = lines[0].get("tape") if lines else None
     if version != _VERSION:
-        raise ReplayError(f"{path} is no tape of version {_VERSION}: its first line says {version!r}. Record it again")
+        raise ReplayError(
+            f"{path} is not a tape of version {_VERSION}: its first line has version {version!r}. Record it again."
+        )
     for number, line in enumerate(lines[1:], 2):
         try:
             msgspec.convert(line, _Line)
         except msgspec.ValidationError as error:
-            raise ReplayError(f"{path} cannot be played: entry {number}: {error}. Record it again") from None
+            raise ReplayError(f"{path} cannot be replayed: entry {number}: {error}. Record it again.") from None
     return [line["exchange"] for line in lines if "exchange" in line], [line for line in lines if "tool" in line]
 
 
@@ -453,7 +452,7 @@ class _ToolCall(Struct):
 
 
 class _Line(Struct):
-    """What stands in a line of a tape behind its head; it is checked, so that whoever edits one is told where."""
+    """A line of a tape after its header; validated, so that errors in edited tapes have a location."""
 
     exchange: _Exchange | None = None
     tool: _ToolCall | None = None

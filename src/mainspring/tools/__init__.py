@@ -1,4 +1,4 @@
-"""Tools: what they are, how arguments are checked, and the built-in ones (`mainspring.tools.builtin`)."""
+"""Tools: definitions, argument checks, and the built-in tools (`mainspring.tools.builtin`)."""
 
 from mainspring.tools.arguments.parse import ParsedArguments, parse_arguments
 from mainspring.tools.define import LazyTool, define_tool, tool

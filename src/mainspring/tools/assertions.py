@@ -1,4 +1,4 @@
-"""The keywords of JSON Schema that look at one value alone: enums, limits, sizes, patterns, formats."""
+"""JSON Schema keywords that apply to a single value: enums, limits, sizes, patterns, and formats."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -107,29 +107,32 @@ SUPPORTED_FORMATS: dict[str, Callable[[str], bool]] = {
     "uri": _is_uri,
     "uuid": _is_uuid,
 }
-"""Name of a format to the test that a string of it passes."""
+"""Test for strings of each format."""
 
 
 Check = Callable[[Any], list[Problem] | None]
-"""Says what is wrong with a value, seen from the value; `None` or nothing if all is well."""
+"""Function that returns the problems of a value; `None` or empty if the value is valid.
+
+Paths are relative to the value.
+"""
 
 
 Schema = Mapping[str, Any]
 
 
 class NotPlainError(Exception):
-    """The schema needs the full validator."""
+    """The schema requires the full validator."""
 
 
 def is_integer(value: Any) -> bool:
-    """Whether it is an integer to JSON Schema: `5` and `5.0` are, `true` is not."""
+    """Return True if a value is an integer in JSON Schema: `5` and `5.0` are, `true` is not."""
     return (isinstance(value, int) and value is not True and value is not False) or (
         isinstance(value, float) and value.is_integer()
     )
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a number to JSON Schema; `true` is not."""
+    """Return True if a value is a number in JSON Schema; `true` is not."""
     return isinstance(value, (int, float)) and value is not True and value is not False
 
 
@@ -142,19 +145,19 @@ TYPE_CHECKS: dict[str, Callable[[Any], bool]] = {
     "array": lambda value: isinstance(value, list),
     "object": lambda value: isinstance(value, dict),
 }
-"""Name of a type to its test."""
+"""Test for each type name."""
 
 
 def accept(value: Any) -> None:
-    """A check that nothing fails."""
+    """Accept every value."""
     return None
 
 
 def require_list(value: Any, at_least: int = 0) -> list[Any]:
-    """The value, if it is a list of that length.
+    """Return the value if it is a list with an allowed length.
 
     Raises:
-        NotPlainError: If not: the schema is not valid.
+        NotPlainError: The value is not such a list, so the schema is not valid.
     """
     if not is_list(value) or len(value) < at_least:
         raise NotPlainError(value)
@@ -299,4 +302,4 @@ ASSERTIONS: dict[str, Maker] = {
     "pattern": _make_pattern,
     "format": _make_format,
 }
-"""Keyword to the function that makes its check from its value and its schema."""
+"""Function for each keyword that creates its check from the keyword's value and the schema."""

@@ -1,7 +1,9 @@
-"""Checks of JSON values, compiled once from a plain schema to closures: about a microsecond a call and nothing to import.
+"""Checks of JSON values, compiled once from a plain schema to closures.
 
-Plain is what nearly every tool uses: types, properties, items, enums, limits, formats, unions and local references.
-`compile_plain` gives `None` for a schema that needs more; the full validator takes those.
+A check takes about a microsecond and imports nothing.
+
+Plain schemas cover nearly every tool: types, properties, items, enums, limits, formats, unions, and local references.
+`compile_plain` returns `None` for other schemas; the full validator handles them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -35,7 +37,7 @@ _NEEDS_MORE = frozenset(
 
 
 def compile_plain(schema: Any) -> "PlainSchema | None":
-    """The checks of a schema, or `None` if it is not plain or not valid."""
+    """Compile the checks of a schema. Return `None` if the schema is not plain or not valid."""
     try:
         plain = PlainSchema(schema)
         plain.whole = plain.compile(schema)
@@ -45,7 +47,7 @@ def compile_plain(schema: Any) -> "PlainSchema | None":
 
 
 class PlainSchema:
-    """One schema and the checks made from it and from its parts."""
+    """A schema and the checks compiled from it and from its parts."""
 
     __slots__ = ("_draft", "_made", "_root", "whole")
 
@@ -60,10 +62,10 @@ class PlainSchema:
         self.whole: Check = accept
 
     def compile(self, schema: Any) -> Check:
-        """The check of a part of the schema.
+        """Compile the check of a part of the schema.
 
         Raises:
-            NotPlainError: If the part is not plain, or not valid.
+            NotPlainError: The part is not plain, or not valid.
         """
         if schema is True:
             return accept
@@ -80,7 +82,7 @@ class PlainSchema:
         return check
 
     def _enqueue(self, key: int) -> Check:
-        """The check of a schema that is being compiled further up: a recursive one."""
+        """Return the check of a schema whose compilation is in progress (a recursive schema)."""
         made = self._made
 
         def check(value: Any) -> list[Problem] | None:
@@ -131,10 +133,10 @@ class PlainSchema:
 
 
 def resolve_local_ref(root: Any, reference: Any) -> Any:
-    """The part of the root schema that a local `$ref` points to.
+    """Return the part of the root schema that a local `$ref` refers to.
 
     Raises:
-        NotPlainError: If it is no local pointer, or leads nowhere.
+        NotPlainError: The reference is not a local pointer, or its target does not exist.
     """
     if not isinstance(reference, str) or not reference.startswith("#") or reference[1:2] not in {"", "/"}:
         raise NotPlainError(reference)
@@ -182,7 +184,7 @@ def _type_names(schema: dict[str, Any]) -> list[str]:
 
 
 def _typed(kinds: list[str], rest: Check | None) -> Check:
-    """A type and what else holds for values of it."""
+    """Return a check for a type, and for the keywords that apply to values of this type."""
     if len(kinds) == 1 and kinds[0] in _CLASSES:
         return _of_class(_CLASSES[kinds[0]], kinds, rest)
     tests = [TYPE_CHECKS[each] for each in kinds]
@@ -200,7 +202,7 @@ _CLASSES: dict[str, type] = {"string": str, "array": list, "object": dict, "inte
 
 
 def _of_class(kind: type, kinds: list[str], rest: Check | None) -> Check:
-    """The same for one type that is one Python class, but for what `TYPES` knows better: the quick way."""
+    """Return a fast check for a type that is a single Python class, except where `TYPE_CHECKS` is more exact."""
     right = TYPE_CHECKS[kinds[0]]
     if rest is None:
 
@@ -220,7 +222,7 @@ def _of_class(kind: type, kinds: list[str], rest: Check | None) -> Check:
 
 
 def _all_of(checks: Sequence[Check]) -> Check:
-    checks = list(dict.fromkeys(checks))  # the same reference twice costs once
+    checks = list(dict.fromkeys(checks))  # resolve each reference only once
     if len(checks) == 1:
         return checks[0]
     if not checks:
@@ -273,7 +275,7 @@ _OBJECT_KEYWORDS = frozenset({"properties", "required", "additionalProperties", 
 
 
 def _stray(children: dict[str, Check], other: Check) -> Callable[[str, Any], list[Problem]]:
-    """What is wrong with a property that the schema does not name."""
+    """Describe the problem of a property that the schema does not define."""
     if other is _refuse:
         return lambda name, value: [Problem((), "additionalProperties", unknown_property_message(name, children))]
     return lambda name, value: prefix_path(name, other(value) or ())

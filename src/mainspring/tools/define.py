@@ -1,4 +1,4 @@
-"""Making tools: `tool` from a plain function, `define_tool` from its parts."""
+"""Create tools: `tool` from a plain function, `define_tool` from parts."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from mainspring.tools.tool import Access, Execute, Tool, ToolContext, ToolOutput
 
 
 class LazyTool(Struct, frozen=True, eq=False):
-    """A tool whose definition is made on first use; the agent awaits ``factory`` before its first run."""
+    """Tool whose definition is created on first use; the agent awaits ``factory`` before its first run."""
 
     name: str
     factory: Callable[[], Awaitable[Tool]]
 
 
 _FIELDS = frozenset(Tool.__struct_fields__) - {"input_schema", "execute"}
-"""What the decorator may be given: the rest is the function itself."""
+"""Options of the decorator; the function defines all others."""
 
 
 class _Decorator(Protocol):
@@ -50,18 +50,18 @@ def tool(
     path_params: tuple[str, ...] = (),
 ) -> _Decorator: ...
 def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | _Decorator:
-    """Make a tool of a function, sync or async.
+    """Create a tool from a sync or async function.
 
-    Name, description and parameters come from the signature and the docstring. A parameter annotated `ToolContext` gets
-    the call's context and is not shown to the model. A sync function runs in a thread, so that it cannot block the loop.
+    Name, description, and parameters come from the signature and the docstring. A parameter annotated `ToolContext` receives
+    the context of the call and is not shown to the model. A sync function runs in a thread, so that it cannot block the loop.
 
     Args:
-        fn: The function; without it, a decorator with the given options is returned.
-        **options: Fields of `Tool` that the function cannot tell, or that override what it tells.
+        fn: Function; without it, a decorator with the options is returned.
+        **options: Fields of `Tool` that the function does not define, or that override it.
 
     Raises:
-        TypeError: If a parameter has no type that JSON Schema can express; the text names it.
-        ConfigError: If it cannot be the name of a tool.
+        TypeError: A parameter has a type that JSON Schema cannot express; the message names the parameter.
+        ConfigError: The name is not a valid tool name.
     """
     if fn is not None:
         return _from_function(fn, options)
@@ -74,7 +74,7 @@ def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Tool | _Dec
 
 def _from_function(fn: Callable[..., Any], options: dict[str, Any]) -> Tool:
     if isinstance(fn, Tool):
-        raise TypeError(f"{fn.name} is a tool already")
+        raise TypeError(f"{fn.name} is already a tool. Pass the plain function.")
     check_option_names("@tool", options, _FIELDS)
     _refuse_generator(fn)
     schema = schema_from_signature(fn)
@@ -94,8 +94,8 @@ def _refuse_generator(fn: Callable[..., Any]) -> None:
     ):
         name = getattr(fn, "__name__", type(fn).__name__)
         raise TypeError(
-            f"{name}() is a generator, and a call of a tool has one result: collect what it yields and return it. To show people how "
-            "far it is, call ctx.update(...) meanwhile"
+            f"{name}() is a generator, but a tool must return a single result. Collect the values and return them. To report "
+            "progress, call ctx.update(...)."
         )
 
 
@@ -126,7 +126,7 @@ def _make_execute(fn: Callable[..., Any], schema: FunctionSchema) -> Execute:
 
 
 Definition = Mapping[str, Any]
-"""``description``, ``parameters`` (JSON Schema, msgspec or pydantic type) and ``execute(args, ctx)``, and any other
+"""``description``, ``parameters`` (JSON Schema, msgspec type, or pydantic type), ``execute(args, ctx)``, and any other
 field of `Tool`."""
 
 
@@ -147,16 +147,16 @@ def define_tool(
 def define_tool(
     id: str, definition: Definition | Callable[[], Awaitable[Definition]] | None = None, /, **fields: Any
 ) -> Tool | LazyTool:
-    """Make a tool from its parts.
+    """Create a tool from its parts.
 
     Args:
-        id: The tool's name.
-        definition: Its parts, or an async function that gives them when they are first needed.
-        **fields: The same parts as keywords.
+        id: Name of the tool.
+        definition: Parts of the tool, or an async function that returns the parts on first use.
+        **fields: The same parts as keyword arguments.
 
     Raises:
-        TypeError: If a part is missing or unknown.
-        ConfigError: If it cannot be the name of a tool.
+        TypeError: A part is missing or unknown.
+        ConfigError: The name is not a valid tool name.
     """
     validate_tool_name(id)
     if definition is None or isinstance(definition, Mapping):
@@ -171,7 +171,7 @@ def define_tool(
 def _from_definition(id: str, parts: dict[str, Any]) -> Tool:
     missing = [k for k in ("description", "parameters", "execute") if k not in parts]
     if missing:
-        raise TypeError(f"define_tool({id!r}): {', '.join(missing)} missing")
+        raise TypeError(f"define_tool({id!r}): Missing fields: {', '.join(missing)}.")
     parameters, run = parts.pop("parameters"), parts.pop("execute")
     if isinstance(parameters, Mapping):
         schema, decode = check_object_schema(cast("Mapping[str, Any]", parameters)), None
@@ -187,5 +187,5 @@ def _from_definition(id: str, parts: dict[str, Any]) -> Tool:
 
     unknown = set(parts) - set(Tool.__struct_fields__)
     if unknown:
-        raise TypeError(f"define_tool({id!r}): unknown {', '.join(sorted(unknown))}")
+        raise TypeError(f"define_tool({id!r}): Unknown fields: {', '.join(sorted(unknown))}.")
     return Tool(name=id, input_schema=schema, execute=execute, **parts)

@@ -1,6 +1,6 @@
-"""What became of a call: what is said of one that did not run, its failure as a result, and the size of its output.
+"""Run a tool so that no failure leaves its call; results for calls that fail or do not run; the size of an output.
 
-Running a tool so that nothing it does reaches further than its own call.
+The texts here are read by the model.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _IMAGE_OMITTED = "[image left out: this model cannot see images]"
 
 
 def error_result(text: str, code: ToolErrorCode) -> ToolResult:
-    """A result that says that the call failed."""
+    """Return the result of a failed call."""
     return ToolResult(output=text, is_error=True, code=code)
 
 
 def result_from_exception(name: str, error: Exception) -> ToolResult:
-    """What the model is told of an exception of the tool ``name``."""
+    """Return the result that the model gets for an exception of the tool ``name``."""
     text = safe_str(error)
     match error:
         case ToolError():
@@ -53,7 +53,7 @@ def result_from_exception(name: str, error: Exception) -> ToolResult:
 
 
 def rebuild_exception(kind: str, text: str) -> Exception:
-    """An exception of a tool that is known by its name and text alone: of the known class, or one that only looks like it."""
+    """Rebuild a recorded exception of a tool: of a known class, or of a new class with the recorded name."""
     return _EXCEPTION_TYPES.get(kind, type(kind, (Exception,), {}))(text)
 
 
@@ -63,7 +63,7 @@ _EXCEPTION_TYPES: dict[str, type[Exception]] = {
 
 
 def safe_str(error: BaseException) -> str:
-    """What an exception says, even where its own ``__str__`` fails."""
+    """Return the text of an exception, even if its ``__str__`` fails."""
     try:
         return str(error)
     except Exception as raised:
@@ -71,14 +71,14 @@ def safe_str(error: BaseException) -> str:
 
 
 def output_bytes(output: ToolOutput) -> int:
-    """The size of an output: UTF-8 bytes of text, base64 length of images."""
+    """Return the size of an output: UTF-8 bytes of text, base64 length of images."""
     if isinstance(output, str):
         return len(output.encode("utf-8", "replace"))
     return sum(len(b.data) if isinstance(b, ImageBlock) else output_bytes(b.text) for b in output)
 
 
 def replace_images(output: Sequence[TextBlock | ImageBlock]) -> tuple[TextBlock | ImageBlock, ...]:
-    """An output for a model that has no eyes: each image is a line that says so."""
+    """Replace each image with a line of text, for a model without vision."""
     return tuple([TextBlock(_IMAGE_OMITTED) if isinstance(b, ImageBlock) else b for b in output])
 
 
@@ -86,18 +86,18 @@ logger = logging.getLogger("mainspring")
 
 
 async def run_tool(tool: Tool, arguments: dict[str, Any], context: ToolContext, grace: float = 2.0) -> ToolResult:
-    """Run a tool; arguments are taken as they are.
+    """Run a tool.
 
     Args:
         tool: The tool.
-        arguments: Its arguments, validated.
-        context: What it may know and use; its signal ends it.
-        grace: Seconds that it gets to end once the signal is set, before it is abandoned.
+        arguments: Its validated arguments.
+        context: The context of the call; its signal cancels the tool.
+        grace: Seconds that the tool has to end after the signal is set, before it is abandoned.
 
     Raises:
-        Exception: What the tool raised; its own SystemExit, say, as a `ToolError`.
-        KeyboardInterrupt: If it was interrupted.
-        asyncio.CancelledError: If the signal or a cancellation from outside ended it.
+        Exception: The exception of the tool; one that would end the program, such as SystemExit, as a `ToolError`.
+        KeyboardInterrupt: If the user interrupted the tool.
+        asyncio.CancelledError: If the signal or a cancellation from outside ended the tool.
     """
 
     async def work() -> ToolResult:
@@ -116,7 +116,7 @@ async def run_tool(tool: Tool, arguments: dict[str, Any], context: ToolContext, 
 
 
 def _to_result(tool: Tool, output: Any) -> ToolResult:
-    """The result, or a failure that its developer finds in the log: the model can do nothing about it."""
+    """Return the result. Log an output of the wrong type, too: only the developer of the tool can fix it."""
     try:
         return to_tool_result(output, tool.name)
     except TypeError as error:
@@ -125,10 +125,10 @@ def _to_result(tool: Tool, output: Any) -> ToolResult:
 
 
 def _is_cancellation(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
-    """Whether a tool is being cancelled or thrown away; a tool's own SystemExit, say, is no reason to end the program."""
+    """Return True if the task of a tool is being cancelled or collected, so that the exception is not the tool's own."""
     if isinstance(error, asyncio.CancelledError):
         return task is None or task.cancelling() > 0
     try:
         return asyncio.current_task() is not task
-    except RuntimeError:  # no loop runs: the coroutine is being collected
+    except RuntimeError:  # without an event loop the coroutine is being collected
         return True

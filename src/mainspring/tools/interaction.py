@@ -1,4 +1,4 @@
-"""What a front end provides, so that tools can talk to the user."""
+"""Interface that a front end implements so that tools can interact with the user."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from msgspec import Struct
 from mainspring.tools.tool import ToolContext, ToolErrorCode, ToolResult
 
 INTERACTION_KEY = "interaction"
-"""Key in `ToolContext.extra` of an `Interaction`; without one there is nobody to talk to."""
+"""Key in `ToolContext.extra` of a `UserInteraction`; without it, no user is available."""
 
 
 class Option(Struct, frozen=True):
-    """An answer to choose."""
+    """An option of a question."""
 
     label: str
     description: str = ""
 
 
 class UserQuestion(Struct, frozen=True):
-    """What the user is asked.
+    """A question to the user.
 
     Attributes:
-        text: The question.
-        options: Answers to choose from; the user may always write another one.
-        multiple: Whether several may be chosen.
+        text: Text of the question.
+        options: Options to choose from; the user may always write a custom answer.
+        multiple: Whether the user may choose several options.
     """
 
     text: str
@@ -34,44 +34,44 @@ class UserQuestion(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """What the user answered: labels of options, words of their own, or both."""
+    """Answer of the user: labels of options, custom text, or both."""
 
     chosen: tuple[str, ...] = ()
     text: str = ""
 
 
 class ProposedPlan(Struct, frozen=True):
-    """What the agent is going to do, in Markdown."""
+    """Plan of the agent, in Markdown."""
 
     text: str
     title: str = ""
 
 
 class PlanReview(Struct, frozen=True):
-    """What the user thinks of a plan; ``feedback`` is in their own words."""
+    """Decision of the user on a plan; ``feedback`` is the user's text."""
 
     decision: Literal["approve", "revise", "reject"]
     feedback: str = ""
 
 
 class UserInteraction(Protocol):
-    """Somebody to talk to. Calls come one after the other."""
+    """Interface to the user. Calls are sequential."""
 
     async def ask(self, question: UserQuestion) -> Reply | None:
-        """The user's answer; ``None`` if they gave none."""
+        """Return the user's answer; ``None`` if the user did not answer."""
         ...
 
     async def review_plan(self, plan: ProposedPlan) -> PlanReview | None:
-        """What the user thinks of a plan; ``None`` if they do not say."""
+        """Return the user's decision on a plan; ``None`` if the user did not decide."""
         ...
 
 
 def get_interaction(ctx: ToolContext) -> UserInteraction | None:
-    """Somebody to talk to, if there is."""
+    """Return the interface to the user, if available."""
     return ctx.extra.get(INTERACTION_KEY)
 
 
 def no_user_result(advice: str) -> ToolResult:
-    """The result where there is nobody to talk to."""
+    """Return the result of a call that requires a user if no user is available."""
     text = f"Nobody can answer: this run has no one at a terminal. {advice}"
     return ToolResult(output=text, title="nobody to ask", is_error=True, code=ToolErrorCode.CONFIG_ERROR)

@@ -1,10 +1,10 @@
-"""Regular expressions of strangers, made safe to run.
+"""Run untrusted regular expressions in bounded time.
 
-A `pattern` comes with a tool's schema, so a server that nobody vetted chooses it, and Python's `re` needs exponential time
-for some (`^(a+)+$`), cannot be interrupted and holds the whole process. So every pattern is measured first: an upper bound
-of the ways in which it can match a text of a given length. Texts short enough to keep that bound small go to `re`; longer
-ones to a simulation that needs time proportional to the text. What neither can do in bounded time is not checked: the
-server that asked for the pattern will check it itself.
+A `pattern` comes with a tool's schema, so an untrusted server can choose it, and Python's `re` needs exponential time for
+some patterns (`^(a+)+$`), cannot be interrupted, and blocks the whole process. Every pattern is therefore measured first:
+an upper bound of the number of ways in which it can match a text of a given length. Texts short enough to keep the bound
+small are searched with `re`, and longer texts with a simulation in linear time. Patterns that neither can search in
+bounded time are not checked: the server that sent the pattern checks the value itself.
 """
 
 import re
@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any, cast
 
 _BUDGET = 2_000_000
-"""Steps that one search may take in the worst case; about a tenth of a second for `re`, less for short texts."""
+"""Maximum number of steps of a search in the worst case; about a tenth of a second for `re`, less for short texts."""
 
 _SIMULATION_BUDGET = 400_000
 _PROGRAM_LIMIT = 1_500
@@ -26,26 +26,26 @@ Search = Callable[[str], bool]
 
 
 class BadPatternError(ValueError):
-    """The text is no regular expression, in no dialect that we know."""
+    """The text is not a regular expression in any supported dialect."""
 
 
 class _NotSimulableError(Exception):
-    """The expression holds something that a simulation without memory cannot follow."""
+    """The expression contains a construct that a simulation without memory does not support."""
 
 
 @lru_cache(maxsize=512)
 def compile_pattern(pattern: str) -> Search:
-    r"""A function that says whether the pattern is found in a text, in bounded time whatever the two are.
+    r"""Return a function that searches for the pattern in a text, in bounded time for every pattern and text.
 
     Args:
-        pattern: A regular expression as JSON Schema has it: the JavaScript dialect, not anchored.
+        pattern: Regular expression in JSON Schema: the JavaScript dialect, not anchored.
 
     Returns:
-        The search. It answers `True` where the pattern cannot be checked: it uses something that only JavaScript has
-        (`\p{L}`), or the text is too long for it.
+        The search function. It returns `True` if the pattern cannot be checked: it uses a construct that exists only in
+        JavaScript (`\p{L}`), or the text is too long.
 
     Raises:
-        BadPatternError: If it is no regular expression at all.
+        BadPatternError: The pattern is not a regular expression.
     """
     try:
         search, tree = _parsed(_translate(pattern))
@@ -72,7 +72,7 @@ def compile_pattern(pattern: str) -> Search:
 
 
 def max_safe_length(pattern: str) -> int:
-    """How long a text may be so that `re.search` with this pattern, as it is, takes a bounded time."""
+    """Return the maximum length of a text that `re.search` can search with this pattern in bounded time."""
     try:
         _, tree = _parsed(pattern)
     except _UNREADABLE:
@@ -84,9 +84,9 @@ _UNREADABLE = (re.error, OverflowError, RecursionError, KeyError)
 
 
 def _parsed(pattern: str) -> tuple[Callable[[str], Any], Any]:
-    """The search of `re`, and the parse tree, or `None` where this Python has none to give."""
+    """Return the search function of `re` and the parse tree; `None` if this Python version does not provide the tree."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # `[[` is plain in JavaScript and in today's Python
+        warnings.simplefilter("ignore")  # `[[` is a literal in JavaScript and in today's Python
         search = re.compile(pattern).search
         try:
             parser = import_module("re._parser")
@@ -100,7 +100,7 @@ def _anything(text: str) -> bool:
 
 
 def _translate(pattern: str) -> str:
-    """JavaScript spelling to Python spelling: named groups, empty classes, and `$` as the very end of the text."""
+    """Translate JavaScript syntax to Python: named groups, empty classes, and `$` as the absolute end."""
     spelling = {"$": r"\Z", "(?<": "(?P<", "[]": "(?!)", "[^]": r"[\s\S]"}
 
     def swap(match: re.Match[str]) -> str:
@@ -110,7 +110,7 @@ def _translate(pattern: str) -> str:
 
 
 def _safe_length(tree: Any) -> int:
-    """The longest text that `re` can search within the budget, as a power of two."""
+    """Return the longest text, as a power of two, that `re` can search within the budget."""
     anchored = (
         bool(len(tree)) and str(tree[0][0]) == "AT" and str(tree[0][1]) in {"AT_BEGINNING", "AT_BEGINNING_STRING"}
     )
@@ -125,7 +125,7 @@ def _safe_length(tree: Any) -> int:
 
 
 def _ways(items: Iterable[Any], length: int) -> int:
-    """How many ways there are to walk through the expression in a text of that length, at most."""
+    """Return an upper bound of the number of paths through the expression in a text of a given length."""
     total = 1
     for operation, argument in items:
         match str(operation):
@@ -160,7 +160,7 @@ def _repeat_ways(argument: tuple[int, Any, Any], length: int) -> int:
 
 
 class _Program:
-    """An expression as instructions of a machine that follows all paths at once, so its time is linear in the text.
+    """Expression as instructions of a machine that follows all paths at the same time, so its time is linear in the text.
 
     Instructions: `("char", test)`, `("at", where)`, `("split", one, other)`, `("jump", to)`, `("match",)`.
     """
@@ -173,7 +173,7 @@ class _Program:
         self.code.append(("match",))
 
     def search(self, text: str) -> bool:
-        """Whether the expression matches anywhere in the text."""
+        """Return True if the expression matches anywhere in the text."""
         current: set[int] = set()
         for index in range(len(text) + 1):
             current.add(0)
@@ -187,7 +187,7 @@ class _Program:
         return False
 
     def _closure(self, starts: set[int], text: str, index: int) -> list[int] | None:
-        """The `char` instructions that wait for the next character; `None` if a match was reached."""
+        """Return the `char` instructions that wait for the next character; `None` if a match was reached."""
         pending, seen, waiting = list(starts), set(starts), list[int]()
         while pending:
             at = pending.pop()
@@ -249,7 +249,7 @@ class _Program:
             raise _NotSimulableError
         for _ in range(low):
             self._add_all(body)
-        if high > 65_535:  # no upper limit, or one that no text will reach
+        if high > 65_535:  # no upper limit, or a limit that no text reaches
             split = len(self.code)
             self.code.append(("split",))
             self._add_all(body)

@@ -1,4 +1,4 @@
-"""What a failed check says: where it failed, and why, in words that a model can act on."""
+"""Problems of failed checks: the path, and a message that a model can act on."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -12,12 +12,12 @@ _SHOWN_PROBLEMS = 20
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong with a value.
+    """A problem of a value.
 
     Attributes:
-        path: Keys and indexes that lead from the root to the place.
-        keyword: The schema keyword that failed (`type`, `required`, ...).
-        text: What is wrong there.
+        path: Keys and indexes from the root to the value.
+        keyword: Schema keyword that failed (`type`, `required`, ...).
+        text: Description of the problem.
     """
 
     path: Path
@@ -29,17 +29,17 @@ class Problem(NamedTuple):
 
 
 def is_dict(value: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether it is a JSON object."""
+    """Return True if a value is a JSON object."""
     return isinstance(value, dict)
 
 
 def is_list(value: Any) -> TypeGuard[list[Any]]:
-    """Whether it is a JSON array."""
+    """Return True if a value is a JSON array."""
     return isinstance(value, list)
 
 
 def format_path(path: Iterable[str | int]) -> str:
-    """`("items", 2, "name")` as `$.items[2].name`; keys that are no plain word are quoted."""
+    """Format a path: `("items", 2, "name")` as `$.items[2].name`; keys that are not plain words are quoted."""
     parts = ["$"]
     for step in path:
         if isinstance(step, int):
@@ -52,7 +52,7 @@ def format_path(path: Iterable[str | int]) -> str:
 
 
 def format_value(value: Any) -> str:
-    """The value as JSON, cut to a length that is good to read."""
+    """Format a value as JSON, cut to a readable length."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=repr)
     except (ValueError, TypeError, RecursionError):
@@ -61,17 +61,17 @@ def format_value(value: Any) -> str:
 
 
 def wrong_type_message(value: Any, types: Sequence[str]) -> str:
-    """Text for a value whose type is none of those allowed."""
+    """Return the message for a value whose type is not allowed."""
     return f"{format_value(value)} is not of type {' or '.join(repr(name) for name in types)}"
 
 
 def missing_property_message(name: str) -> str:
-    """Text for a required property that is not there."""
+    """Return the message for a missing required property."""
     return f"missing required property {name!r}"
 
 
 def unknown_property_message(name: str, valid: Iterable[str]) -> str:
-    """Text for a property that the schema does not know; names the nearest valid ones."""
+    """Return the message for an unknown property; it names the closest valid properties."""
     names = list(valid)
     if not names:
         return f"unknown property {name!r}; no properties are accepted"
@@ -83,7 +83,7 @@ def unknown_property_message(name: str, valid: Iterable[str]) -> str:
 
 
 def closest_names(name: str, valid: Iterable[str]) -> list[str]:
-    """At most two valid names that look like `name`, best first."""
+    """Return at most two valid names that are similar to `name`, best first."""
     import difflib
 
     folded = {each.lower().replace("-", "_"): each for each in valid}
@@ -92,7 +92,7 @@ def closest_names(name: str, valid: Iterable[str]) -> list[str]:
 
 
 def union_issues(value: Any, branches: Sequence[Sequence[Problem]]) -> list[Problem]:
-    """Problems of a value that fits no branch of a union, given what is wrong with it in each branch."""
+    """Return the problems of a value that fits no branch of a union, from its problems in each branch."""
     if all(len(found) == 1 and found[0].keyword == "type" and not found[0].path for found in branches):
         types = dict.fromkeys(
             part for found in branches for part in found[0].text.partition(" is not of type ")[2].split(" or ")
@@ -110,17 +110,17 @@ def union_issues(value: Any, branches: Sequence[Sequence[Problem]]) -> list[Prob
 
 
 def _rules_out(problem: Problem) -> bool:
-    """Whether a branch with this problem cannot have been meant: the value is of another type, or marked as another kind."""
+    """Return True if the problem rules out a branch: the value has another type, or is marked as another kind."""
     return (problem.keyword == "type" and not problem.path) or (problem.keyword == "const" and len(problem.path) < 2)
 
 
 def prefix_path(step: str | int, problems: Iterable[Problem]) -> list[Problem]:
-    """The problems of a child, as seen from its parent."""
+    """Return the problems of a child with paths relative to its parent."""
     return [Problem((step, *each.path), each.keyword, each.text) for each in problems]
 
 
 def format_issues(problems: Sequence[str]) -> str:
-    """All problems as one text."""
+    """Format all problems as a text."""
     if len(problems) == 1:
         return problems[0]
     lines = [f"{len(problems)} problems:", *(f"- {each}" for each in problems[:_SHOWN_PROBLEMS])]
@@ -130,9 +130,9 @@ def format_issues(problems: Sequence[str]) -> str:
 
 
 def canonical_arguments(value: Any) -> Any:
-    """A hashable stand-in: two JSON values are equal in the sense of JSON Schema if and only if theirs are.
+    """Return a hashable key: keys are equal if and only if the JSON values are equal in JSON Schema.
 
-    `1` equals `1.0`, but not `true`; the order of keys does not matter.
+    `1` equals `1.0`, but not `true`; the order of keys is ignored.
     """
     if isinstance(value, bool):
         return ("bool", value)

@@ -1,7 +1,4 @@
-"""Tools by their canonical names.
-
-Other names of tools at the model.
-"""
+"""Registry of tools by canonical name, and the names of tools on the wire."""
 
 from __future__ import annotations
 
@@ -15,24 +12,24 @@ from mainspring.messages import ToolDefinition
 from mainspring.tools.tool import Tool
 
 TOOL_NAME_PATTERN = lazy_re(r"[A-Za-z0-9_-]{1,128}")
-"""What every provider accepts in a tool's name; providers with tighter limits shorten it on their wire."""
+"""Tool names that every provider accepts; providers with stricter limits shorten names on the wire."""
 
 
 def validate_tool_name(name: object) -> None:
-    """Whether a tool can have this name.
+    """Check that a tool name is valid.
 
     Raises:
-        ConfigError: If not: it has characters that no provider accepts.
+        ConfigError: The name contains characters that not all providers accept.
     """
     if not isinstance(name, str) or not TOOL_NAME_PATTERN.fullmatch(name):
-        raise ConfigError(f"tool name {name!r:.150} must be 1 to 128 letters, digits, '_' or '-'")
+        raise ConfigError(f"Invalid tool name: {name!r:.150}. Use 1 to 128 letters, digits, '_', or '-'.")
 
 
 class ToolRegistry:
-    """Tools by canonical name, in the order in which they were added.
+    """Tools by canonical name, in the order of addition.
 
-    Two tools of one name are refused, since one of them would silently win. All of them are active unless `activate` says
-    otherwise; one that is not is there, but the model neither hears of it nor can call it.
+    Duplicate names are errors, since one tool would silently replace the other. All tools are active unless `set_active`
+    restricts them; the model neither sees inactive tools nor can call them.
     """
 
     __slots__ = ("_active", "_specs", "_tools")
@@ -48,36 +45,36 @@ class ToolRegistry:
         """Add a tool.
 
         Raises:
-            ConfigError: If the name is taken or has characters that no provider accepts.
+            ConfigError: The name is a duplicate or contains characters that not all providers accept.
         """
         validate_tool_name(tool.name)
         taken = self._tools.get(tool.name)
         if taken is not None:
             raise ConfigError(
-                f"two tools are named {tool.name!r} (from {taken.source} and {tool.source}); rename or alias one"
+                f"Duplicate tool name: {tool.name!r} (from {taken.source} and {tool.source}). Rename or alias one of the tools."
             )
         self._tools[tool.name] = tool
         self._specs = None
 
     def remove(self, name: str) -> None:
-        """Take a tool out; an unknown name is no error."""
+        """Remove a tool; an unknown name is ignored."""
         if self._tools.pop(name, None) is not None:
             self._specs = None
 
     def get(self, name: str) -> Tool | None:
-        """The tool of that name, if it is active."""
+        """Return the active tool with a name."""
         return self._tools.get(name) if self._active is None or name in self._active else None
 
     def unknown(self, name: str) -> str:
-        """What is said of a call of a tool that is not there: which ones come near, or which there are."""
+        """Return the message for a call of an unknown tool: similar names, or the available names."""
         near = difflib.get_close_matches(name, self.active, 3) or self.active[:20]
         return f"Unknown tool: {name}. " + (f"Did you mean {', '.join(near)}?" if near else "There are no tools.")
 
     def set_active(self, names: Iterable[str] | None) -> None:
-        """Have just these tools active; ``None`` is all of them, those that are added later too.
+        """Activate only these tools; ``None`` activates all, including tools that are added later.
 
         Raises:
-            ConfigError: If a name is unknown.
+            ConfigError: A name is unknown.
         """
         active = None if names is None else frozenset(names)
         self._refuse_unknown(active or ())
@@ -85,21 +82,21 @@ class ToolRegistry:
 
     @property
     def active(self) -> tuple[str, ...]:
-        """The names of the tools that the model may call, in order."""
+        """Names of the tools that the model may call, in order."""
         return tuple([n for n in self._tools if self._active is None or n in self._active])
 
     @property
     def specs(self) -> tuple[ToolDefinition, ...]:
-        """What a model is told, the same object until a tool is added or removed."""
+        """Tool definitions for the model; the same object until the tools change."""
         if self._specs is None:
             self._specs = tuple([self._tools[n].spec for n in self.active])
         return self._specs
 
     def subset(self, names: Iterable[str]) -> ToolRegistry:
-        """A registry with just these tools, in this registry's order.
+        """Return a registry with only these tools, in the order of this registry.
 
         Raises:
-            ConfigError: If a name is unknown.
+            ConfigError: A name is unknown.
         """
         requested = set(names)
         self._refuse_unknown(requested)
@@ -108,10 +105,10 @@ class ToolRegistry:
     def _refuse_unknown(self, names: Iterable[str]) -> None:
         unknown = set(names) - self._tools.keys()
         if unknown:
-            raise ConfigError(f"unknown tool {', '.join(sorted(unknown))}; there are {', '.join(self._tools)}")
+            raise ConfigError(f"Unknown tool: {', '.join(sorted(unknown))}. Available tools: {', '.join(self._tools)}.")
 
     def copy(self) -> ToolRegistry:
-        """An independent registry with the same tools."""
+        """Return an independent registry with the same tools."""
         return ToolRegistry(self)
 
     def __iter__(self) -> Iterator[Tool]:
@@ -125,28 +122,32 @@ class ToolRegistry:
 
 
 _MAX_NAME_LENGTH = 64
-"""Characters that every host takes in a name; some take twice as many."""
+"""Maximum length of a name that every provider accepts; some accept twice the length."""
 
 
 def provider_tool_names(tools: Iterable[str], aliases: Mapping[str, str]) -> dict[str, str]:
-    """The aliases that are of use: for each of these tools that has another name at the model, that name. A name that some host
-    would not take (too long, or begun by a digit or ``-``) gets one that all take, the same after every start.
+    """Return the wire name of each tool that has a different name on the wire.
+
+    A name that some provider would not accept (too long, or begins with a digit or ``-``) is replaced by a valid name, which
+    is the same after every start.
 
     Args:
-        tools: The tools' own names. An alias of a tool that is not among them does nothing.
-        aliases: By a tool's own name the other one.
+        tools: Canonical names of the tools. Aliases of other tools are ignored.
+        aliases: Wire name by canonical name.
 
     Raises:
-        ConfigError: If an alias is no name of a tool, or two tools would have the same name at the model.
+        ConfigError: An alias is not a valid tool name, or two tools would have the same name on the wire.
     """
     taken: dict[str, str] = {}
     found: dict[str, str] = {}
     for tool in tools:
         wire = aliases.get(tool) or _shorten_name(tool)
         if not TOOL_NAME_PATTERN.fullmatch(wire):
-            raise ConfigError(f"the alias {wire!r} of {tool} must be 1 to 128 letters, digits, '_' or '-'")
+            raise ConfigError(f"Invalid alias of {tool}: {wire!r}. Use 1 to 128 letters, digits, '_', or '-'.")
         if wire in taken:
-            raise ConfigError(f"the model would know both {taken[wire]} and {tool} as {wire!r}; change an alias")
+            raise ConfigError(
+                f"Tools {taken[wire]} and {tool} would both be sent to the model as {wire!r}. Change one alias."
+            )
         taken[wire] = tool
         if wire != tool:
             found[tool] = wire
@@ -154,7 +155,7 @@ def provider_tool_names(tools: Iterable[str], aliases: Mapping[str, str]) -> dic
 
 
 def _shorten_name(name: str) -> str:
-    """The name as all hosts take it."""
+    """Return the name in a form that all providers accept."""
     plain = name if name[:1].isalpha() or name[:1] == "_" else f"_{name}"
     if len(plain) <= _MAX_NAME_LENGTH:
         return plain

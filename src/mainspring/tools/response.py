@@ -1,7 +1,7 @@
-"""`ToolResponse`: a tool's result as a union of success and failure, and a tool's request that a model help it.
+"""`ToolResponse`, a tool's result as a union of success and failure, and `AssistRequest`.
 
-The union is what callbacks get, and what tools of older programs return. `ToolResult` is the form that the agent works with;
-the two are converted here and nowhere else.
+Callbacks receive the union, and tools of older programs return it. The agent uses `ToolResult`; only this module converts
+between the two.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _ASSIST = ToolErrorCode.LLM_ASSIST_REQUIRED
 
 
 class SuccessResponse(Struct, frozen=True):
-    """The call did what it should.
+    """Result of a successful call.
 
     Attributes:
-        result: What it gave.
-        message: A line for people.
-        success: Always true; tells the two forms apart.
+        result: Output of the tool.
+        message: A line for the user.
+        success: Always true; distinguishes the two forms.
     """
 
     result: Any = None
@@ -31,17 +31,17 @@ class SuccessResponse(Struct, frozen=True):
     success: Literal[True] = True
 
     def to_tool_result(self) -> ToolResult:
-        """The same as a `ToolResult`."""
+        """Convert to a `ToolResult`."""
         return ToolResult(output=to_tool_result(self.result).output, title=self.message)
 
 
 class ErrorResponse(Struct, frozen=True):
-    """The call failed.
+    """Result of a failed call.
 
     Attributes:
-        error: What kind of failure.
-        message: What happened, for the model and for people.
-        success: Always false; tells the two forms apart.
+        error: Kind of failure.
+        message: Description of the failure, for the model and the user.
+        success: Always false; distinguishes the two forms.
     """
 
     error: ToolErrorCode
@@ -49,26 +49,26 @@ class ErrorResponse(Struct, frozen=True):
     success: Literal[False] = False
 
     def to_tool_result(self) -> ToolResult:
-        """The same as a `ToolResult`."""
+        """Convert to a `ToolResult`."""
         return ToolResult(output=self.message, is_error=True, code=self.error)
 
 
 ToolResponse = SuccessResponse | ErrorResponse
-"""What a call came to."""
+"""Result of a call."""
 
 
 def success_response(result: Any, message: str = "") -> SuccessResponse:
-    """A success with its result."""
+    """Create a success with its result."""
     return SuccessResponse(result, message)
 
 
 def error_response(error: ToolErrorCode | str, message: str) -> ErrorResponse:
-    """A failure; a code that is none of the nine counts as ``UNKNOWN``."""
+    """Create a failure; an unknown code becomes ``UNKNOWN``."""
     return ErrorResponse(to_error_code(error), message)
 
 
 def to_error_code(value: object) -> ToolErrorCode:
-    """The code that ``value`` names; ``UNKNOWN`` where it names none."""
+    """Return the error code that ``value`` names; ``UNKNOWN`` if it does not name a code."""
     try:
         return ToolErrorCode(str(value))
     except ValueError:
@@ -76,10 +76,10 @@ def to_error_code(value: object) -> ToolErrorCode:
 
 
 def to_tool_response(result: ToolResult) -> ToolResponse:
-    """A `ToolResult` as a `ToolResponse`.
+    """Convert a `ToolResult` to a `ToolResponse`.
 
-    A failure keeps its code, or the one that ``metadata["error"]`` names. The message of a success is its title, or else the
-    first line of its text.
+    A failure keeps its code, or the code in ``metadata["error"]``. The message of a success is its title, or else the first
+    line of its text.
     """
     named = result.code or result.metadata.get("error")
     if result.is_error or named:
@@ -88,11 +88,13 @@ def to_tool_response(result: ToolResult) -> ToolResponse:
 
 
 class AssistRequest(Struct, frozen=True, kw_only=True):
-    """What a tool wants a model for. Tools never call one themselves: they return this, and the agent decides.
+    """Request of a tool for assistance of a model.
+
+    Tools never call a model; they return this request, and the agent decides.
 
     Attributes:
-        prompt: What to ask the model.
-        message: Why the tool cannot go on alone, for people.
+        prompt: Prompt for the model.
+        message: Reason why the tool cannot continue alone, for the user.
         action: Always ``LLM_ASSIST_REQUIRED``.
     """
 
@@ -101,7 +103,7 @@ class AssistRequest(Struct, frozen=True, kw_only=True):
     action: str = _ASSIST.value
 
     def to_tool_result(self) -> ToolResult:
-        """The result to return from the tool."""
+        """Return the result to return from the tool."""
         fields = {"action": self.action, "prompt": self.prompt, "message": self.message}
         return ToolResult(
             output=msgspec.json.encode(fields).decode(),
@@ -113,16 +115,16 @@ class AssistRequest(Struct, frozen=True, kw_only=True):
 
 
 def extract_assist_request(result: ToolResult, *, trust_text: bool = True) -> AssistRequest | None:
-    """What the tool asks for, if this result is such a request.
+    """Return the request for assistance, if the result contains one.
 
-    Two forms are known: a result marked as one (``code``, or ``metadata["error"]``), with prompt and message in its metadata
-    or as a JSON object in its output; and the older one, a bare JSON object as output: ``{"action": "LLM_ASSIST_REQUIRED",
+    Two forms are supported: a marked result (``code``, or ``metadata["error"]``) with prompt and message in its metadata or
+    as a JSON object in its output; and the older form, a bare JSON object as output: ``{"action": "LLM_ASSIST_REQUIRED",
     "prompt": ..., "message": ...}`` or ``{"success": false, "error": "LLM_ASSIST_REQUIRED", "message": ...}``.
 
     Args:
-        result: What the tool gave.
-        trust_text: Whether the bare form counts. It should not for tools that pass on what others wrote (files, web pages,
-            other servers), as everybody could write such an object.
+        result: Result of the tool.
+        trust_text: Whether to accept the bare form. Use False for tools that return external content (files, web pages,
+            other servers), since anyone could write such an object.
     """
     marked = result.code is _ASSIST or result.metadata.get("error") == _ASSIST.value
     if not marked and not trust_text:
@@ -132,7 +134,7 @@ def extract_assist_request(result: ToolResult, *, trust_text: bool = True) -> As
         if not marked:
             return None
         fields = {"prompt": result.text}
-    # What the metadata say beside the mark is the tool's own word, so it goes first.
+    # Metadata next to the mark comes from the tool itself, so it has priority.
     found = {**fields, **{k: v for k, v in result.metadata.items() if k in ("prompt", "message")}}
     message = found.get("message")
     message = message if isinstance(message, str) else ""
@@ -142,7 +144,7 @@ def extract_assist_request(result: ToolResult, *, trust_text: bool = True) -> As
 
 
 def _mapping(value: object) -> dict[str, Any] | None:
-    """A mapping, or the one that JSON text holds."""
+    """Return the value if it is a mapping, or the mapping in a JSON text."""
     if isinstance(value, Mapping):
         return dict(cast("Mapping[str, Any]", value))
     if not isinstance(value, str) or not value.lstrip().startswith("{"):

@@ -1,4 +1,4 @@
-"""What a tool is: a name, a description, a schema, and a function that does the work."""
+"""Tool: a name, a description, a schema, and a function that executes calls."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mainspring")
 
 Scope = Literal["fs-read", "fs-write", "fs-delete", "shell-run", "network"]
-"""The kinds of access that permissions know."""
+"""Kinds of access for permissions."""
 
 ToolOutput = str | tuple[TextBlock | ImageBlock, ...]
-"""What reaches the model: text, or text and images."""
+"""Output for the model: text, or text and images."""
 
 
 class ToolErrorCode(StrEnum):
-    """What kind of failure a tool met; the closed list of nine."""
+    """Kind of a tool failure: a closed list of nine codes."""
 
     VALIDATION_ERROR = "VALIDATION_ERROR"
     IO_ERROR = "IO_ERROR"
@@ -41,14 +41,14 @@ class ToolErrorCode(StrEnum):
 
 
 class Access(Struct, frozen=True):
-    """Something a call is going to touch: a path for the ``fs-`` scopes, a command line, or a URL."""
+    """Access of a call: a path for the ``fs-`` scopes, a command line, or a URL."""
 
     scope: Scope
     resource: str
 
 
 class Attachment(Struct, frozen=True):
-    """A file that a tool hands over beside its output; for applications, not for the model."""
+    """File that a tool returns in addition to its output; for applications, not for the model."""
 
     name: str
     media_type: str
@@ -57,15 +57,15 @@ class Attachment(Struct, frozen=True):
 
 
 class ToolResult(Struct, kw_only=True):
-    """What a tool returns when a bare string is not enough.
+    """Result of a tool if a plain string is not enough.
 
     Attributes:
-        output: What the model reads.
-        title: A line for people, as in ``src/app.py: 3 lines changed``.
+        output: Output for the model.
+        title: A line for the user, for example, ``src/app.py: 3 lines changed``.
         metadata: Facts for applications and logs, typed per tool.
         attachments: Files for applications.
-        is_error: Whether the call failed. Raising an exception says the same.
-        code: What kind of failure; ``None`` for success.
+        is_error: Whether the call failed. Raising an exception has the same effect.
+        code: Kind of failure; ``None`` for success.
     """
 
     output: ToolOutput = ""
@@ -77,32 +77,32 @@ class ToolResult(Struct, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The output as text; an image becomes ``[image/png]``."""
+        """Output as text; an image becomes ``[image/png]``."""
         if isinstance(self.output, str):
             return self.output
         return "\n".join(b.text if isinstance(b, TextBlock) else f"[{b.media_type}]" for b in self.output)
 
     @property
     def details(self) -> dict[str, Any] | None:
-        """Metadata and code, as the history keeps them beside the result: plain JSON data, other values as their text."""
+        """Metadata and code, as stored with the result in the history: plain JSON data, other values as text."""
         facts = _json_metadata(self.metadata) if self.metadata else {}
         return (facts or None) if self.code is None else {**facts, "code": self.code.value}
 
 
 class ToolContext:
-    """What a call may know and use. One object per call, never shared.
+    """Context of a call. Each call has its own object, which is never shared.
 
     Attributes:
-        call_id: Tells parallel calls apart; the same when a durable run takes the call up again, so it serves as
+        call_id: ID that distinguishes parallel calls; unchanged when a durable run repeats the call, so it can be used as
             idempotency key.
-        session_id: The session, or an empty string.
-        message_id: The message that holds the call.
+        session_id: ID of the session, or an empty string.
+        message_id: ID of the message that contains the call.
         agent: Name of the agent.
-        signal: Set when the run is aborted; long work should look at it.
-        env: Files and processes. The only way a tool touches the outside.
-        paths: For each path as the call spelled it, the real path that permissions allowed; use `resolve`.
-        environment: Variables to set for every program of the call; the permission to run it relies on them.
-        extra: Whatever the application put into ``Agent(extra=...)``.
+        signal: Set when the run is aborted; long work should check it.
+        env: Files and processes. The only way for a tool to access the outside.
+        paths: Approved real path for each path as the call spelled it; use `resolve`.
+        environment: Variables to set for every program of the call; the permission to run the program relies on them.
+        extra: Data that the application passed to ``Agent(extra=...)``.
     """
 
     __slots__ = (
@@ -146,7 +146,10 @@ class ToolContext:
 
     @property
     def spawn(self) -> Callable[..., Awaitable[Any]] | None:
-        """Starts a sub-agent, where the agent may: ``await ctx.spawn(task, agent="", signal=ctx.signal)``; see `Subagents.spawn`."""
+        """Function that starts a subagent, if allowed; see `Subagents.spawn`.
+
+        Call it with ``await ctx.spawn(task, agent="", signal=ctx.signal)``.
+        """
         return self.extra.get("spawn")
 
     @property
@@ -155,38 +158,42 @@ class ToolContext:
         return self.signal.cancelled
 
     def metadata(self, *, title: str | None = None, **metadata: Any) -> None:
-        """Tell observers a title and facts while the call runs."""
+        """Publish a title and facts while the call runs."""
         if self.on_update:
             self.on_update("", title, metadata)
 
     def update(self, output: str) -> None:
-        """Show observers partial output while the call runs. The model does not see it."""
+        """Publish partial output while the call runs. The model does not see it."""
         if self.on_update:
             self.on_update(output, None, None)
 
     async def resolve(self, path: str) -> str:
-        """The real, absolute path that ``path`` stands for: the one that was permitted, where permissions are on."""
+        """Return the real, absolute path of ``path``: the approved path if permissions are enabled."""
         return self.paths.get(path) or await self.env.realpath(path)
 
 
 Execute = Callable[[dict[str, Any], ToolContext], Awaitable["ToolResult | ToolOutput"]]
-"""Does a tool's work: validated arguments and the context in, output out. May raise."""
+"""Function that executes a call: validated arguments and the context in, output out.
+
+May raise.
+"""
 
 
 class Tool(Struct, frozen=True, eq=False, kw_only=True):
     """A tool.
 
     Attributes:
-        name: Canonical name, unique in a registry: letters, digits, ``_`` and ``-``.
-        description: For the model: what it does and when to use it.
+        name: Canonical name, unique in a registry: letters, digits, ``_``, and ``-``.
+        description: Description for the model: purpose of the tool and when to use it.
         input_schema: JSON Schema of the arguments, an object.
-        execute: Does the work.
-        label: Name for people; the tool's own name if empty.
-        source: Where it comes from: ``builtin``, ``user``, ``extension``, ``client``, or ``mcp:SERVER``.
-        concurrency_safe: Whether it may run at the same time as other calls.
-        idempotent: Whether running it twice does no harm; only such a call is taken up again after a crash.
-        access: What a call with these arguments touches; permissions judge that. Without it only rules by tool name apply.
-        path_params: The parameters that name a file or folder.
+        execute: Function that executes calls.
+        label: Display name; the tool's name if empty.
+        source: Origin of the tool: ``builtin``, ``user``, ``extension``, ``client``, or ``mcp:SERVER``.
+        concurrency_safe: Whether the tool may run at the same time as other calls.
+        idempotent: Whether a second execution is harmless; only such calls are repeated after a crash.
+        access: Function that returns the accesses of a call; permissions check them. Without it, only rules by tool name
+            apply.
+        path_params: Parameters that name a file or folder.
     """
 
     name: str
@@ -202,19 +209,21 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
 
     @property
     def spec(self) -> ToolDefinition:
-        """The part that a model is told."""
+        """Definition for the model."""
         return ToolDefinition(self.name, self.description, self.input_schema)
 
     async def __call__(self, /, *given: Any, **arguments: Any) -> ToolResult:
-        """Run it without an agent, for tests and scripts: ``await forecast("Oslo", days=2)``. Arguments are taken as they are.
+        """Run the tool without an agent, for tests and scripts: ``await forecast("Oslo", days=2)``.
+
+        Arguments are passed unchanged.
 
         Args:
-            *given: The `ToolContext`, where the tool uses it; then arguments, in the order in which the schema has them.
+            *given: `ToolContext`, if the tool uses it; then arguments, in the order of the schema.
             **arguments: Arguments by name.
 
         Raises:
-            TypeError: If there are more arguments than the tool has, or one is given twice.
-            Exception: What the tool raises.
+            TypeError: Too many arguments, or a duplicate argument.
+            Exception: Exception of the tool.
         """
         ctx = next((each for each in given[:1] if getattr(each, "__tool_context__", False)), None)
         names = list(self.input_schema.get("properties", {}))
@@ -222,12 +231,12 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
         if len(unnamed) > len(names):
             takes = f"the arguments {', '.join(names)}" if names else "no arguments"
             raise TypeError(
-                f"the tool {self.name} takes {takes}, and {len(unnamed)} were given; the call's context goes first: "
+                f"Tool {self.name} takes {takes}, but {len(unnamed)} were passed. Pass the context first: "
                 f"await {self.name}(ToolContext(env=MemoryEnv()), ...)"
             )
         for name, value in zip(names, unnamed, strict=False):
             if name in arguments:
-                raise TypeError(f"the tool {self.name} was given its argument {name!r} twice")
+                raise TypeError(f"Tool {self.name} received the argument {name!r} twice.")
             arguments[name] = value
         return to_tool_result(
             await self.execute(arguments, ctx or ToolContext(env=cast("ExecutionEnv", _MissingEnv(self.name)))),
@@ -236,36 +245,37 @@ class Tool(Struct, frozen=True, eq=False, kw_only=True):
 
 
 class _MissingEnv:
-    """Stands for the environment of a call that was made without a context."""
+    """Placeholder for the environment of a call without a context."""
 
     def __init__(self, tool: str) -> None:
         self._tool = tool
 
     def __getattr__(self, name: str) -> Any:
         raise TypeError(
-            f"the tool {self._tool} uses the environment (env.{name}), and it was called without one: "
-            f"await {self._tool}(ToolContext(env=MemoryEnv()), ...), of mainspring.testing, or with LocalEnv(folder)"
+            f"Tool {self._tool} uses the environment (env.{name}), but was called without one. Pass a context: "
+            f"await {self._tool}(ToolContext(env=MemoryEnv()), ...), with MemoryEnv from mainspring.testing or LocalEnv(folder)"
         )
 
 
 def _json_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return to_builtins(metadata, str_keys=True, enc_hook=str)
-    except Exception:  # a circle, or a value without a text: the result stands all the same
-        logger.exception("the metadata of a result cannot be kept")
+    except Exception:  # a cycle, or a value whose text fails: the result is still valid
+        logger.exception("Cannot store the metadata of a tool result")
         return {}
 
 
 def to_tool_result(output: Any, tool: str = "") -> ToolResult:
-    """A `ToolResult` from whatever a tool returned: text, blocks, ``None``, or any JSON value.
+    """Convert the output of a tool (text, blocks, ``None``, or any JSON value) to a `ToolResult`.
 
     Args:
-        output: What it returned.
-        tool: Its name, for what is raised.
+        output: Output of the tool.
+        tool: Name of the tool, for errors.
 
     Raises:
-        TypeError: If it is or holds what has no form that a model could read: a generator, say, or an object of a plain class.
-        Exception: If it cannot be made into one for another reason; a failure of the tool.
+        TypeError: The output is or contains a value without a readable form for a model: for example, a generator or an
+            object of a plain class.
+        Exception: The conversion failed for another reason; a failure of the tool.
     """
     if type(output) is ToolResult:
         return output if _has_valid_fields(output) else _repair_result(output)
@@ -289,19 +299,19 @@ def to_tool_result(output: Any, tool: str = "") -> ToolResult:
         return ToolResult(output=msgspec_json.encode(output, enc_hook=_encode_unknown).decode())
     except _UnreadableError as error:
         raise TypeError(
-            f"{f'the tool {tool}' if tool else 'the tool'} returned {error}, which a model cannot read; return a text, a "
-            "ToolResult, a dataclass, or what can be written as JSON"
+            f"{f'Tool {tool}' if tool else 'The tool'} returned {error}, which a model cannot read. Return text, a ToolResult, a "
+            "dataclass, or JSON data."
         ) from None
 
 
 class _UnreadableError(Exception):
-    """What a tool returned, or a part of it, in words."""
+    """Description of an output, or of a part of it, that a model cannot read."""
 
 
 def _encode_unknown(value: Any) -> Any:
-    """What has no JSON form of its own as its text; that of a plain object only says where in memory it is."""
+    """Return the text of a value without a JSON form; reject plain objects, whose text contains only a memory address."""
     dump = getattr(value, "model_dump", None)
-    if callable(dump):  # a pydantic model within something else
+    if callable(dump):  # a nested pydantic model
         return dump(mode="json")
     text = str(value)
     if text.startswith("<") and (" at 0x" in text or callable(value)):
@@ -312,7 +322,7 @@ def _encode_unknown(value: Any) -> Any:
 
 
 def _has_valid_fields(result: ToolResult) -> bool:
-    """Whether the fields have the types that they say; nobody checked them when the tool made it."""
+    """Return True if the fields have their declared types; the constructor does not check them."""
     code: Any = result.code
     return (
         _is_output(result.output)
@@ -335,7 +345,7 @@ def _repair_result(result: ToolResult) -> ToolResult:
 
 
 def _code(code: Any) -> ToolErrorCode:
-    """The code of that name; one that is none of the nine is `UNKNOWN`."""
+    """Return the error code with a name; `UNKNOWN` for unknown names."""
     return ToolErrorCode(code) if code in ToolErrorCode.__members__ else ToolErrorCode.UNKNOWN
 
 

@@ -1,10 +1,10 @@
-"""Does a value fit a JSON Schema? All problems at once, each with its path.
+"""Validate a value against a JSON Schema and report all problems with their paths.
 
-Plain schemas are checked by our own closures (`mainspring.tools.checks`); anything richer goes to `jsonschema`, which is
-imported then and not before. Neither ever fetches a `$ref` from the network, and a `pattern` cannot hang the process.
-Formats are checked, unknown keywords are not looked at, `nullable: true` of OpenAPI is understood.
+Plain schemas are checked by compiled closures (`mainspring.tools.checks`); other schemas use `jsonschema`, which is
+imported only then. Neither loads a `$ref` from the network, and a `pattern` cannot block the process. Formats are checked,
+unknown keywords are ignored, and `nullable: true` of OpenAPI is supported.
 
-A schema is compiled once. Do not change it afterwards.
+A schema is compiled once. Do not change it afterward.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,11 +34,11 @@ _MAX_MESSAGE = 300
 
 
 class SchemaValidator:
-    """A schema, ready to check values.
+    """A compiled schema.
 
     Attributes:
-        schema: The schema.
-        is_plain: Whether it works without `jsonschema`.
+        schema: JSON Schema.
+        is_plain: Whether the schema does not require `jsonschema`.
     """
 
     __slots__ = ("_check", "_compile", "_parts", "is_plain", "schema")
@@ -57,20 +57,24 @@ class SchemaValidator:
         self._parts: dict[int, Check] = {}
 
     def problems(self, value: Any) -> list[Problem]:
-        """What is wrong with the value; empty if it fits."""
+        """Return the problems of the value; empty if it fits."""
         try:
             return self._check(value) or []
         except RecursionError:
             return [Problem((), "depth", "nested too deeply to be checked")]
-        except (TypeError, ValueError, ArithmeticError) as problem:  # a value that no JSON text can hold, a set say
+        except (
+            TypeError,
+            ValueError,
+            ArithmeticError,
+        ) as problem:  # a value that JSON cannot represent, for example, a set
             return [Problem((), "type", f"cannot be checked: {problem}")]
 
     def __call__(self, value: Any) -> list[str]:
-        """What is wrong with the value, as texts; empty if it fits."""
+        """Return the problems of the value as texts; empty if it fits."""
         return [str(each) for each in self.problems(value)]
 
     def is_valid_part(self, part: Any, value: Any) -> bool:
-        """Whether the value fits a part of this schema, with references resolved against the whole."""
+        """Return True if the value fits a part of this schema, with references resolved against the whole schema."""
         check = self._parts.get(id(part))
         if check is None:
             check = self._parts[id(part)] = self._compile(part)
@@ -81,7 +85,7 @@ class SchemaValidator:
 
 
 class _Memo:
-    """Compiled schemas by the object they were compiled from; the oldest go when it is full."""
+    """Cache of compiled schemas by schema object; a full cache removes the oldest entries."""
 
     __slots__ = ("_made",)
 
@@ -101,27 +105,30 @@ class _Memo:
 
 
 get_validator: Callable[[Any], SchemaValidator] = _Memo().get
-"""The checker of a schema, made once for each schema object.
+"""Return the validator of a schema, created once for each schema object.
 
-It is a function from a value to the list of everything that is wrong with it. A schema that is not valid gives one that
-says so about every value. The dialect is the one that ``$schema`` names, else 2020-12.
+It is a function from a value to the list of all problems. The function of an invalid schema reports the schema's problem
+for every value. The dialect is the one in ``$schema``, else 2020-12.
 """
 
 
 def validate(schema: Any, value: Any) -> list[str]:
-    """Everything that is wrong with the value, each as `$.path: text`; empty if it fits."""
+    """Return all problems of the value, each as `$.path: text`; empty if it fits."""
     return get_validator(schema)(value)
 
 
 def schema_error(schema: Any) -> str | None:
-    """What is wrong with the schema itself, or `None`. For whoever takes in schemas of strangers."""
+    """Return the problem of the schema itself, or `None`.
+
+    Use it for schemas from untrusted sources.
+    """
     if compile_plain(schema) is not None:
         return None
     return _FullSchema(schema).invalid
 
 
 class _FullSchema:
-    """A schema checked by `jsonschema`."""
+    """A schema that `jsonschema` checks."""
 
     __slots__ = ("_validator", "invalid")
 
@@ -131,7 +138,7 @@ class _FullSchema:
         from jsonschema.validators import Draft202012Validator, validator_for
         from referencing import Registry
 
-        nothing = cast("Any", Registry)()  # every $ref that leads out of the schema stays unresolved
+        nothing = cast("Any", Registry)()  # references to outside the schema stay unresolved
 
         self._validator: Any = None
         self.invalid: str | None = None
@@ -151,7 +158,7 @@ class _FullSchema:
         return self._run(self._validator, value)
 
     def compile(self, schema: Any) -> Check:
-        """The check of a part of the schema."""
+        """Return the check of a part of the schema."""
         validator = None if self._validator is None else self._validator.evolve(schema=schema)
         return lambda value: self._run(validator, value)
 
@@ -173,12 +180,12 @@ class _FullSchema:
 
 
 def _without_surprises(schema: Any) -> Any:
-    """The schema, or an empty one if its `$schema` is no text and so cannot name a dialect."""
+    """Return the schema, or an empty schema if `$schema` is not text and so cannot name a dialect."""
     return schema if is_dict(schema) and isinstance(schema.get("$schema", ""), str) else {}
 
 
 def _problem(error: Any) -> Problem:
-    """An error of `jsonschema` as ours; its text is cut in the middle, since it may quote a large value."""
+    """Convert an error of `jsonschema` to a `Problem`; its text is cut in the middle, since it can quote a large value."""
     text = str(error.message)
     if len(text) > _MAX_MESSAGE:
         text = f"{text[: _MAX_MESSAGE // 2]} … {text[-_MAX_MESSAGE // 2 :]}"
@@ -186,7 +193,7 @@ def _problem(error: Any) -> Problem:
 
 
 def _problems(error: Any) -> list[Problem]:
-    """An error of `jsonschema`; one of a union is told by its branches."""
+    """Return the problems of a `jsonschema` error; the error of a union is described by its branches."""
     if error.validator not in {"anyOf", "oneOf"} or not error.context:
         return [_problem(error)]
     place: Path = tuple(error.absolute_path)
@@ -215,11 +222,11 @@ def _skipping_others(test: Callable[[str], bool]) -> Callable[[object], bool]:
 
 @lru_cache(maxsize=32)
 def _dialect(base: Any, max_length: int) -> Any:
-    """The validator class of a dialect with our own reading of a few keywords: safer, or with a better text.
+    """Return the validator class of a dialect with safer or better implementations of a few keywords.
 
     Args:
-        base: The class as `jsonschema` has it.
-        max_length: How long a property name may be where `jsonschema` itself matches names against patterns.
+        base: Validator class of `jsonschema`.
+        max_length: Maximum length of a property name for which `jsonschema` itself matches names against patterns.
     """
     from jsonschema import validators
 
@@ -237,7 +244,7 @@ KeywordRule = Callable[[Any, Any, Any, Any], Iterator[Any]]
 
 
 def _saying(rule: KeywordRule) -> KeywordRule:
-    """A rule whose texts become errors; what it got from `jsonschema` is passed on."""
+    """Convert a rule that yields texts to a rule that yields errors; errors from `jsonschema` are passed through."""
 
     def check(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
         from jsonschema.exceptions import ValidationError
@@ -309,7 +316,7 @@ def _unique(validator: Any, expected: Any, value: Any, schema: Any) -> Iterator[
 
 
 def _unevaluated(inherited: KeywordRule, max_length: int) -> KeywordRule:
-    """`unevaluatedProperties`, left out where a name is so long that the patterns beside it could take for ever."""
+    """Check `unevaluatedProperties`, except for names so long that the sibling patterns could take unbounded time."""
 
     def check(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
         if validator.is_type(value, "object") and all(len(name) <= max_length for name in value):
@@ -319,7 +326,7 @@ def _unevaluated(inherited: KeywordRule, max_length: int) -> KeywordRule:
 
 
 def _longest_name(schema: Any) -> int:
-    """How long a name may be so that every pattern for names in the schema is harmless to `re`."""
+    """Return the maximum name length for which every name pattern in the schema is harmless to `re`."""
     max_length = 1_000_000
     if is_dict(schema):
         patterns = schema.get("patternProperties")

@@ -59,7 +59,7 @@ async def test_names_that_mean_something_to_the_language_are_names_like_any(name
     agent = Agent(ScriptedModel(ScriptedCall(name), "ok"), execution=MemoryEnv(), tools=[own])
     await agent.run("go")
     assert results(agent) == ["agent:"]
-    with pytest.raises(ConfigError, match=rf"two tools are named '{name}' \(from user and extension\)"):
+    with pytest.raises(ConfigError, match=rf"Duplicate tool name: '{name}' \(from user and extension\)"):
         ToolRegistry([own, Tool(name=name, description="", input_schema={}, execute=own.execute, source="extension")])
 
 
@@ -81,7 +81,7 @@ async def test_honest_repetition_is_let_be_and_a_real_circle_ends_at_the_limit()
 async def test_answers_that_are_nothing_but_mistakes_end_the_run(call: ScriptedCall) -> None:
     """Each gets its result; so many in a row are too many, and one that can be used begins the count anew."""
     agent = Agent(ScriptedModel(call, loop=True), execution=MemoryEnv(), tools=[look])
-    with pytest.raises(AgentProviderError, match="no tool call could be understood, 4 times in a row"):
+    with pytest.raises(AgentProviderError, match="The model sent no valid tool call 4 times in a row"):
         await agent.run("go")
     assert len(results(agent)) == 4
     assert_results_follow_calls(agent.messages)

@@ -143,7 +143,7 @@ async def test_the_sync_way_says_what_to_use_inside_an_event_loop() -> None:
 async def test_a_structured_answer_is_had_as_its_class_or_not_at_all() -> None:
     result = RunResult(status="completed", output=3)
     assert result.output_as(int) == 3
-    with pytest.raises(AgentError, match="the answer is of type int, not <class 'str'>"):
+    with pytest.raises(AgentError, match="The output is of type int, not <class 'str'>"):
         result.output_as(str)
     with pytest.raises(AgentError, match="no answer fitted"):
         RunResult(status="completed", output="text", output_error="no answer fitted").output_as(str)

@@ -63,7 +63,7 @@ WRONG: list[dict[str, Any]] = [
 @pytest.mark.parametrize("options", WRONG, ids=str)
 def test_a_value_that_means_nothing_is_refused(options: dict[str, Any]) -> None:
     [name] = options
-    with pytest.raises(ConfigError, match=rf"^behavior: {name} is .*; it can be "):
+    with pytest.raises(ConfigError, match=rf"^behavior: {name} must be .*, not "):
         Agent(ScriptedModel(), behavior=RunOptions(**options))
     agent = Agent(ScriptedModel("ok"), execution=MemoryEnv())
     with pytest.raises(ConfigError, match=name):
@@ -76,17 +76,17 @@ def test_all_of_them_are_told_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         validate_behavior(RunOptions(max_turns=-1, steering=cast("Any", "no")))
     assert str(caught.value) == (
-        "behavior: max_turns is -1; it can be a whole number from 0 on; steering is 'no'; it can be 'one' or 'all'"
+        "behavior: max_turns must be a whole number of at least 0, not -1; steering must be 'one' or 'all', not 'no'."
     )
 
 
 def test_what_is_no_behavior_or_no_option_is_told() -> None:
-    with pytest.raises(ConfigError, match=r"behavior is a Behavior\(\.\.\.\), not dict"):
+    with pytest.raises(ConfigError, match=r"behavior must be a Behavior\(\.\.\.\), not dict"):
         Agent(ScriptedModel(), behavior=cast("Any", {"max_turns": 1}))
     agent = Agent(ScriptedModel("ok"), execution=MemoryEnv())
-    with pytest.raises(ConfigError, match="thinking is 'a lot'"):
+    with pytest.raises(ConfigError, match="thinking must be .*, not 'a lot'"):
         agent.run_sync("go", thinking=cast("Any", "a lot"))
-    with pytest.raises(TypeError, match="a run has no option 'max_turns'; there are behavior, hooks, model"):
+    with pytest.raises(TypeError, match="Unknown option of a run: 'max_turns'. Options: behavior, hooks, model"):
         agent.run_sync("go", **cast("Any", {"max_turns": 3}))
     assert agent.run_sync("go").text == "ok"
 
@@ -96,16 +96,19 @@ def test_what_is_no_behavior_or_no_option_is_told() -> None:
     [
         (
             {"tool_budgets": {"act": ToolBudget(2, on_exceed=cast("Any", "stear"))}},
-            "['act']: on_exceed is 'stear'; it can be 'block' or",
+            "['act']: on_exceed must be 'block' or 'steer', or a function, not 'stear'",
         ),
-        ({"tool_budgets": {"act": ToolBudget(-1)}}, "['act']: max is -1"),
+        ({"tool_budgets": {"act": ToolBudget(-1)}}, "['act']: max must be a number of at least 0, not -1"),
         (
             {"retry": RetryConfig(max_retries=cast("Any", "x"))},
-            "retry: max_retries is 'x'; it can be a number from 0 on",
+            "retry: max_retries must be a number of at least 0, not 'x'",
         ),
-        ({"retry": RetryConfig(jitter=2)}, "retry: jitter is 2; it can be a number from 0 to 1"),
-        ({"session_budget": Budget(max_cost=-1)}, "session_budget: max_cost is -1"),
-        ({"compaction": Compaction(keep_recent=cast("Any", "x"))}, "compaction: keep_recent is 'x'"),
+        ({"retry": RetryConfig(jitter=2)}, "retry: jitter must be a number from 0 to 1, not 2"),
+        ({"session_budget": Budget(max_cost=-1)}, "session_budget: max_cost must be a number of at least 0, not -1"),
+        (
+            {"compaction": Compaction(keep_recent=cast("Any", "x"))},
+            "compaction: keep_recent must be a number of at least 0, not 'x'",
+        ),
     ],
 )
 def test_what_an_option_is_made_of_is_checked_too(options: dict[str, Any], text: str) -> None:
@@ -116,7 +119,7 @@ def test_what_an_option_is_made_of_is_checked_too(options: dict[str, Any], text:
 @pytest.mark.parametrize("option", ["permissions", "session", "memory", "plugs"])
 @pytest.mark.parametrize("junk", ["deny", True, 3, Subagents])
 def test_what_is_no_plug_is_told(option: str, junk: Any) -> None:
-    with pytest.raises(ConfigError, match=f"is no plug; an agent takes {option}="):
+    with pytest.raises(ConfigError, match=f"is not a plugin. An agent takes {option}="):
         cast("Any", Agent)(ScriptedModel(), **{option: [junk] if option == "plugs" else junk})
 
 
@@ -156,7 +159,7 @@ async def test_a_limit_of_a_tool_that_is_not_there_is_told_once() -> None:
         await agent.run("go")
     await agent.run("again")
     assert [str(w.message) for w in told] == [
-        "tool_budgets names 'adds', and there is no such tool; did you mean 'add'?",
-        "dedup_tools names 'ad', and there is no such tool; did you mean 'add'?",
-        "tool_aliases names 'zzz', and there is no such tool",
+        "tool_budgets names the unknown tool 'adds'. Did you mean 'add'?",
+        "dedup_tools names the unknown tool 'ad'. Did you mean 'add'?",
+        "tool_aliases names the unknown tool 'zzz'",
     ]

@@ -27,18 +27,18 @@ def agent(**options: Any) -> Agent:
 
 def test_an_option_that_does_not_exist_names_the_one_that_was_meant() -> None:
     for make in (agent, lambda **o: create_agent(ScriptedModel(), **o)):
-        with pytest.raises(TypeError, match="Agent has no option 'sytem'; did you mean 'system'"):
+        with pytest.raises(TypeError, match="Unknown option of Agent: 'sytem'. Did you mean 'system'"):
             make(sytem="x")
-    with pytest.raises(TypeError, match="did you mean 'tool_aliases'"):
+    with pytest.raises(TypeError, match="Did you mean 'tool_aliases'"):
         agent(tool_alias={})
-    with pytest.raises(TypeError, match="no option 'zzz'; there are behavior, callbacks, convert, eager, execution"):
+    with pytest.raises(TypeError, match="'zzz'. Options: behavior, callbacks, convert, eager, execution"):
         agent(zzz=1)
 
 
 async def test_so_does_one_of_a_run() -> None:
-    with pytest.raises(TypeError, match="a run has no option 'behaviour'; did you mean 'behavior'"):
+    with pytest.raises(TypeError, match="Unknown option of a run: 'behaviour'. Did you mean 'behavior'"):
         await agent().run("go", **cast("Any", {"behaviour": None}))
-    with pytest.raises(TypeError, match="did you mean 'tools'"):
+    with pytest.raises(TypeError, match="Did you mean 'tools'"):
         agent().stream("go", **cast("Any", {"tool": []}))  # at once, not when somebody waits
 
 
@@ -51,7 +51,7 @@ async def test_so_does_one_of_a_run() -> None:
         ("system", 5, "a text"),
         ("tools", "read_file", "a list of tools and functions"),
         ("tools", greet, "a list of tools and functions"),
-        ("tools", ["read_file"], "'read_file', which is no tool"),
+        ("tools", ["read_file"], "'read_file', which is not a tool"),
         ("execution", 5, "a folder, or an ExecutionEnv"),
         ("execution", LocalEnv, "a folder, or an ExecutionEnv"),
         ("subagents", 5, "AgentDefinition"),
@@ -91,7 +91,7 @@ async def test_nor_can_one_of_a_run(option: str, value: Any) -> None:
 def test_a_folder_that_is_not_there_is_told_and_not_made(tmp_path: Path) -> None:
     wrong = tmp_path / "typo"
     for make in (lambda: agent(execution=str(wrong)), lambda: agent(execution=wrong), lambda: LocalEnv(wrong)):
-        with pytest.raises(ConfigError, match=f"there is no folder {re.escape(str(wrong))}"):
+        with pytest.raises(ConfigError, match=f"Folder not found: {re.escape(str(wrong))}"):
             make()
     assert not wrong.exists()
     assert agent(execution=tmp_path).env.cwd == str(tmp_path)
@@ -99,14 +99,14 @@ def test_a_folder_that_is_not_there_is_told_and_not_made(tmp_path: Path) -> None
 
 async def test_so_is_a_folder_of_skills_before_the_model_is_asked(tmp_path: Path) -> None:
     made = agent(skills=str(tmp_path / "typo"))
-    with pytest.raises(ConfigError, match=f"skills: there is no folder {re.escape(str(tmp_path / 'typo'))}"):
+    with pytest.raises(ConfigError, match=f"Skills folder not found: {re.escape(str(tmp_path / 'typo'))}"):
         await made.run("go")
     assert made.messages == ()
     assert (await agent(skills=tmp_path).run("go")).text == "done"
 
 
 def test_sub_agents_are_definitions() -> None:
-    with pytest.raises(ConfigError, match=r"sub-agents are AgentDefinition\(...\), not 'x'"):
+    with pytest.raises(ConfigError, match=r"Subagents must be AgentDefinition\(...\), not 'x'"):
         Subagents(cast("Any", ["x"]))
 
 

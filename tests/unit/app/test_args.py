@@ -50,18 +50,18 @@ def test_commands_have_options_of_their_own(name: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--modle", "x"], "did you mean --model"),
-        (["-p", "hi", "--json"], "did you mean --output json"),
-        (["-p", "hello", "world"], "put a prompt after -p, in quotes"),
-        (["hello"], "a prompt goes after -p"),
-        (["chekc"], "did you mean 'check'"),
+        (["--modle", "x"], "Did you mean --model"),
+        (["-p", "hi", "--json"], "Did you mean --output json"),
+        (["-p", "hello", "world"], "Put the prompt in quotes after -p"),
+        (["hello"], "To send a prompt, use -p"),
+        (["chekc"], "Did you mean check"),
         (["-p", "x", "--output", "xml"], "invalid choice"),
         (["-p", "x", "--max-turns", "0"], "must be 1 or more"),
-        (["-p", "x", "--max-turns", "x"], "must be a whole number"),
-        (["-p", "x", "--max-cost", "nan"], "must be a number above 0"),
-        (["-p", "x", "--max-seconds", "-1"], "must be a number above 0"),
-        (["-p", "x", "--continue", "--session", "y"], "give one of them"),
-        (["-p", "x", "--continue", "--no-session"], "leave out one of them"),
+        (["-p", "x", "--max-turns", "x"], "must be an integer"),
+        (["-p", "x", "--max-cost", "nan"], "must be a number greater than 0"),
+        (["-p", "x", "--max-seconds", "-1"], "must be a number greater than 0"),
+        (["-p", "x", "--continue", "--session", "y"], "Use only one of"),
+        (["-p", "x", "--continue", "--no-session"], "Use only one of --no-session"),
         (["tools", "cal"], "invalid choice"),
         (["replay"], "required"),
     ],
@@ -79,7 +79,7 @@ def test_help_names_commands_and_exit_codes(capsys: pytest.CaptureFixture[str]) 
     assert left.value.code == 0
     for name in COMMANDS:
         assert name in shown
-    assert "exit codes: 0 done" in shown
+    assert "exit codes: 0 success" in shown
 
 
 def test_every_option_is_explained() -> None:

@@ -13,10 +13,10 @@ from mainspring.errors import AgentProviderError, ModelError, RateLimitedError
 def test_how_long_a_server_asks_to_wait_is_told(seconds: float, told: str) -> None:
     error = RateLimitedError("slow down", retry_after=seconds)
 
-    assert f"the server asks to wait {told}; then go on with --continue" in describe_error(
+    assert f"Retry after {told}, as the server requests: resume with --continue" in describe_error(
         AgentProviderError(str(error), cause=error)
     )
-    assert "wait a little" in describe_error(RateLimitedError("slow down"))
+    assert "Wait and resume" in describe_error(RateLimitedError("slow down"))
 
 
 def test_an_address_where_nothing_is_points_to_the_base_url() -> None:

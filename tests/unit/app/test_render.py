@@ -70,7 +70,7 @@ def test_text_in_a_pipe_is_the_answer_alone() -> None:
 
     assert (out, code) == ("Done\x1b[2J.\n", 0)
     assert err.splitlines() == [
-        "model: embedded:tiny; Tiny; no key; going on after 2 messages",
+        "model: embedded:tiny; Tiny; no key; resuming after 2 messages",
         "It is for trying out.",
         "Let me look.",
         "> read_file a\\x1b[31m.txt",
@@ -89,12 +89,16 @@ def test_text_on_a_terminal_comes_as_it_arrives_and_steers_nothing() -> None:
 @pytest.mark.parametrize(
     ("outcome", "said", "code"),
     [
-        (RunOutcome(status="max_turns", turns=3, session_id="s"), "--max-turns was reached after 3 model calls", 3),
+        (
+            RunOutcome(status="max_turns", turns=3, session_id="s"),
+            "--max-turns limit was reached after 3 model calls",
+            3,
+        ),
         (RunOutcome(status="max_tokens"), "--max-tokens", 3),
-        (RunOutcome(status="completed", text="half", stop_reason="max_tokens"), "cut off", 3),
-        (RunOutcome(status="denied", denied=("no writing",)), "stopped: no writing", 4),
-        (RunOutcome(status="aborted", session_id="s"), "interrupted, go on with --continue", 130),
-        (RunOutcome(status="error", error=ConfigError("bad")), "error: bad", 2),
+        (RunOutcome(status="completed", text="half", stop_reason="max_tokens"), "hit the output limit", 3),
+        (RunOutcome(status="denied", denied=("no writing",)), "Stopped: no writing", 4),
+        (RunOutcome(status="aborted", session_id="s"), "Interrupted. Resume with --continue.", 130),
+        (RunOutcome(status="error", error=ConfigError("bad")), "Error: bad", 2),
     ],
 )
 def test_what_went_wrong_is_said(outcome: RunOutcome, said: str, code: int) -> None:
@@ -225,7 +229,7 @@ def test_failures_say_what_to_do_and_hold_no_secret(monkeypatch: pytest.MonkeyPa
     assert (
         describe_error(FileNotFoundError(2, "No such file or directory", "a.txt")) == "a.txt: No such file or directory"
     )
-    assert "-v shows where" in describe_error(ZeroDivisionError("division by zero"))
+    assert "with -v for the stack trace" in describe_error(ZeroDivisionError("division by zero"))
 
 
 @pytest.mark.covers("ERR-04")

@@ -243,7 +243,7 @@ async def test_debug_and_trace() -> None:
     ).run("go")
     lines = [message for _, message, _ in told.of("debug")]
     assert lines[0] == "turn 1 begins"
-    assert any(line.startswith("the model is asked again in") for line in lines)
+    assert any(line.startswith("the model call is retried in") for line in lines)
     assert "look failed" in lines
     assert lines[-1] == "the run is over: completed"
     types = [kind for _, kind, _ in told.of("trace")]

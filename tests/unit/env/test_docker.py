@@ -216,7 +216,7 @@ async def test_nothing_is_fetched_without_network(fake_docker: str, project: Pat
 def test_an_engine_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_docker: str) -> None:
     monkeypatch.setenv("FAKE_DOCKER_IS_DOWN", "1")
     with pytest.raises(
-        ConfigError, match=r"no container can be started: .*Cannot connect to the Docker daemon.*podman"
+        ConfigError, match=r"No container can be started: .*Cannot connect to the Docker daemon.*podman"
     ):
         find_engine(fake_docker)
     monkeypatch.setenv("PATH", str(tmp_path))

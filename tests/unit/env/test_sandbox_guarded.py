@@ -222,7 +222,7 @@ async def test_the_user_can_name_a_guarded_folder(provider: SandboxBackend, proj
 
 @pytest.mark.parametrize("path", [".agent/x", "sub/AGENTS.md", "sub/.mcp.json", ".git/hooks/x", "sub/.git/config"])
 async def test_tools_cannot_write_it_either(env: SandboxEnv, path: str) -> None:
-    with pytest.raises(PermissionError, match="runs later"):
+    with pytest.raises(PermissionError, match="run later"):
         await env.write_bytes(path, b"x")
 
 

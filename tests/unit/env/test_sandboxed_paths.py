@@ -41,7 +41,7 @@ async def test_no_tool_reaches_a_file_outside(inside: ConfinedEnv, tmp_path: Pat
     for tool, arguments in calls:
         result = await tool(ctx, **arguments)
         assert result.is_error, tool.name
-        assert "outside of the workspace" in result.text, (tool.name, result.text)
+        assert "outside the workspace" in result.text, (tool.name, result.text)
     assert await inside._env.read_bytes(str(tmp_path / "project-secrets" / "key")) == b"secret\n"
 
 
@@ -54,7 +54,7 @@ async def test_no_folder_outside_is_listed(inside: ConfinedEnv) -> None:
     ):
         result = await tool(ctx, **arguments)
         assert result.is_error
-        assert "outside of the workspace" in result.text
+        assert "outside the workspace" in result.text
     assert "a.txt" in (await list_files(ctx)).text
     assert "1:one" in (await grep(ctx, pattern="one")).text
 
@@ -72,12 +72,12 @@ async def test_links_themselves_can_be_removed_but_not_beyond(inside: ConfinedEn
 async def test_programs_are_refused_because_nothing_could_hold_them(inside: ConfinedEnv) -> None:
     ctx = ToolContext(env=inside)
     result = await shell(ctx, command="cat ../project-secrets/key")
-    assert "programs are not run here" in result.text
+    assert "programs cannot run here" in result.text
     with pytest.raises(PermissionError, match="sandbox"):
         await inside.run(["cat", "/etc/hostname"])
     with pytest.raises(PermissionError, match="sandbox"):
         await inside.connect(["cat"])
-    assert "programs are not run here" in (await shell(ctx, command="sleep 9", background=True)).text
+    assert "programs cannot run here" in (await shell(ctx, command="sleep 9", background=True)).text
 
 
 async def test_writing_can_be_switched_off(inside: ConfinedEnv, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ async def test_writing_can_be_switched_off(inside: ConfinedEnv, tmp_path: Path) 
     ]
     for tool, arguments in calls:
         result = await tool(ctx, **arguments)
-        assert "writing is switched off here" in result.text, result.text
+        assert "the workspace is read-only" in result.text, result.text
     assert "they could write" in (await shell(ctx, command="echo x > a.txt")).text
     assert (await read_file(ctx, path="a.txt")).text.startswith("1\tone")
     assert sorted(os.listdir(tmp_path / "project")) == ["a.txt", "folder", "link"]

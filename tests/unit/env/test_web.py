@@ -135,7 +135,7 @@ async def test_a_body_is_cut_at_the_limit_also_a_packed_one(server: Server) -> N
 @pytest.mark.parametrize("answer", [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200 + b"\r\n"])
 async def test_an_answer_that_is_none_is_told(server: Server, answer: bytes) -> None:
     server.answer = answer
-    with pytest.raises(FetchError, match="did not answer as it should"):
+    with pytest.raises(FetchError, match="sent an invalid response"):
         await get(web(server), f"http://127.0.0.1:{server.port}/")
 
 

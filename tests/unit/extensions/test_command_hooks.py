@@ -93,13 +93,13 @@ async def test_a_command_sees_the_call_and_refuses_it(env: LocalEnv, tmp_path: P
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("exit 1", "exit code 1"),
-        ("no-such-program-here", "exit code 127"),
-        ("echo '{'", "cannot be understood"),
-        ("echo fine", "no JSON object"),
+        ("exit 1", "exited with code 1"),
+        ("no-such-program-here", "exited with code 127"),
+        ("echo '{'", "its output is invalid"),
+        ("echo fine", "not a JSON object"),
         ("kill -9 $$", "SIGKILL"),
-        ("sleep 60", "took longer than 0.2 seconds"),
-        ("head -c 3000000 /dev/zero", "wrote more than 1 MiB"),
+        ("sleep 60", "timed out after 0.2 seconds"),
+        ("head -c 3000000 /dev/zero", "wrote more than 1MiB"),
         ("head -c 900000 /dev/zero | tr '\\0' x", "too long"),
     ],
 )
@@ -110,7 +110,7 @@ async def test_a_command_that_fails_has_not_agreed(env: LocalEnv, command: str, 
 
     [result] = results(agent)
     assert result.startswith("Permission denied: the hook")
-    assert "a hook that fails does not agree" in result
+    assert "a failing hook denies" in result
     assert reason in result
 
 
@@ -194,7 +194,7 @@ async def test_ask_asks_a_person_and_without_one_refuses(env: LocalEnv) -> None:
     asking = hook("PreToolUse", says(decision="ask", reason="is it wise?"))
     agent = made(env, [asking], look_up("a"), "done")
     await agent.run("go")
-    assert results(agent) == ["Permission denied: it needs confirmation, and nobody can be asked (is it wise?)"]
+    assert results(agent) == ["Permission denied: it needs confirmation, and no user is available (is it wise?)"]
 
     request: list[str] = []
 
@@ -254,7 +254,7 @@ async def test_commands_see_results_and_failures_and_speak_to_the_model(env: Loc
     assert "no such key" in bad["error"]
     assert bad["tool_response"]["is_error"] is True
     assert texts(agent)[1] == "<hook-context>\nrun the tests\n</hook-context>"
-    assert "failed: it ended with exit code 7" in told[0]
+    assert "failed: it exited with code 7" in told[0]
     assert len(results(agent)) == 2
 
 
@@ -267,7 +267,7 @@ async def test_a_result_is_replaced_and_a_run_ended_behind_it(env: LocalEnv) -> 
 
     assert results(agent) == ["[hidden]"]
     assert result.status == "denied"
-    assert told == ["a hook ended the run: seen enough"]
+    assert told == ["A hook stopped the run: seen enough"]
 
 
 # --- prompts and sessions -------------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ async def test_a_failure_on_a_prompt_refuses_it(env: LocalEnv) -> None:
     agent = made(env, [hook("UserPromptSubmit", "exit 1")], "never")
     result = await agent.run("hello")
     assert result.status == "denied"
-    assert "a hook that fails does not agree" in result.text
+    assert "a failing hook denies" in result.text
 
 
 async def test_the_start_of_a_session_gives_context_once(env: LocalEnv) -> None:
@@ -332,7 +332,7 @@ async def test_stop_has_the_run_go_on_but_not_for_ever(env: LocalEnv, tmp_path: 
     told: list[str] = []
     agent = made(env, [hook("Stop", "exit 2")], *["more"] * 20, told=told)
     assert (await agent.run("go")).turns == MAX_STOP_CONTINUATIONS + 1
-    assert "it ends now" in told[0]
+    assert "It stops now" in told[0]
 
 
 @pytest.mark.covers("BYD-01")
@@ -374,7 +374,7 @@ async def test_hooks_within_hooks_end(env: LocalEnv, tmp_path: Path) -> None:
 
     agent = made(env, hooks, look_up("a"), "done", depth=MAX_HOOK_DEPTH)
     await agent.run("go")
-    assert "hooks run within each other 3 deep" in results(agent)[0]
+    assert "hooks are nested 3 levels deep" in results(agent)[0]
     assert not (tmp_path / "after").exists()
 
 
@@ -437,4 +437,4 @@ async def test_a_sub_agents_calls_are_shown_too(env: LocalEnv) -> None:
 
     agent.on("spawn:before", spawned)
     await agent.run("go")
-    assert seen == ["Permission denied: a hook does not allow it"]
+    assert seen == ["Permission denied: denied by a hook"]

@@ -42,14 +42,14 @@ def test_exit_code_2_refuses_whatever_was_written(out: str) -> None:
     verdict = said("PreToolUse", out, 2, "never that")
     assert (verdict.deny, verdict.failure) == ("never that", "")
     assert said("PreToolUse", "on stdout", 2).deny == "on stdout"
-    assert said("PreToolUse", "", 2).deny == "a hook does not allow it"
+    assert said("PreToolUse", "", 2).deny == "denied by a hook"
 
 
 @pytest.mark.covers("BYD-01")
 @pytest.mark.parametrize("code", [1, 3, 126, 127, 137])
 def test_other_exit_codes_are_failures_even_with_consent_written(code: int) -> None:
     verdict = said("PreToolUse", {"decision": "approve"}, code, "no such file")
-    assert f"exit code {code}: no such file" in verdict.failure
+    assert f"code {code}: no such file" in verdict.failure
 
 
 @pytest.mark.covers("BYD-01")
@@ -161,8 +161,8 @@ def test_text_that_is_no_unicode_is_sent_all_the_same() -> None:
 def test_plain_text_is_context_where_text_is_wanted() -> None:
     assert said("UserPromptSubmit", "Use {braces} in f-strings.").context == "Use {braces} in f-strings."
     assert said("SessionStart", "The date is known.").context == "The date is known."
-    assert "text and JSON in one" in said("UserPromptSubmit", 'log line\n{"decision": "block"}').failure
-    assert "no JSON object" in said("Stop", "hello").failure
+    assert "mixes text and JSON" in said("UserPromptSubmit", 'log line\n{"decision": "block"}').failure
+    assert "not a JSON object" in said("Stop", "hello").failure
 
 
 @pytest.mark.parametrize(
@@ -185,10 +185,10 @@ def test_matchers_fit_whole_names_and_those_of_other_programs(matcher: str, fits
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"event": "PreTool", "command": "x"}, "no event 'PreTool'"),
+        ({"event": "PreTool", "command": "x"}, "event: 'PreTool'"),
         ({"event": "Stop", "command": " "}, "has no command"),
         ({"event": "Stop", "command": "x", "timeout": 0}, "above 0"),
-        ({"event": "Stop", "command": "x", "matcher": "("}, "is no pattern"),
+        ({"event": "Stop", "command": "x", "matcher": "("}, "is not a valid regular expression"),
     ],
 )
 def test_a_command_that_cannot_be_is_refused(fields: dict[str, Any], reason: str) -> None:

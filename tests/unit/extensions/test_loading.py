@@ -81,7 +81,7 @@ async def test_a_file_and_a_package_in_a_folder_are_extensions(tmp_path: Path) -
         ("def extension(api):\n    pass\n    api.on('tool_cal', print)\n", "there is no hook 'tool_cal'", 3),
         ("def extension(api):\n    helper()\n\ndef helper():\n    {}['key']\n", "KeyError: 'key'", 5),
         ("async def extension(api):\n    raise ValueError('late')\n", "ValueError: late", 2),
-        ("def extension(api):\n    async def late(): pass\n    return late()\n", "async though it does not say so", 0),
+        ("def extension(api):\n    async def late(): pass\n    return late()\n", "Define it with `async def`", 0),
     ],
 )
 async def test_a_broken_extension_harms_nothing_and_says_where_it_broke(
@@ -151,8 +151,8 @@ async def test_a_tool_or_command_that_is_taken_keeps_the_extension_out_whole() -
     agent = agent_of(extensions=extensions)
 
     assert [p.name for p in extensions.problems] == ["second", "third"]
-    assert "belongs to the extension 'first'" in extensions.problems[0].reason
-    assert "belongs to the program itself" in extensions.problems[1].reason
+    assert "registered by the extension 'first'" in extensions.problems[0].reason
+    assert "registered by the program itself" in extensions.problems[1].reason
     assert not extensions.runner.has_handlers("tool_call")
     assert (await agent.run("/go")).text == "one"
 
@@ -186,7 +186,7 @@ def test_installed_packages_name_extensions(tmp_path: Path, monkeypatch: pytest.
 
     assert [(s.name, s.origin, s.place) for s in found.extensions if s.place == "pe"] == [("good", "package", "pe")]
     assert [p.name for p in found.problems] == ["bad"]
-    assert "is no function" in found.problems[0].reason
+    assert "is not a function" in found.problems[0].reason
 
 
 # --- anew -----------------------------------------------------------------------------------------------------------
@@ -313,17 +313,17 @@ async def test_an_extension_that_never_ends_loading_is_left_out(monkeypatch: pyt
     agent = agent_of("done", extensions=extensions)
 
     assert (await agent.run("go")).text == "done"
-    assert "was not loaded after 0.02 seconds" in extensions.problems[0].reason
+    assert "did not load within 0.02 seconds" in extensions.problems[0].reason
 
 
 def test_one_plug_serves_one_agent_and_what_is_no_function_is_refused() -> None:
     extensions = Extensions()
-    with pytest.raises(ConfigError, match="in no agent yet"):
+    with pytest.raises(ConfigError, match="not installed in an agent yet"):
         assert extensions.loaded
     agent_of(extensions=extensions)
     with pytest.raises(ConfigError, match="another agent"):
         agent_of(extensions=extensions)
-    with pytest.raises(ConfigError, match="is no extension"):
+    with pytest.raises(ConfigError, match="is not an extension"):
         Extensions(cast("Any", [3]))
 
 

@@ -245,7 +245,7 @@ async def test_options_of_one_run_do_not_stay() -> None:
 
 @pytest.mark.covers("AGT-13", "SES-16")
 async def test_a_prompt_is_needed_unless_there_is_a_history() -> None:
-    with pytest.raises(AgentError, match="nothing to run"):
+    with pytest.raises(AgentError, match="Nothing to run"):
         await agent(Script()).run()
     with pytest.raises(AgentError, match="empty"):
         await agent(Script()).run([Message.user([])])
@@ -357,7 +357,10 @@ def alive() -> dict[str, int]:
     """How many objects of runs there are in this process."""
     gc.collect()
     found = Counter(type(o).__name__ for o in gc.get_objects())
-    return {name: found[name] for name in ("CoreAgent", "AgentRun", "Run", "HookBus", "TaskGroup", "Task")}
+    return {
+        name: found[name]
+        for name in ("CoreAgent", "RunHandle", "RunState", "ToolCallBatch", "HookBus", "TaskGroup", "Task")
+    }
 
 
 async def test_a_thousand_runs_leave_nothing_behind() -> None:

@@ -87,6 +87,20 @@ async def test_what_failed_is_tried_again_and_a_waiter_that_leaves_takes_nobody_
     assert (plug.begun, plug.ready) == (2, 1)
 
 
+async def test_a_plugin_that_fails_lets_the_others_finish_their_preparation() -> None:
+    failing, slow = Slow(failures=1), Slow()
+    one = agent(Script(text_reply("a")), plugs=[failing, slow])
+    warmup = asyncio.ensure_future(one.warmup())
+    failing.go_on.set()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not warmup.done()
+    slow.go_on.set()
+    with pytest.raises(ConfigError, match="not reachable"):
+        await warmup
+    assert slow.ready == 1
+
+
 @pytest.mark.covers("AGT-12")
 async def test_the_environment_is_started_by_the_first_run() -> None:
     env = Starting({})
@@ -170,7 +184,7 @@ async def test_thinking_and_active_tools_are_set_while_a_run_goes_on() -> None:
     texts = [said(m).tool_results[0].text for m in result.messages if said(m).tool_results]
     assert texts == ["Unknown tool: look. Did you mean other?"] * 2 or texts[1].startswith("Unknown tool: look")
     assert (one.thinking, one.active_tools) == ("high", ("other",))
-    with pytest.raises(ConfigError, match="unknown tool ghost"):
+    with pytest.raises(ConfigError, match="Unknown tool: ghost"):
         one.active_tools = ["ghost"]
     one.active_tools = None
     await one.run("go on")
@@ -276,10 +290,10 @@ async def test_edited_arguments_are_checked_like_any() -> None:
 
 async def test_an_answer_needs_a_call_that_waits() -> None:
     one = agent(Script(tool_call_reply("look", key="a"), text_reply("done")), tools=[look], hooks=asking("a"))
-    with pytest.raises(AgentError, match="no call waits"):
+    with pytest.raises(AgentError, match="No tool call is waiting"):
         one.answer(Approve())
     await one.run("go")
-    with pytest.raises(AgentError, match="no call ghost waits; there are"):
+    with pytest.raises(AgentError, match="Unknown tool call: ghost. Waiting calls: "):
         one.answer({"ghost": Approve()})
 
 

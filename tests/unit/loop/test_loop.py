@@ -438,7 +438,7 @@ async def test_an_answer_of_nothing_is_asked_for_again_but_not_for_ever() -> Non
     model = Script(text_reply("", thinking="hm"), text_reply("", thinking="hm"), text_reply("there"))
     result = await agent_loop("go", context(), config(model))
     assert (result.status, result.turns) == ("completed", 3)
-    with pytest.raises(AgentProviderError, match="neither an answer nor a tool call"):
+    with pytest.raises(AgentProviderError, match="neither text nor a tool call"):
         await agent_loop("go", context(), config(Script(*[text_reply("") for _ in range(9)])))
 
 

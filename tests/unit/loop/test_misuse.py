@@ -73,7 +73,7 @@ async def test_the_last_answer_counts_and_one_for_a_call_that_is_gone_is_refused
     one.answer({"a": Deny("thought better of it")})
     await one.run()
     assert ran == []
-    with pytest.raises(AgentError, match="no call waits"):
+    with pytest.raises(AgentError, match="No tool call is waiting"):
         one.answer(Approve())
 
 
@@ -84,7 +84,7 @@ async def test_a_stream_that_was_not_entered_says_so(use: str) -> None:
         await (anext(aiter(run)) if use == "iterate" else run.result())
     async with run:
         assert (await run.result()).text == "ok"
-    with pytest.raises(RuntimeError, match="begun before"):
+    with pytest.raises(RuntimeError, match="already started"):
         async with run:
             pass
 
@@ -154,7 +154,7 @@ def test_a_handler_is_a_function() -> None:
 @pytest.mark.covers("MSG-25")
 async def test_a_prompt_that_is_none_is_told_what_one_is() -> None:
     for junk in (3, None, object(), {"a": 1}, ["a"], [[]]):
-        with pytest.raises(TypeError, match="a prompt is text"):
+        with pytest.raises(TypeError, match="A prompt must be text"):
             await agent(Script()).run(cast("Any", junk))
     one = agent(Script(text_reply("ok")))
     await one.run(cast("Any", (TextBlock(text) for text in ("a", "b"))))

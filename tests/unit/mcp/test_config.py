@@ -78,13 +78,13 @@ def test_a_filter_and_its_other_names() -> None:
     [
         ("npx", "must be an object, not str"),
         ({"args": []}, "needs a command (a program) or a url"),
-        ({"comand": "npx"}, "there is no setting 'comand'; did you mean 'command'?"),
-        ({"command": "a", "args": "-y b"}, "args must be a list of texts, as in ['-y', 'b']"),
+        ({"comand": "npx"}, "Unknown setting: 'comand'. Did you mean 'command'?"),
+        ({"command": "a", "args": "-y b"}, "args must be a list of texts, for example, ['-y', 'b']"),
         ({"command": "a", "env": {"A": []}}, "[] must be a text"),
-        ({"type": "http"}, "needs a url that begins with http"),
-        ({"url": "ftp://x"}, "needs a url that begins with http:// or https://, not 'ftp://x'"),
+        ({"type": "http"}, "requires a url that begins with http"),
+        ({"url": "ftp://x"}, "requires a url that begins with http:// or https://, not 'ftp://x'"),
         ({"type": "carrier-pigeon", "url": "https://x"}, "Invalid enum value 'carrier-pigeon'"),
-        ({"command": "a", "timeout": -1}, "timeout is in seconds"),
+        ({"command": "a", "timeout": -1}, "timeout must be 0 to 86400 seconds, not -1"),
         ({"command": "a", "timeout": "soon"}, "Expected float, got str"),
         ({"command": "a", "disclosure": "sometimes"}, "Invalid enum value 'sometimes'"),
     ],
@@ -100,15 +100,15 @@ def test_what_means_nothing_here_is_passed_over_with_a_word() -> None:
     found = parse_mcp_config({"a": {"command": "x", "alwaysAllow": ["y"], "description": "z"}})
     assert len(found.servers) == 1
     assert [w.partition(": ")[2] for w in found.warnings] == [
-        "alwaysAllow means nothing here",
-        "description means nothing here",
+        "alwaysAllow is not supported and is ignored",
+        "description is not supported and is ignored",
     ]
 
 
 def test_of_one_name_the_last_counts() -> None:
     twice = parse_mcp_config([{"name": "a", "command": "x"}, {"name": "a", "command": "y"}])
     assert [s.command for s in twice.servers] == ["y"]
-    assert "two MCP servers are named 'a'" in twice.warnings[0]
+    assert "Duplicate MCP server name: 'a'" in twice.warnings[0]
     merged = merge_configs(twice, parse_mcp_config({"b": {"command": "z"}, "a": {"url": "http://x"}}))
     assert [(s.name, s.url) for s in merged.servers] == [("a", "http://x"), ("b", "")]
 
@@ -153,7 +153,7 @@ def test_variables_are_put_in_and_what_is_missing_is_named() -> None:
     assert made.args == ("--key=k${HOME}", "fallback", "$KEY", "aa")
     assert made.env == {"TOKEN": "k${HOME}"}
     assert made.cwd == "/h/x"
-    with pytest.raises(ConfigError, match="'docs' needs the variables A, HOME, KEY, which are not set"):
+    with pytest.raises(ConfigError, match="'docs' requires the variables A, HOME, KEY, which are not set"):
         expand_config(server, {})
     web = one({"url": "https://${HOST}/mcp", "headers": {"Authorization": "Bearer ${T}"}})
     assert expand_config(web, {"HOST": "x.test", "T": "t"}).headers == {"Authorization": "Bearer t"}

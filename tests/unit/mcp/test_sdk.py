@@ -69,9 +69,9 @@ async def test_a_server_that_went_away_and_came_back_is_used_again() -> None:
 @pytest.mark.parametrize(
     ("status", "text", "reason"),
     [
-        (401, r"'server' wants a login \(HTTP 401\); run: mainspring mcp login server", "login"),
-        (500, r"answers with HTTP 500; check its url, headers and transport", "connect"),
-        (404, r"answers with HTTP 404", "connect"),
+        (401, r"'server' requires a login \(HTTP 401\). Run: mainspring mcp login server", "login"),
+        (500, r"returned HTTP 500. Check the url, headers, and transport.", "connect"),
+        (404, r"returned HTTP 404", "connect"),
     ],
 )
 async def test_a_refusal_is_explained(status: int, text: str, reason: str) -> None:
@@ -83,7 +83,7 @@ async def test_a_refusal_is_explained(status: int, text: str, reason: str) -> No
 
 
 async def test_a_host_that_is_not_there_is_told_of() -> None:
-    with pytest.raises(McpError, match="http://127.0.0.1:9/mcp cannot be reached") as caught:
+    with pytest.raises(McpError, match="cannot reach http://127.0.0.1:9/mcp") as caught:
         async with connect_mcp("http://127.0.0.1:9/mcp"):
             pass
     assert caught.value.reason == "connect"
@@ -198,7 +198,7 @@ class Browser:
 async def test_a_login_is_kept_for_later_and_renewed_once(tmp_path: Path) -> None:
     async with HttpServer(login=True).running() as server:
         config = McpServerConfig(name="web", transport="http", url=server.url, mode="legacy")
-        with pytest.raises(McpError, match="wants a login"):
+        with pytest.raises(McpError, match="requires a login"):
             async with connect_mcp(config, tokens=tmp_path / "logins"):
                 pass
         assert server.registrations == 0
@@ -236,7 +236,7 @@ async def test_a_login_is_kept_for_later_and_renewed_once(tmp_path: Path) -> Non
 
 
 @pytest.mark.covers("BYD-10")
-@pytest.mark.parametrize(("wrong", "why"), [("wrong_state", "nobody logged in"), ("wrong_issuer", "wants a login")])
+@pytest.mark.parametrize(("wrong", "why"), [("wrong_state", "Login timed out"), ("wrong_issuer", "requires a login")])
 async def test_a_forged_answer_is_no_login(tmp_path: Path, wrong: str, why: str) -> None:
     async with HttpServer(login=True).running() as server:
         setattr(server, wrong, True)
@@ -275,7 +275,7 @@ async def test_a_login_that_is_not_needed_or_possible(tmp_path: Path) -> None:
     async with HttpServer().running() as server:
         config = McpServerConfig(name="web", transport="http", url=server.url, mode="legacy")
         assert not await login_mcp(config, tmp_path, show=lambda url: None, browser=False)
-    with pytest.raises(ConfigError, match="is a program: it has no login"):
+    with pytest.raises(ConfigError, match="is a program, which has no login"):
         await login_mcp(McpServerConfig(name="p", command="x"), tmp_path, show=lambda url: None)
     given = McpServerConfig(name="h", transport="http", url="http://x", headers={"authorization": "x"})
     with pytest.raises(ConfigError, match="has an Authorization header"):
@@ -285,5 +285,5 @@ async def test_a_login_that_is_not_needed_or_possible(tmp_path: Path) -> None:
 async def test_nobody_logs_in(tmp_path: Path) -> None:
     async with HttpServer(login=True).running() as server:
         config = McpServerConfig(name="web", transport="http", url=server.url, mode="legacy")
-        with pytest.raises(McpError, match="nobody logged in within 0.1 seconds"):
+        with pytest.raises(McpError, match="Login timed out after 0.1 seconds"):
             await login_mcp(config, tmp_path, show=lambda url: None, browser=False, seconds=0.1)

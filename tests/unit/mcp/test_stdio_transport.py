@@ -43,7 +43,7 @@ async def test_where_the_sdk_is_not_installed_that_is_said_and_no_server_is_blam
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
-    with pytest.raises(McpError, match=r"'raw' was not connected: .* needs? .*pip install .*\[mcp\]'"):
+    with pytest.raises(McpError, match=r"Cannot connect to MCP server 'raw': .* require .*pip install .*\[mcp\]'"):
         async with connect_mcp(raw()):
             pass
 
@@ -56,7 +56,7 @@ async def test_everything_that_a_server_may_ask_is_answered_or_refused(tmp_path:
             expected = {
                 "ask": {"action": "decline"},
                 "visit": {"action": "decline"},
-                "sample": {"code": -1, "message": "the user did not allow it"},
+                "sample": {"code": -1, "message": "The user did not allow it"},
                 "roots": {"roots": []},
                 "ping": {},
             }
@@ -137,8 +137,8 @@ async def test_one_odd_tool_costs_no_other_and_odd_results_are_results() -> None
         ('{"jsonrpc":"2.0","id":KEY,"result":{"content":[{"type":"text","text":"a\\ud800b"}]}}', "a?b"),
         ('{"jsonrpc":"2.0","id":KEY,"error":{"code":"E1","message":"no luck"}}', "no luck"),
         ('{"jsonrpc":"2.0","id":KEY,"error":"out of luck"}', "out of luck"),
-        ('{"jsonrpc":"2.0","id":KEY,"result":null}', "no message of the protocol"),
-        ('{"jsonrpc":"2.0","id":KEY,"result":{"content":[],"structuredContent":{"v":DEEP}}}', "no message of the protocol"),
+        ('{"jsonrpc":"2.0","id":KEY,"result":null}', "not a valid protocol message"),
+        ('{"jsonrpc":"2.0","id":KEY,"result":{"content":[],"structuredContent":{"v":DEEP}}}', "not a valid protocol message"),
     ],
     ids=["nan", "surrogate", "code", "text", "null", "deep"],
 )  # fmt: skip
@@ -168,7 +168,7 @@ async def test_progress_is_told_and_keeps_a_call_alive() -> None:
         answer = await server.call("progress", {"n": 250}, lambda *step: told.append(step))
         assert answer.content[0]["text"] == "done"
         assert told[0] == (1, 3, "step 1")
-        with pytest.raises(McpError, match="no sign of life for 0.4 seconds") as caught:
+        with pytest.raises(McpError, match="no response or progress for 0.4 seconds") as caught:
             await server.call("slow", {})
         assert caught.value.reason == "timeout"
         # What is still to come of the call is passed over, and the session is as good as before.
@@ -213,14 +213,14 @@ async def test_large_messages_pass_in_both_directions() -> None:
 @pytest.mark.parametrize(
     ("config", "text"),
     [
-        (raw("die"), r"it ended at once \(exit code 1\).*\n.*cannot find the database"),
-        (raw("hang", connect_timeout=0.3), r"did not answer within 0.3 seconds"),
-        (replace(raw(), command="no-such-program-here"), r"there is no program 'no-such-program-here' on its PATH"),
-        (replace(raw(), command="/etc/passwd"), r"could not be started: /etc/passwd: Permission denied"),
-        (replace(raw(), cwd="/no/such/folder"), r"could not be started: .*No such file"),
+        (raw("die"), r"the program exited immediately \(exit code 1\).*\n.*cannot find the database"),
+        (raw("hang", connect_timeout=0.3), r"did not respond within 0.3 seconds"),
+        (replace(raw(), command="no-such-program-here"), r"Program not found on its PATH: 'no-such-program-here'"),
+        (replace(raw(), command="/etc/passwd"), r"Cannot start MCP server 'raw': /etc/passwd: Permission denied"),
+        (replace(raw(), cwd="/no/such/folder"), r"Cannot start MCP server 'raw': .*No such file"),
         (
             replace(raw(), env={"A": "${NO_SUCH_VARIABLE_HERE}"}),
-            r"needs the variable NO_SUCH_VARIABLE_HERE, which is not set",
+            r"requires the variable NO_SUCH_VARIABLE_HERE, which is not set",
         ),
     ],
     ids=["dies", "hangs", "no program", "not executable", "no folder", "no variable"],

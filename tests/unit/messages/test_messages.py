@@ -23,8 +23,8 @@ from mainspring.messages import (
     convert_to_llm,
     decode_message,
     encode_message,
-    openai_stop_reason,
     strip_surrogates,
+    to_finish_reason,
     to_messages,
 )
 
@@ -135,7 +135,7 @@ def test_time_on_disk_is_iso_8601() -> None:
     ],
 )
 def test_stop_reasons_have_both_names(reason: Any, classic: str) -> None:
-    assert openai_stop_reason(reason) == classic
+    assert to_finish_reason(reason) == classic
     back = decode_message(encode_message(Message("assistant", stop_reason=reason)))
     assert isinstance(back, Message)
     assert back.stop_reason == reason
@@ -192,7 +192,7 @@ def test_prompts_of_every_form_become_messages() -> None:
     (blocks,) = to_messages([TextBlock("see"), ImageBlock("image/png", "AA")])
     assert isinstance(blocks, Message)
     assert len(blocks.content) == 2
-    with pytest.raises(TypeError, match="a prompt is text"):
+    with pytest.raises(TypeError, match="A prompt must be text"):
         to_messages([message, TextBlock("x")])
 
 

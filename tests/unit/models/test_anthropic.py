@@ -25,7 +25,7 @@ from mainspring.messages import (
 from mainspring.models import (
     HttpModel,
     ProviderConfig,
-    create_anthropic_model,
+    create_anthropic_adapter,
     create_model,
     create_model_provider,
     get_provider_factory,
@@ -48,7 +48,7 @@ def made(**settings: Any) -> HttpModel:
 
 
 def adapter(config: Any) -> HttpModel:
-    model = create_anthropic_model(config)
+    model = create_anthropic_adapter(config)
     assert isinstance(model, HttpModel)
     return model
 
@@ -106,7 +106,7 @@ async def test_the_environment_fills_what_is_missing_or_empty(
     config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ProviderConfigError, match="ANTHROPIC_API_KEY") as caught:
-        create_anthropic_model(config)
+        create_anthropic_adapter(config)
     assert caught.value.code is ErrorCode.PROVIDER_NOT_CONFIGURED
 
     monkeypatch.setenv("ANTHROPIC_API_KEY", "from-env")
@@ -138,9 +138,9 @@ def test_base_urls(base_url: str, url: str, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_key_of_the_environment_stays_with_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "from-env")
 
-    with pytest.raises(ProviderConfigError, match="is not sent elsewhere"):
-        create_anthropic_model({"base_url": "https://elsewhere.example"})
-    with pytest.raises(ProviderConfigError, match="must begin with http"):
+    with pytest.raises(ProviderConfigError, match="is not sent to other hosts"):
+        create_anthropic_adapter({"base_url": "https://elsewhere.example"})
+    with pytest.raises(ProviderConfigError, match="must start with http"):
         made(base_url="elsewhere.example")
 
 
@@ -273,10 +273,10 @@ async def test_a_key_that_cannot_be_fetched_is_a_configuration_error() -> None:
 
     model = HttpModel(made().profile, AnthropicProtocol(), broken, transport=MemoryTransport(MemoryResponse(GOOD)))
 
-    with pytest.raises(ProviderConfigError, match="could not be fetched"):
+    with pytest.raises(ProviderConfigError, match="Cannot get the API key"):
         await model.complete(ModelRequest(HI))
-    with pytest.raises(ProviderConfigError, match="Configuration of provider 'anthropic'"):
-        create_anthropic_model({"connect_timeout": "soon"})
+    with pytest.raises(ProviderConfigError, match="Invalid configuration of provider 'anthropic'"):
+        create_anthropic_adapter({"connect_timeout": "soon"})
 
 
 # --- refusals ----------------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ async def test_invoke_takes_text_or_messages_and_gives_content_and_usage() -> No
     assert isinstance(first, Success)
     assert is_model_success(first)
     assert not is_model_error(first)
-    assert (first.result.text, first.result.usage, first.is_success) == ("Hello", Usage(3, 2), True)
+    assert (first.result.text, first.result.usage, first.success) == ("Hello", Usage(3, 2), True)
     assert isinstance(second, Success)
     assert second.result.text == "Again"
 
@@ -139,7 +139,7 @@ async def test_a_callback_may_be_async_and_its_failure_is_its_own(caplog: pytest
     assert isinstance(result, Success)
     assert len([e async for e in result.result]) == 5
     assert told == ["start"]
-    assert "a model callback failed" in caplog.text
+    assert "A model callback failed." in caplog.text
 
 
 async def test_closing_the_result_closes_the_stream() -> None:

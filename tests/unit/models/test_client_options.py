@@ -33,8 +33,8 @@ from mainspring.models import (
     Success,
     agent_error_kind,
     complete,
-    create_anthropic_model,
-    create_openai_compatible_model,
+    create_anthropic_adapter,
+    create_openai_compat_adapter,
     error_response,
     extract_text,
     extract_token_usage,
@@ -106,7 +106,7 @@ async def test_an_option_that_does_not_exist_or_does_not_fit_is_a_failure() -> N
     assert "temprature" in misspelt.message
     assert isinstance(ready, Failure)
     assert ready.error is ErrorCode.PROVIDER_NOT_CONFIGURED
-    assert "api_key cannot be chosen" in ready.message
+    assert "Cannot set api_key" in ready.message
 
 
 async def test_few_models_are_kept_and_the_others_closed() -> None:
@@ -186,7 +186,7 @@ class PydanticCity(BaseModel):
 async def test_an_answer_is_read_by_its_schema(schema: Any, value: Any, text: str) -> None:
     model = ScriptedModel(text)
 
-    result = await LLMClient(model).invoke_structured("Where?", schema)
+    result = await LLMClient(model).structured("Where?", schema)
 
     assert isinstance(result, Success)
     assert (result.result.value, result.result.problems) == (value, ())
@@ -199,7 +199,7 @@ async def test_an_answer_is_read_by_its_schema(schema: Any, value: Any, text: st
 @pytest.mark.parametrize("schema", [CITY, City, PydanticCity])
 @pytest.mark.parametrize("text", ["Oslo, of course.", '{"city": 5}', '{"days": 1}', "", "[" * 5000])
 async def test_what_does_not_fit_is_text(schema: Any, text: str) -> None:
-    result = await LLMClient(ScriptedModel(text)).invoke_structured("Where?", schema)
+    result = await LLMClient(ScriptedModel(text)).structured("Where?", schema)
 
     assert isinstance(result, Success)
     assert (result.result.value, result.result.text) == (None, text)
@@ -207,8 +207,8 @@ async def test_what_does_not_fit_is_text(schema: Any, text: str) -> None:
 
 
 async def test_a_schema_that_is_none_and_a_failed_call_are_failures() -> None:
-    assert isinstance(await LLMClient(ScriptedModel("x")).invoke_structured("Hi", object), Failure)
-    assert isinstance(await LLMClient(ScriptedModel(ModelError("no"))).invoke_structured("Hi", City), Failure)
+    assert isinstance(await LLMClient(ScriptedModel("x")).structured("Hi", object), Failure)
+    assert isinstance(await LLMClient(ScriptedModel(ModelError("no"))).structured("Hi", City), Failure)
 
 
 # --- helpers -----------------------------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ def test_results_can_be_made_by_hand() -> None:
     good = success_response({"a": 1}, "fine")
     bad = error_response("RATE_LIMITED", "slow down", 1500)
 
-    assert (good.is_success, good.result, good.message) == (True, {"a": 1}, "fine")
+    assert (good.success, good.result, good.message) == (True, {"a": 1}, "fine")
     assert (bad.success, bad.error, bad.message, bad.retry_after) == (False, ErrorCode.RATE_LIMITED, "slow down", 1.5)
     assert error_response(ErrorCode.UNKNOWN, "x").retry_after is None
     assert is_model_success(good)
@@ -369,8 +369,8 @@ async def test_a_provider_can_be_made_by_its_own_function() -> None:
 
 @pytest.mark.covers("PKG-17", "MOD-02")
 def test_adapters_are_made_at_once() -> None:
-    claude = create_anthropic_model({"api_key": "k", "model": "claude-sonnet-4-5"})
-    other = create_openai_compatible_model(ProviderConfig(api_key="k", base_url="http://h/v1", model="m", vision=False))
+    claude = create_anthropic_adapter({"api_key": "k", "model": "claude-sonnet-4-5"})
+    other = create_openai_compat_adapter(ProviderConfig(api_key="k", base_url="http://h/v1", model="m", vision=False))
 
     assert isinstance(claude, HttpModel)
     assert (claude.provider, claude.model) == ("anthropic", "claude-sonnet-4-5")

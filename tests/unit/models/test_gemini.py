@@ -212,7 +212,7 @@ def test_a_truncated_call_never_looks_like_a_good_one() -> None:
 def test_an_answer_without_parts_is_empty_text_and_a_refused_prompt_an_error() -> None:
     assert message({"candidates": [{"finishReason": "STOP", "content": {}}]}).content == (TextBlock(""),)
     for blocked in ({"blockReason": "SAFETY"}, {"blockReason": "OTHER", "blockReasonMessage": "Not this."}):
-        with pytest.raises(ModelError, match=r"prompt refused: (SAFETY|Not this\.)") as caught:
+        with pytest.raises(ModelError, match=r"prompt rejected: (SAFETY|Not this\.)") as caught:
             events(sse({"promptFeedback": blocked, "usageMetadata": {"promptTokenCount": 4}}))
         assert (caught.value.code, caught.value.reason, caught.value.retryable) == (
             ErrorCode.UNKNOWN,
@@ -229,9 +229,9 @@ def test_what_is_no_answer_is_an_error() -> None:
         (b"{}", InvalidResponseError, "no candidates"),
         (b"[]", InvalidResponseError, "no candidates"),
         (b"<html>no</html>", InvalidResponseError, "web page"),
-        (b"nonsense", InvalidResponseError, "no JSON"),
-        (sse(chunk({"text": "Hi"})), NetworkError, "ended before"),
-        (b"[" + json.dumps(chunk({"text": "Hi"})).encode() + b",", NetworkError, "ended before"),
+        (b"nonsense", InvalidResponseError, "not valid JSON"),
+        (sse(chunk({"text": "Hi"})), NetworkError, "closed before"),
+        (b"[" + json.dumps(chunk({"text": "Hi"})).encode() + b",", NetworkError, "closed before"),
         (sse({"error": overflow}), ContextExceededError, "exceeds the maximum"),
         (json.dumps([{"error": overflow}]).encode(), ContextExceededError, "exceeds the maximum"),
     ):
@@ -267,7 +267,7 @@ def test_the_mark_of_the_end_that_gateways_add_is_no_end_of_the_answer() -> None
     last = events(sse(chunk({"text": "Hi"}, finish="STOP")) + done)[-1]
 
     assert isinstance(last, Done)
-    with pytest.raises(NetworkError, match="ended before"):
+    with pytest.raises(NetworkError, match="closed before"):
         events(sse(chunk({"text": "Hi"})) + done)
 
 

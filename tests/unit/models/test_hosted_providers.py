@@ -87,7 +87,7 @@ async def test_the_key_comes_from_the_environment_where_nothing_is_configured(
         assert await key_of(made) == "from-environment"
         assert (made.model, made.profile.base_url) == (model, url)
     assert await key_of(create_model(name, api_key="own")) == "own"
-    with pytest.raises(ProviderConfigError, match="is not sent elsewhere"):
+    with pytest.raises(ProviderConfigError, match="is not sent to other hosts"):
         create_model(f"{name}:m", base_url="https://gateway.example/v1")
 
 
@@ -118,7 +118,7 @@ async def test_a_wrong_setting_and_a_key_that_fails_are_errors_of_ours(
     def odd() -> str:
         raise Odd
 
-    with pytest.raises(ProviderConfigError, match="must begin with http"):
+    with pytest.raises(ProviderConfigError, match="must start with http"):
         create_model(name, api_key="k", base_url="not-a-url")
     with pytest.raises(ProviderConfigError, match="unknown: strem"):
         create_model(name, api_key="k", dialect={"strem": 1})
@@ -166,7 +166,7 @@ async def test_servers_of_ones_own_need_nothing(
     monkeypatch.setenv(variable, "http://box:9000/v1" if name == "local" else "http://box:9000")
     assert http(create_model(name)).profile.base_url == ("http://box:9000/v1" if name == "local" else "http://box:9000")
     assert http(create_model(name, base_url="http://other:1")).profile.base_url == "http://other:1"
-    with pytest.raises(ProviderConfigError, match="must begin with http"):
+    with pytest.raises(ProviderConfigError, match="must start with http"):
         create_model(name, base_url="ftp://box")
 
 
@@ -177,7 +177,7 @@ async def test_a_compatible_host_needs_all_three(monkeypatch: pytest.MonkeyPatch
     assert (made.provider, made.model, made.profile.base_url) == ("compatible", "m", "https://h.example/v1")
     for missing, text in (
         ("base_url", "OPENAI_COMPATIBLE_BASE_URL"),
-        ("model", "needs a model"),
+        ("model", "Missing model"),
         ("api_key", "API_KEY"),
     ):
         for value in ("", None):
@@ -243,9 +243,9 @@ async def test_a_token_comes_from_settings_environment_or_command_line(
 @pytest.mark.parametrize(
     ("script", "why"),
     [
-        ("sys.exit('no oauth token found')", "gave none: no oauth token found"),
-        ("print()", "gave none: exit code 0"),
-        ("time.sleep(60)", r"did not answer within 0\.3 s"),
+        ("sys.exit('no oauth token found')", "returned no token: no oauth token found"),
+        ("print()", "returned no token: exit code 0"),
+        ("time.sleep(60)", r"did not finish within 0\.3s"),
     ],
 )
 async def test_without_a_token_the_three_ways_are_named(nothing_on_path: Path, script: str, why: str) -> None:
@@ -295,12 +295,12 @@ async def test_a_factory_makes_providers_for_other_hosts(monkeypatch: pytest.Mon
     assert (named.provider, named.model, default.model) == ("acme", "acme-2", "acme-1")
     assert named.profile.base_url == "https://api.acme.example/v1"
     assert await key_of(named) == "k"
-    with pytest.raises(ProviderConfigError, match="is not sent elsewhere"):
+    with pytest.raises(ProviderConfigError, match="is not sent to other hosts"):
         create_model("acme", registry=registry, base_url="https://evil.example/v1")
     free = http(create_model("open:m", registry=registry))
     assert (await key_of(free), free.profile.dialect.stop) == ("not-needed", False)
     assert await key_of(create_model("open:m", registry=registry, api_key="own")) == "own"
-    with pytest.raises(ProviderConfigError, match="Provider open needs a model"):
+    with pytest.raises(ProviderConfigError, match="Missing model of provider open"):
         create_model("open", registry=registry)
     assert "acme" not in default_registry()
 
@@ -316,16 +316,19 @@ async def test_the_address_may_come_from_the_environment_and_the_key_goes_there(
 
     assert http(model).profile.base_url == "https://gateway.example/v1"
     assert await key_of(model) == "k-1"
-    with pytest.raises(ProviderConfigError, match="is not sent elsewhere"):
+    with pytest.raises(ProviderConfigError, match="is not sent to other hosts"):
         create_model(f"{name}:m", base_url="https://other.example/v1")
 
 
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        ("opnai:x", "'opnai' is no provider (did you mean openai:x?), so 'opnai:x' was taken as a model of openai."),
-        ("zzz:x", "'zzz' is no provider (there are anthropic,"),
-        ("gpt-9", "'gpt-9' names no provider, so it was taken as a model of openai; for another write PROVIDER:gpt-9."),
+        ("opnai:x", "Unknown provider: 'opnai'. Did you mean openai:x? 'opnai:x' was used as a model of openai."),
+        ("zzz:x", "Unknown provider: 'zzz'. Available: anthropic,"),
+        (
+            "gpt-9",
+            "'gpt-9' has no provider prefix, so openai was used. To choose another provider, write PROVIDER:gpt-9.",
+        ),
     ],
 )
 def test_what_was_made_of_a_name_is_said_where_it_fails(spec: str, told: str) -> None:

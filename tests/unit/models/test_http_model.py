@@ -294,7 +294,7 @@ async def test_closing_the_stream_closes_the_connection() -> None:
 async def test_a_request_may_have_a_limit_of_its_own() -> None:
     async with serve([5.0]) as server:
         own = HttpModel(ModelProfile(profile().info, server.url), ChatCompletionsProtocol())
-        with pytest.raises(ModelTimeoutError, match="within 0.1 s"):
+        with pytest.raises(ModelTimeoutError, match="within 0.1s"):
             await own.complete(ModelRequest(HI, timeout=0.1))
 
 

@@ -398,7 +398,7 @@ def test_a_stream_that_is_cut_is_no_answer(cut: int) -> None:
 
 
 def test_a_torn_last_event_says_no_more_than_that_the_stream_was_cut() -> None:
-    with pytest.raises(NetworkError, match="before the answer was complete"):
+    with pytest.raises(NetworkError, match="before the response was complete"):
         read(sse(begin(), *text(0, "Hi")) + b'event: message_delta\ndata: {"type": "mess')
 
 
@@ -465,7 +465,7 @@ def test_a_second_answer_takes_the_place_of_one_that_broke_off_unheard() -> None
 
 @pytest.mark.parametrize("said", [text(0, "Hel"), call(0, "c", "now")])
 def test_a_second_answer_behind_words_or_calls_is_an_error(said: list[dict[str, Any]]) -> None:
-    with pytest.raises(NetworkError, match="second answer") as caught:
+    with pytest.raises(NetworkError, match="second response") as caught:
         message(begin("first"), *said, begin("second"), *text(0, "Hello"), *end())
 
     assert caught.value.partial is not None

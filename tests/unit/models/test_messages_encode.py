@@ -602,7 +602,7 @@ def test_what_is_kept_holds_no_markers() -> None:
 
     encode_request(request, profile())
 
-    stored, tail = scratch.entries["anthropic_messages"].pieces(history, lambda _: b"?")
+    stored, tail = scratch.entries["anthropic_messages"].encode(history, lambda _: b"?")
     assert b"y" * 20 in stored
     assert tail == b""
     assert b"cache_control" not in stored

@@ -109,9 +109,9 @@ def test_odd_json_is_read() -> None:
 def test_what_is_no_answer_is_an_error() -> None:
     for data, kind, text in (
         (b"", InvalidResponseError, "empty"),
-        (line({"content": "Hi"}), NetworkError, "ended before"),
-        (line({"content": "Hi"}) + b'{"mess', NetworkError, "ended before"),
-        (line({"content": "Hi"}) + b"nonsense\n", InvalidResponseError, "no JSON"),
+        (line({"content": "Hi"}), NetworkError, "closed before"),
+        (line({"content": "Hi"}) + b'{"mess', NetworkError, "closed before"),
+        (line({"content": "Hi"}) + b"nonsense\n", InvalidResponseError, "not valid JSON"),
         (b"<html>\n</html>\n", InvalidResponseError, "web page"),
         (line({"content": "Hi"}) + b'{"error": "model runner has unexpectedly stopped"}\n', ModelError, "stopped"),
     ):

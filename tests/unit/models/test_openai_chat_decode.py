@@ -418,7 +418,7 @@ def test_a_cut_stream_keeps_what_came_and_ends_no_call() -> None:
 def test_a_torn_last_chunk_is_a_cut_stream() -> None:
     whole = sse(chunk({"content": "a"}), chunk({"content": "b"}), done=False)
 
-    with pytest.raises(NetworkError, match="ended before the answer was complete"):
+    with pytest.raises(NetworkError, match="closed before the response was complete"):
         read(whole[:-20])
 
 
@@ -501,8 +501,8 @@ def test_an_error_as_the_whole_body_is_raised(body: bytes) -> None:
         (b'{"id":"x"}', "empty", "no choices"),
         (b"<html><body>Bad gateway</body></html>", "html", "web page"),
         (b"upstream connect error", "not_json", "upstream connect error"),
-        (b"[1, 2]", "not_json", "no JSON"),
-        (b"data: {\n\n", "not_json", "no JSON"),
+        (b"[1, 2]", "not_json", "not valid JSON"),
+        (b"data: {\n\n", "not_json", "not valid JSON"),
         (b"data: <html>\n\n", "html", "web page"),
     ],
 )

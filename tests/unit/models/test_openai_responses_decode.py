@@ -405,7 +405,7 @@ def test_a_whole_answer_that_is_none_is_an_error(answer: dict[str, Any], kind: t
 
 @pytest.mark.covers("STR-13")
 def test_a_stream_without_its_end_is_cut() -> None:
-    with pytest.raises(NetworkError, match="before the answer was complete") as caught:
+    with pytest.raises(NetworkError, match="before the response was complete") as caught:
         message(*FULL[:-1])
 
     assert caught.value.partial is not None
@@ -426,7 +426,7 @@ def test_nothing_at_all_is_an_error() -> None:
             read(data)
     with pytest.raises(InvalidResponseError, match="web page"):
         read(b"<html></html>")
-    with pytest.raises(InvalidResponseError, match="no JSON"):
+    with pytest.raises(InvalidResponseError, match="not valid JSON"):
         read(b"data: hello\n\n")
 
 

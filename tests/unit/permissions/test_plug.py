@@ -71,7 +71,7 @@ async def test_with_nobody_to_ask_the_reason_says_how_to_allow() -> None:
     [block] = await results(Permissions(), write("notes.txt"))
 
     assert block.is_error
-    assert "nobody to ask" in block.text
+    assert "no user can be asked" in block.text
     assert "--allow 'write_file(notes.txt)'" in block.text
     assert "--allow 'write_file(**)'" in block.text
     assert '"permissions": {"allow": ["write_file(notes.txt)"]}' in block.text
@@ -152,7 +152,7 @@ async def test_only_a_clear_yes_is_one(answer: Any) -> None:
     [block] = await results(Permissions(on_permission_request=Person(answer)), write("a"))
 
     assert block.is_error
-    assert "the user said no" in block.text
+    assert "the user denied it" in block.text
 
 
 async def test_a_question_that_fails_is_no_consent_and_no_refusal_of_the_user() -> None:
@@ -166,8 +166,8 @@ async def test_a_question_that_fails_is_no_consent_and_no_refusal_of_the_user() 
     [failed] = await results(Permissions(on_permission_request=broken), write("a"))
     [late] = await results(Permissions(on_permission_request=silent, ask_timeout=0.01), write("a"))
 
-    assert "asking failed (RuntimeError: no screen)" in failed.text
-    assert "nobody answered in time" in late.text
+    assert "the approval request failed (RuntimeError: no screen)" in failed.text
+    assert "the approval timed out" in late.text
 
 
 async def test_one_question_for_one_call() -> None:
@@ -344,14 +344,18 @@ def test_runs_one_after_the_other_may_have_their_own_loop() -> None:
 @pytest.mark.parametrize(
     ("options", "kind", "text"),
     [
-        ({"denny": ["shell(rm *)"], "mode": "allow"}, TypeError, "no option 'denny'; did you mean 'deny'"),
-        ({"ask_timout": 5}, TypeError, "did you mean 'ask_timeout'"),
-        ({"deny": "shell"}, ConfigError, "deny is 'shell'; it is a list of rules"),
-        ({"allow": 5}, ConfigError, "allow is 5; it is a list"),
-        ({"guarded": "**/*.key"}, ConfigError, "guarded is a list"),
-        ({"unattended": "wait"}, ConfigError, "unattended is 'wait'; it can be 'deny' or 'pause'"),
-        ({"on_permission_request": True}, ConfigError, "on_permission_request is a function"),
-        ({"on_decision": []}, ConfigError, "on_decision is a function"),
+        ({"denny": ["shell(rm *)"], "mode": "allow"}, TypeError, "'denny'. Did you mean 'deny'"),
+        ({"ask_timout": 5}, TypeError, "Did you mean 'ask_timeout'"),
+        ({"deny": "shell"}, ConfigError, "deny must be a list of rules, not 'shell'"),
+        ({"allow": 5}, ConfigError, "allow must be a list of rules, not 5"),
+        ({"guarded": "**/*.key"}, ConfigError, "guarded must be a list"),
+        (
+            {"unattended": "wait"},
+            ConfigError,
+            "Invalid value of the permissions option unattended: 'wait'. Use 'deny' or 'pause'",
+        ),
+        ({"on_permission_request": True}, ConfigError, "on_permission_request must be a function"),
+        ({"on_decision": []}, ConfigError, "on_decision must be a function"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused(options: dict[str, Any], kind: type[Exception], text: str) -> None:
@@ -396,8 +400,8 @@ async def test_a_rule_that_fits_no_tool_is_told_once_when_a_run_begins() -> None
     with pytest.warns(ConfigWarning) as told:
         await made.run("go")
     await made.run("again")
-    about = ["no tool fits the deny rule 'shel(rm *)', which so does nothing; did you mean 'shell'?",
-             "no tool fits the deny rule 'deploy', which so does nothing"]  # fmt: skip
+    about = ["the deny rule 'shel(rm *)' matches no tool and has no effect; did you mean 'shell'?",
+             "the deny rule 'deploy' matches no tool and has no effect"]  # fmt: skip
     assert [str(w.message) for w in told] == [f"permissions: {text}" for text in about]
     assert list(permissions.problems) == about
 

@@ -92,7 +92,7 @@ async def test_the_question_names_the_entry(project: Path) -> None:
     decision = await Permissions().decide("shell", {"command": "ls"}, env=env, definition=TOOLS["shell"])
 
     assert [v.reason for v in decision.needs_answer] == [
-        "the PATH entry 'bin' lies in the project, and its 'ls' would run"
+        "the PATH entry 'bin' is in the project, and its 'ls' would run"
     ]
 
 

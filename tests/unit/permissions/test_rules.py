@@ -111,7 +111,7 @@ def test_a_deny_rule_need_not_name_a_program() -> None:
     ("section", "said"),
     [
         ({"allow": "read_file"}, "settings.json: permissions.allow must be a list"),
-        ({"deny": [1]}, "settings.json: permissions.deny[0] must be a text"),
+        ({"deny": [1]}, "settings.json: permissions.deny[0] must be a string"),
         ({"ask": ["read_file", "fs-write"]}, "settings.json: permissions.ask[1]"),
     ],
 )

@@ -84,7 +84,7 @@ async def test_it_can_be_off() -> None:
         await made.run("go")
     assert texts(made.messages) == [BIG, BIG]
 
-    with pytest.raises(ConfigError, match="on_overflow is 'no'; it can be 'compact' or 'fail'"):
+    with pytest.raises(ConfigError, match="on_overflow must be 'compact' or 'fail', or a Compactor, not 'no'"):
         await looking("x", on_overflow="no").run("go")
 
 

@@ -137,7 +137,7 @@ async def test_a_hasher_that_fails_makes_no_call_fail(caplog: pytest.LogCaptureF
     await made.run("go")
 
     assert tool.runs == 2
-    assert "the hasher of dedup_tools for look failed" in caplog.text
+    assert "The dedup_tools hasher for look failed" in caplog.text
 
 
 async def test_calls_of_one_answer_run_beside_each_other() -> None:

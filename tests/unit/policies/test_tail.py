@@ -194,7 +194,7 @@ async def test_where_the_host_does_it_itself_it_is_left_to_the_host() -> None:
 
 
 async def test_there_is_no_other_strategy() -> None:
-    with pytest.raises(ConfigError, match="compact_strategy is 'tial'; it can be 'off' or 'tail'"):
+    with pytest.raises(ConfigError, match="compact_strategy must be 'off' or 'tail', not 'tial'"):
         await agent("x", compact_strategy="tial").run("go")
 
 

@@ -101,8 +101,8 @@ def test_folders_are_read_and_those_of_a_project_only_with_trust(tmp_path: Path)
     ]
     assert trusting.definitions[0].system == "A"
     reasons = {Path(s.path).stem: s.reason for s in trusting.skipped}
-    assert "is defined by" in reasons["alpha"]
-    assert "is defined by" in reasons["both"]
+    assert "is already defined by" in reasons["alpha"]
+    assert "is already defined by" in reasons["both"]
     assert "max_turns" in reasons["broken"]
 
 
@@ -114,7 +114,7 @@ def test_what_is_no_definition_is_skipped_with_a_reason(tmp_path: Path) -> None:
     assert [d.name for d in found.definitions] == ["fine"]
     assert {Path(s.path).stem: s.reason.split(":")[0] for s in found.skipped} == {
         "binary": "it is not UTF-8",
-        "large": "it is larger than 256 KiB, so it is no definition of a sub-agent",
+        "large": "it is larger than 256KiB, too large for the definition of a subagent",
     }
 
 

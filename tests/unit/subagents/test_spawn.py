@@ -309,7 +309,7 @@ def test_kinds_stand_in_the_tool_in_an_order_that_never_changes() -> None:
     assert specs[0].input_schema["properties"]["agent"]["enum"] == ["a", "b"]
     assert "- b: B is two." in specs[0].description
     assert len(specs[0].description) < 1300
-    with pytest.raises(ConfigError, match="two kinds"):
+    with pytest.raises(ConfigError, match="Two kinds"):
         Subagents([AgentDefinition(name="a"), AgentDefinition(name="a")])
 
 

@@ -70,7 +70,7 @@ async def test_a_processor_that_raises_anywhere_turns_tracing_off(
     assert await run(Tracing(recorder.telemetry)) == "done"
 
     assert trace.get_current_span() is trace.INVALID_SPAN
-    said = [r for r in caplog.records if "tracing failed" in r.getMessage()]
+    said = [r for r in caplog.records if "Tracing failed" in r.getMessage()]
     assert len(said) == (1 if after < 5 else 0)
 
 

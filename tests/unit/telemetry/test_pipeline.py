@@ -67,9 +67,9 @@ async def test_opentelemetrys_own_variables_hold(receiver: Receiver, monkeypatch
         ({"DO_NOT_TRACK": "1"}, {}, "DO_NOT_TRACK"),
         ({"OTEL_EXPORTER_OTLP_PROTOCOL": "carrier-pigeon"}, {}, "carrier-pigeon"),
         ({"OTEL_TRACES_EXPORTER": "zipkin"}, {}, "zipkin"),
-        ({}, {"endpoint": "localhost:4318"}, "no http"),
-        ({}, {"endpoint": "http://[::1"}, "no http"),
-        ({}, {"endpoint": "file:///etc/passwd"}, "no http"),
+        ({}, {"endpoint": "localhost:4318"}, "not an http"),
+        ({}, {"endpoint": "http://[::1"}, "not an http"),
+        ({}, {"endpoint": "file:///etc/passwd"}, "not an http"),
     ],
 )
 def test_what_cannot_be_is_off_and_says_why(environ: dict[str, str], given: dict[str, Any], why: str) -> None:

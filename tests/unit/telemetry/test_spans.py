@@ -434,7 +434,7 @@ async def test_tracing_can_be_installed_on_an_agent_that_is_there() -> None:
 
     assert recorder.names == ["invoke_agent agent", "chat scripted-1"]
     assert tracing in agent.plugs
-    with pytest.raises(ConfigError, match="traced already"):
+    with pytest.raises(ConfigError, match="already traced"):
         install_tracing(agent, recorder.telemetry)
     with pytest.raises(ConfigError, match="belongs to another agent"):
         Agent(ScriptedModel(), execution=MemoryEnv(), plugs=[tracing])

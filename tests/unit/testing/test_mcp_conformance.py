@@ -41,13 +41,13 @@ async def test_a_server_is_used_after_a_login_where_it_wants_one(
         assert await run(server.url, {}) == 0
 
     told = capsys.readouterr().err
-    assert ("wants a login" in told) == login
+    assert ("requires a login" in told) == login
     assert "echo: " in told
 
 
 async def test_a_server_that_cannot_be_reached_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert await run("http://127.0.0.1:9/mcp", {}) == 1
-    assert "cannot be reached" in capsys.readouterr().err
+    assert "cannot reach" in capsys.readouterr().err
 
 
 def test_without_an_address_it_says_how_it_is_meant(capsys: pytest.CaptureFixture[str]) -> None:

@@ -118,7 +118,7 @@ async def test_a_refusal_is_played_too_and_nothing_is_waited_for(tmp_path: Path)
 
 async def test_another_prompt_is_told_with_the_difference(tmp_path: Path) -> None:
     await record(tmp_path / "t", *TWO)
-    with pytest.raises(AgentProviderError, match="is 'Something else', recorded was 'Find it"):
+    with pytest.raises(AgentProviderError, match="is 'Something else' instead of the recorded 'Find it"):
         with Tape(tmp_path / "t", secrets=[SECRET]) as tape:
             await run(tape, Looking(), prompt="Something else")
 
@@ -127,7 +127,9 @@ async def test_a_run_that_stops_early_is_told(tmp_path: Path) -> None:
     await record(tmp_path / "t", *TWO)
     tape = Tape(tmp_path / "t", secrets=[SECRET])
     with (
-        pytest.raises(ReplayError, match=r"over before POST /v1/chat/completions \(3 left in all\).*record it again"),
+        pytest.raises(
+            ReplayError, match=r"ended before POST /v1/chat/completions \(3 left in total\).*record the tape again"
+        ),
         tape,
     ):
         await run(tape, Looking(), max_turns=1)
@@ -140,7 +142,7 @@ async def test_a_call_that_was_never_made_is_told_even_where_the_run_goes_on(tmp
     path.write_text(
         "\n".join(x.replace('{"key": "a"}', '{"key": "b"}') if '"tool":' in x else x for x in lines), "utf-8"
     )
-    with pytest.raises(ReplayError, match=r'called with \{"key": "a"\}, and recorded is'):
+    with pytest.raises(ReplayError, match=r'called with \{"key": "a"\}, but the recording has'):
         with Tape(path, secrets=[SECRET]) as tape:
             await run(tape, Looking())
 
@@ -187,15 +189,20 @@ async def test_a_call_that_was_stopped_half_way_is_refused_when_it_is_recorded(t
     assert task.cancelled() is whole
     assert (await agent.run("and now?")).text == "done"
 
-    with pytest.raises(ReplayError, match=r"a call of look was stopped half-way, which .* ScriptedModel"):
+    with pytest.raises(ReplayError, match=r"a call of look was aborted, which .* ScriptedModel"):
         tape.__exit__(None, None, None)
     assert path.read_text() == "the old one"
 
 
 def test_what_is_no_tape_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ReplayError, match="there is no tape .*--tapes=once"):
+    with pytest.raises(ReplayError, match="Tape not found: .*--tapes=once"):
         Tape(tmp_path / "none")
-    for text, reason in (("{", "is no tape"), ('{"tape": 9}\n', "says 9"), ("", "says None"), ("[]", "is no tape")):
+    for text, reason in (
+        ("{", "is not a valid tape"),
+        ('{"tape": 9}\n', "version 9"),
+        ("", "version None"),
+        ("[]", "is not a valid tape"),
+    ):
         (tmp_path / "t").write_text(text, encoding="utf-8")
         with pytest.raises(ReplayError, match=reason):
             Tape(tmp_path / "t")
@@ -318,7 +325,10 @@ async def test_two_models_share_a_tape(tmp_path: Path) -> None:
 
 
 def test_a_model_without_traffic_is_refused(tmp_path: Path) -> None:
-    with Tape(tmp_path / "t", "record") as tape, pytest.raises(ConfigError, match="RecordingSteps records any model"):
+    with (
+        Tape(tmp_path / "t", "record") as tape,
+        pytest.raises(ConfigError, match="RecordingSteps, which records any model"),
+    ):
         tape.model(ScriptedModel("x"))
 
 

@@ -1,1 +1,1 @@
-"""The terminal command."""
+"""The command line of ``mainspring``."""

@@ -1,4 +1,4 @@
-"""The commands beside a run, and their options. Imports nothing but the standard library."""
+"""The subcommands and their options. Imports only the standard library."""
 
 from __future__ import annotations
 
@@ -14,50 +14,64 @@ def _command_parser(name: str, description: str, epilog: str = "") -> Parser:
 
 
 def _check() -> Parser:
-    parser = _command_parser("check", "What is configured, what can be reached, what is missing and how to set it.")
-    parser.add_argument("--model", metavar="PROVIDER:MODEL", help="look at this model")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser = _command_parser("check", "Check what is configured and reachable, what is missing, and how to set it.")
+    parser.add_argument("--model", metavar="PROVIDER:MODEL", help="Check this model")
+    parser.add_argument("--json", action="store_true", help="Output JSON")
     add_workspace_options(parser)
     return parser
 
 
 def _complete_models() -> Parser:
-    parser = _command_parser(
-        "models", "List the models that can be used here, or fetch the embedded one: models get [NAME]."
+    parser = _command_parser("models", "List available models, or download an embedded model: models get [NAME].")
+    parser.add_argument(
+        "action", nargs="?", choices=("list", "get"), default="list", help="list or get (default: list)"
     )
-    parser.add_argument("action", nargs="?", choices=("list", "get"), default="list", help="list (default) or get")
-    parser.add_argument("name", nargs="?", help="which to get: qwen-coder-0.5b, qwen-coder-1.5b, smollm2-135m")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("name", nargs="?", help="Model to download: qwen-coder-0.5b, qwen-coder-1.5b, or smollm2-135m")
+    parser.add_argument("--json", action="store_true", help="Output JSON")
     add_workspace_options(parser)
     return parser
 
 
 def _tools() -> Parser:
     parser = _command_parser("tools", "List the built-in tools, or run one: tools call NAME 'JSON'.")
-    parser.add_argument("action", nargs="?", choices=("list", "call"), default="list", help="list (default) or call")
-    parser.add_argument("name", nargs="?", help="the tool to call")
-    parser.add_argument("arguments", nargs="?", help="its arguments, a JSON object; '-' reads them from stdin")
-    parser.add_argument("--json", action="store_true", help="as JSON, with schemas")
-    add_permission_options(parser, "a call is allowed, since you make it; sensitive files need --allow")
+    parser.add_argument(
+        "action", nargs="?", choices=("list", "call"), default="list", help="list or call (default: list)"
+    )
+    parser.add_argument("name", nargs="?", help="Tool to call")
+    parser.add_argument(
+        "arguments", nargs="?", help="Arguments of the tool as a JSON object; '-' reads them from stdin"
+    )
+    parser.add_argument("--json", action="store_true", help="Output JSON, including schemas")
+    add_permission_options(parser, "your own calls are allowed; sensitive files require --allow")
     add_workspace_options(parser)
     return parser
 
 
 def _sessions() -> Parser:
-    parser = _command_parser("sessions", "Saved conversations: list, show, tree, search, name, remove, import.")
+    parser = _command_parser("sessions", "Manage saved sessions.")
     actions = ("list", "show", "tree", "search", "name", "rm", "purge", "import")
-    parser.add_argument("action", nargs="?", choices=actions, default="list", help="list (default), ...")
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=actions,
+        default="list",
+        help="list, show, tree, search, name, rm, purge, or import (default: list)",
+    )
     parser.add_argument(
         "words",
         nargs="*",
         metavar="WHAT",
-        help="search: words; show, tree, rm: an id or title; name: an id and a name; import: a file of `mainspring export`",
+        help="Words to search for, a session ID or title, a new name (after the ID), or a file from `mainspring export` to import",
     )
-    parser.add_argument("--all", action="store_true", help="those of all folders")
+    parser.add_argument("--all", action="store_true", help="Include sessions of all folders")
     parser.add_argument(
-        "--keep", type=positive_int, default=50, metavar="N", help="purge: how many of this folder stay (default 50)"
+        "--keep",
+        type=positive_int,
+        default=50,
+        metavar="N",
+        help="Number of this folder's sessions that purge keeps (default: 50)",
     )
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--json", action="store_true", help="Output JSON")
     add_workspace_options(parser)
     return parser
 
@@ -65,12 +79,12 @@ def _sessions() -> Parser:
 def _config() -> Parser:
     parser = _command_parser(
         "config",
-        "The settings: show them with where each value comes from, set up a provider, change, edit and check them.",
+        "Show, change, edit, and validate settings, and set up model providers.",
         """examples:
-  mainspring config init                                     asks for provider, key and model, and tries them
-  mainspring config init openai --key - < key.txt            the same without questions
-  mainspring config set agent.maxTurns 20                    in your own file
-  mainspring config set --project agent.maxCost 1            in the file of this project
+  mainspring config init                                     Prompt for a provider, a key, and a model, and test them
+  mainspring config init openai --key - < key.txt            Set up a provider without prompts
+  mainspring config set agent.maxTurns 20                    Change your own settings
+  mainspring config set --project agent.maxCost 1            Change the project's settings
   mainspring config provider add mine --url http://10.0.0.5:8000/v1 --model qwen3-30b
   mainspring config validate""",
     )
@@ -84,153 +98,180 @@ def _config() -> Parser:
         metavar="ACTION",
         help=f"{', '.join(actions)} (default: show)",
     )
-    add("key", nargs="?", help="set, unset: as in agent.maxTokens; init: the provider; provider: list, add or remove")
-    add("value", nargs="?", help="set: the value, '-' reads it from stdin; provider add, remove: its name")
-    add("--project", action="store_true", help="in the project's file (.agent/settings.json) in place of your own")
-    add("--origin", action="store_true", help="show: with where each value comes from; it always is")
-    add("--all", action="store_true", help="show: what is not set as well, with its default")
-    add("--strict", action="store_true", help="validate: an unknown key is an error")
-    add("--json", action="store_true", help="as JSON")
+    add(
+        "key",
+        nargs="?",
+        help="Setting, for example, agent.maxTokens (set, unset); provider (init); or list, add, or remove (provider)",
+    )
+    add(
+        "value",
+        nargs="?",
+        help="Value to set, '-' reads it from stdin; name of the provider (provider add, provider remove)",
+    )
+    add(
+        "--project",
+        action="store_true",
+        help="Change the project's settings (.agent/settings.json) instead of your own",
+    )
+    add("--origin", action="store_true", help="Show the origin of each value (always on)")
+    add("--all", action="store_true", help="Show all settings, including those with default values")
+    add("--strict", action="store_true", help="Treat unknown keys as errors (validate)")
+    add("--json", action="store_true", help="Output JSON")
     group = parser.add_argument_group("init, provider add")
     group.add_argument(
         "--key",
         dest="key_value",
         metavar="KEY",
-        help="its key; '-' reads it from stdin, so that it stays out of the history",
+        help="API key; '-' reads it from stdin, which keeps it out of the shell history",
     )
     group.add_argument(
-        "--key-command", metavar="COMMAND", help="a command that prints the key, as in 'pass show openai'"
+        "--key-command", metavar="COMMAND", help="Command that prints the API key, for example, 'pass show openai'"
     )
-    group.add_argument("--key-file", metavar="FILE", help="a file that holds the key, readable for you only")
-    group.add_argument("--keyring", action="store_true", help="keep the key in the system's keyring")
-    group.add_argument("--url", metavar="URL", help="where it is, as in http://localhost:8000/v1")
-    group.add_argument("--model", metavar="MODEL", help="the model to use there")
-    group.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of this provider alone"
-    )
-    group.add_argument("--no-test", action="store_true", help="do not try the connection")
-    group.add_argument("--no-default", action="store_true", help="do not make it the default provider")
+    group.add_argument("--key-file", metavar="FILE", help="File with the API key, readable only by you")
+    group.add_argument("--keyring", action="store_true", help="Store the API key in the system keyring")
+    group.add_argument("--url", metavar="URL", help="Base URL, for example, http://localhost:8000/v1")
+    group.add_argument("--model", metavar="MODEL", help="Default model of the provider")
+    group.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="Provider-specific setting")
+    group.add_argument("--no-test", action="store_true", help="Do not test the connection")
+    group.add_argument("--no-default", action="store_true", help="Do not make it the default provider")
     add_workspace_options(parser)
     return parser
 
 
 def _export() -> Parser:
     parser = _command_parser(
-        "export", "Write a conversation to a file: one HTML page, Markdown, or lines that can be imported."
+        "export", "Export a session to a file: an HTML page, Markdown, or JSON lines that can be imported."
     )
-    parser.add_argument("session", nargs="?", help="its id, title or file; the folder's last one if left out")
     parser.add_argument(
-        "--format", choices=("html", "markdown", "jsonl"), help="default: by the file's ending, else html"
+        "session", nargs="?", help="Session ID, title, or file (default: the most recent session in this folder)"
     )
-    parser.add_argument("-o", "--out", metavar="FILE", help="where to; '-' is stdout. Default: ID.html in this folder")
-    parser.add_argument("--force", action="store_true", help="write over a file that exists")
+    parser.add_argument(
+        "--format",
+        choices=("html", "markdown", "jsonl"),
+        help="Export format (default: from the file extension, or html)",
+    )
+    parser.add_argument(
+        "-o", "--out", metavar="FILE", help="Output file; '-' writes to stdout (default: ID.html in this folder)"
+    )
+    parser.add_argument("--force", action="store_true", help="Overwrite an existing file")
     add_workspace_options(parser)
     return parser
 
 
 def _rewind() -> Parser:
-    parser = _command_parser("rewind", "Go back in a conversation, together with the files that its tools changed.")
-    parser.add_argument("session", nargs="?", help="its id or title; the folder's last one if left out")
-    parser.add_argument("--list", action="store_true", help="the moments to go back to")
-    parser.add_argument(
-        "--to", default="1", metavar="N", help="before the Nth prompt from the end (default 1), or an entry's id"
+    parser = _command_parser(
+        "rewind", "Rewind a session to an earlier prompt, together with the files that its tools changed."
     )
-    parser.add_argument("--undo", action="store_true", help="take the last rewind back")
+    parser.add_argument(
+        "session", nargs="?", help="Session ID or title (default: the most recent session in this folder)"
+    )
+    parser.add_argument("--list", action="store_true", help="List the points to rewind to")
+    parser.add_argument("--to", default="1", metavar="N", help="Number of prompts to undo, or an entry ID (default: 1)")
+    parser.add_argument("--undo", action="store_true", help="Undo the last rewind")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--files-only", action="store_true", help="leave the conversation as it is")
-    which.add_argument("--conversation-only", action="store_true", help="leave the files as they are")
-    parser.add_argument("--dry-run", action="store_true", help="tell what would happen")
+    which.add_argument("--files-only", action="store_true", help="Rewind only files, not the conversation")
+    which.add_argument("--conversation-only", action="store_true", help="Rewind only the conversation, not files")
+    parser.add_argument("--dry-run", action="store_true", help="Show what would change, without changing it")
     parser.add_argument(
-        "--force", action="store_true", help="replace files changed by others too; leave what cannot come back"
+        "--force",
+        action="store_true",
+        help="Overwrite files that were changed outside the session, and skip files that cannot be restored",
     )
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--json", action="store_true", help="Output JSON")
     add_workspace_options(parser)
     return parser
 
 
 def _trust() -> Parser:
     parser = _command_parser(
-        "trust", "Let what a folder brings (settings, hooks, extensions, servers, skills, memory) act."
+        "trust", "Trust a folder, so that its settings, hooks, extensions, MCP servers, skills, and memory take effect."
     )
-    parser.add_argument("folder", nargs="?", metavar="DIR", help="the folder; this one if left out")
-    parser.add_argument("--remove", action="store_true", help="trust it no more")
-    parser.add_argument("--list", action="store_true", help="the folders that are trusted")
-    parser.add_argument("--show", action="store_true", help="what acts in it by itself, or would; trust nothing")
-    parser.add_argument("--json", action="store_true", help="the list as JSON")
+    parser.add_argument("folder", nargs="?", metavar="DIR", help="Folder (default: the current folder)")
+    parser.add_argument("--remove", action="store_true", help="Stop trusting the folder")
+    parser.add_argument("--list", action="store_true", help="List the trusted folders")
+    parser.add_argument(
+        "--show", action="store_true", help="List what would run automatically in this folder, without trusting it"
+    )
+    parser.add_argument("--json", action="store_true", help="Output the list as JSON")
     add_workspace_options(parser)
     return parser
 
 
 def _permissions() -> Parser:
     parser = _command_parser(
-        "permissions", "Show, save, or revoke permission rules, or explain what they say about a call."
+        "permissions", "Show, save, or revoke permission rules, or explain a decision about a tool call."
     )
     parser.add_argument(
         "action",
         nargs="?",
         choices=("list", "allow", "deny", "revoke", "explain"),
         default="list",
-        help="List the rules, save one that allows or denies, revoke a saved one, or explain a decision (default: list)",
+        help="list, allow, deny, revoke, or explain (default: list)",
     )
     parser.add_argument(
         "tool",
         nargs="?",
         metavar="RULE|NUMBER|TOOL",
-        help="allow and deny: the rule; revoke: its number or text; explain: the tool, for example, shell",
+        help="Rule (allow, deny); number or text of a saved rule (revoke); tool, for example, shell (explain)",
     )
     parser.add_argument(
         "arguments",
         nargs="?",
-        help="explain: arguments as JSON, or the command, path, or URL alone; '-' reads them from stdin",
+        help="Arguments to explain: JSON, or only the command, path, or URL; '-' reads them from stdin",
     )
-    parser.add_argument(
-        "--global", dest="everywhere", action="store_true", help="Save the rule for every project, not for this one"
-    )
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--global", dest="everywhere", action="store_true", help="Save the rule for every project")
+    parser.add_argument("--json", action="store_true", help="Output JSON")
     add_permission_options(parser)
     add_workspace_options(parser)
     return parser
 
 
 def _memory() -> Parser:
-    parser = _command_parser("memory", "Show what is remembered from conversation to conversation, or add to it.")
-    parser.add_argument("action", nargs="?", choices=("show", "add", "path"), default="show", help="show (default)")
-    parser.add_argument("note", nargs="?", help="what to remember; '-' reads it from stdin")
-    parser.add_argument("--user", action="store_true", help="in the user's own memory, not the project's")
+    parser = _command_parser("memory", "Show the notes that every session reads, or add one.")
     parser.add_argument(
-        "--section", choices=("Preferences", "Context", "Learned Patterns"), default="Context", help="default: Context"
+        "action", nargs="?", choices=("show", "add", "path"), default="show", help="show, add, or path (default: show)"
     )
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("note", nargs="?", help="Note to remember; '-' reads it from stdin")
+    parser.add_argument("--user", action="store_true", help="Use your own memory instead of the project's")
+    parser.add_argument(
+        "--section",
+        choices=("Preferences", "Context", "Learned Patterns"),
+        default="Context",
+        help="Section to add the note to (default: Context)",
+    )
+    parser.add_argument("--json", action="store_true", help="Output JSON")
     add_workspace_options(parser)
     return parser
 
 
 def _extensions() -> Parser:
-    parser = _command_parser("extensions", "What extends the agent: Python files and packages that are loaded into it.")
-    parser.add_argument("action", nargs="?", choices=("list",), default="list", help="list (default)")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser = _command_parser("extensions", "List extensions: Python files and packages that the agent loads.")
+    parser.add_argument("action", nargs="?", choices=("list",), default="list", help="list (default: list)")
+    parser.add_argument("--json", action="store_true", help="Output JSON")
     add_workspace_options(parser)
     return parser
 
 
 def _hooks() -> Parser:
-    parser = _command_parser(
-        "hooks", "Commands of the settings that are asked as hooks: list them, or try them on a made-up event."
+    parser = _command_parser("hooks", "List the command hooks in the settings, or test them with a sample event.")
+    parser.add_argument(
+        "action", nargs="?", choices=("list", "test"), default="list", help="list or test (default: list)"
     )
-    parser.add_argument("action", nargs="?", choices=("list", "test"), default="list", help="list (default) or test")
-    parser.add_argument("event", nargs="?", help="the event to try, as in PreToolUse")
-    parser.add_argument("arguments", nargs="?", help="the tool's arguments, a JSON object; '-' reads them from stdin")
-    parser.add_argument("--tool", metavar="NAME", help="the tool that the event is about (default: shell)")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("event", nargs="?", help="Event to test, for example, PreToolUse")
+    parser.add_argument(
+        "arguments", nargs="?", help="Arguments of the tool as a JSON object; '-' reads them from stdin"
+    )
+    parser.add_argument("--tool", metavar="NAME", help="Tool in the sample event (default: shell)")
+    parser.add_argument("--json", action="store_true", help="Output JSON")
     add_workspace_options(parser)
     return parser
 
 
 class _McpParser(Parser):
-    """Options of ``mcp``; behind ``--`` stands a server's command, whose options are its own."""
+    """Parser of ``mainspring mcp``; the arguments after ``--`` are the command of a server."""
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Parse what stands before ``--``."""
+        """Parse the arguments before ``--``."""
         at = arguments.index("--") if "--" in arguments else len(arguments)
         options = super().read(arguments[:at])
         options.command = list(arguments[at + 1 :])
@@ -240,9 +281,9 @@ class _McpParser(Parser):
 def _mcp() -> Parser:
     parser = _McpParser(
         "mainspring mcp",
-        description="Servers of the Model Context Protocol: what they offer, what that costs, and whether they work. See docs/mcp.md.",
+        description="Manage MCP servers (Model Context Protocol): connections, tools, and token usage. See docs/mcp.md.",
         epilog="""examples:
-  mainspring mcp                                        all servers, connected to, with what their tools cost
+  mainspring mcp                                        Connect to all servers and show the token usage of their tools
   mainspring mcp add files -- npx -y @modelcontextprotocol/server-filesystem .
   mainspring mcp add docs https://example.org/mcp --header 'Authorization: Bearer ${DOCS_TOKEN}'
   mainspring mcp add tracker --project --disclosure lazy --env 'KEY=${TRACKER_KEY}' -- tracker-server
@@ -250,49 +291,73 @@ def _mcp() -> Parser:
   mainspring mcp login docs""",
     )
     actions = ("list", "add", "remove", "test", "tools", "login", "logout", "logs")
-    parser.add_argument("action", nargs="?", choices=actions, default="list", help="list (default), ...")
-    parser.add_argument("name", nargs="?", help="the server; list and tools: only this one")
-    parser.add_argument("target", nargs="?", metavar="URL", help="add: its address; for a program: -- COMMAND ARGS...")
     parser.add_argument(
-        "--project", action="store_true", help="add, remove: in the project's .agent/mcp.json, not your own"
+        "action",
+        nargs="?",
+        choices=actions,
+        default="list",
+        help="list, add, remove, test, tools, login, logout, or logs (default: list)",
     )
-    parser.add_argument("--force", action="store_true", help="add: replace one of this name")
-    parser.add_argument("--transport", choices=("stdio", "http", "sse"), help="add: if it cannot be told from the rest")
+    parser.add_argument("name", nargs="?", help="Server name; list and tools show all servers by default")
     parser.add_argument(
-        "--env", action="append", default=[], metavar="NAME=VALUE", help="add: a variable; ${VAR} is put in"
+        "target", nargs="?", metavar="URL", help="URL of the server to add; for a program, use -- COMMAND ARGS..."
     )
     parser.add_argument(
-        "--header", action="append", default=[], metavar="'NAME: VALUE'", help="add: a header; likewise"
+        "--project", action="store_true", help="Use the project's .agent/mcp.json instead of your own (add, remove)"
     )
-    parser.add_argument("--disclosure", choices=("eager", "lazy"), help="add: offer its tools at once, or by search")
-    parser.add_argument("--no-connect", action="store_true", help="list: start and ask none")
-    parser.add_argument("--no-browser", action="store_true", help="login: only show the address")
-    parser.add_argument("--lines", type=positive_int, default=50, metavar="N", help="logs: how many (default 50)")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--force", action="store_true", help="Replace a server with the same name (add)")
+    parser.add_argument(
+        "--transport", choices=("stdio", "http", "sse"), help="Transport, if it cannot be inferred (add)"
+    )
+    parser.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="Environment variable for the server; ${VAR} is expanded (add)",
+    )
+    parser.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar="'NAME: VALUE'",
+        help="HTTP header for the server; ${VAR} is expanded (add)",
+    )
+    parser.add_argument(
+        "--disclosure", choices=("eager", "lazy"), help="Load tools immediately (eager) or by search (lazy) (add)"
+    )
+    parser.add_argument("--no-connect", action="store_true", help="Do not connect to the servers (list)")
+    parser.add_argument("--no-browser", action="store_true", help="Print the URL instead of opening a browser (login)")
+    parser.add_argument(
+        "--lines", type=positive_int, default=50, metavar="N", help="Number of log lines to show (default: 50)"
+    )
+    parser.add_argument("--json", action="store_true", help="Output JSON")
     add_workspace_options(parser)
     return parser
 
 
 def _replay() -> Parser:
-    parser = _command_parser("replay", "Decode recorded exchanges with models: replay traffic PATH...")
-    parser.add_argument("action", choices=("traffic",), help="what to replay")
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="files, or folders of *.json files")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser = _command_parser("replay", "Decode recorded model traffic: replay traffic PATH...")
+    parser.add_argument("action", choices=("traffic",), help="Type of recording")
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="Recordings, or folders of *.json recordings")
+    parser.add_argument("--json", action="store_true", help="Output one JSON object per line")
     add_workspace_options(parser)
     return parser
 
 
 def _login() -> Parser:
-    parser = _command_parser("login", "Sign in at a provider that takes an account in place of a key.")
-    parser.add_argument("provider", nargs="?", default="codex", help="codex (default): a ChatGPT account")
-    parser.add_argument("--no-browser", action="store_true", help="only show the address, to open it by hand")
+    parser = _command_parser("login", "Sign in to a provider that uses an account instead of an API key.")
+    parser.add_argument(
+        "provider", nargs="?", default="codex", help="Provider: codex, a ChatGPT account (default: codex)"
+    )
+    parser.add_argument("--no-browser", action="store_true", help="Print the URL instead of opening a browser")
     add_workspace_options(parser)
     return parser
 
 
 def _logout() -> Parser:
-    parser = _command_parser("logout", "Forget a login: its tokens are removed from this machine.")
-    parser.add_argument("provider", nargs="?", default="codex", help="codex (default)")
+    parser = _command_parser("logout", "Sign out of a provider and delete its tokens from this machine.")
+    parser.add_argument("provider", nargs="?", default="codex", help="Provider to sign out of (default: codex)")
     add_workspace_options(parser)
     return parser
 
@@ -300,13 +365,13 @@ def _logout() -> Parser:
 def _completion() -> Parser:
     parser = _command_parser(
         "completion",
-        "Print what makes a shell complete commands and options.",
-        """to switch it on:
+        "Print a shell completion script for commands and options.",
+        """to enable completion:
   bash   echo 'source <(mainspring completion bash)' >> ~/.bashrc
   zsh    echo 'source <(mainspring completion zsh)' >> ~/.zshrc
   fish   mainspring completion fish > ~/.config/fish/completions/mainspring.fish""",
     )
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="which shell")
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="Shell to generate the script for")
     add_workspace_options(parser)
     return parser
 
@@ -314,17 +379,16 @@ def _completion() -> Parser:
 def _worktrees() -> Parser:
     parser = _command_parser(
         "worktrees",
-        "The git worktrees that `mainspring --worktree NAME` began: list them, or remove one. Work that is not committed is "
-        "removed with --force only.",
+        "List or remove git worktrees created by `mainspring --worktree NAME`. Uncommitted changes are only removed with --force.",
     )
     parser.add_argument(
-        "action", nargs="?", choices=("list", "remove"), default="list", help="list (default) or remove"
+        "action", nargs="?", choices=("list", "remove"), default="list", help="list or remove (default: list)"
     )
-    parser.add_argument("name", nargs="?", help="which to remove")
-    parser.add_argument("--branch", action="store_true", help="remove: its branch too, if all of it is merged")
-    parser.add_argument("--ignored", action="store_true", help="remove: with the files in it that git ignores")
-    parser.add_argument("--force", action="store_true", help="remove: with all files in it, also what is not committed")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("name", nargs="?", help="Worktree to remove")
+    parser.add_argument("--branch", action="store_true", help="Also delete the branch if it is fully merged (remove)")
+    parser.add_argument("--ignored", action="store_true", help="Also delete files that git ignores (remove)")
+    parser.add_argument("--force", action="store_true", help="Delete all files, including uncommitted changes (remove)")
+    parser.add_argument("--json", action="store_true", help="Output JSON")
     add_workspace_options(parser)
     return parser
 
@@ -332,14 +396,16 @@ def _worktrees() -> Parser:
 def _commands() -> Parser:
     parser = _command_parser(
         "commands",
-        'The Markdown commands that can be used here, as in: mainspring -p "/review src". See docs/custom-commands.md.',
+        'List or show custom commands, for example: mainspring -p "/review src". See docs/custom-commands.md.',
     )
-    parser.add_argument("action", nargs="?", choices=("list", "show"), default="list", help="list (default) or show")
-    parser.add_argument("name", nargs="?", help="show: which")
     parser.add_argument(
-        "arguments", nargs="*", help="show: its arguments; the prompt that they make is printed, nothing is run"
+        "action", nargs="?", choices=("list", "show"), default="list", help="list or show (default: list)"
     )
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("name", nargs="?", help="Command to show")
+    parser.add_argument(
+        "arguments", nargs="*", help="Arguments of the command; its prompt is printed, and nothing is run"
+    )
+    parser.add_argument("--json", action="store_true", help="Output JSON")
     add_workspace_options(parser)
     return parser
 
@@ -347,13 +413,13 @@ def _commands() -> Parser:
 def _skills() -> Parser:
     parser = _command_parser(
         "skills",
-        "Skills: instructions, scripts and tools that the agent takes up when a task needs them. See docs/skills.md.",
+        "Manage skills: instructions, scripts, and tools that the agent loads when a task needs them. See docs/skills.md.",
         """examples:
-  mainspring skills                                          which there are, and what is wrong with others
-  mainspring skills install anthropics/skills --skill pdf    shows what it brings, and asks
+  mainspring skills                                          List skills and their problems
+  mainspring skills install anthropics/skills --skill pdf    Show the content of a skill, and ask before installing it
   mainspring skills install https://example.org/team/skills.git#v1.2 --path review --yes
   mainspring skills install ./my-skill
-  mainspring skills update                                   shows what changed, and asks
+  mainspring skills update                                   Show what changed, and ask before updating
   mainspring skills validate .agent/skills
   mainspring skills new release-notes --description "Writes release notes. Use it before a release." """,
     )
@@ -371,19 +437,23 @@ def _skills() -> Parser:
         "words",
         nargs="*",
         metavar="WHAT",
-        help="validate: files, folders or names; install: a folder, the address of a repository, or OWNER/NAME on GitHub, with #REF "
-        "behind it if wanted; else: the skill's name",
+        help="Skill name; files, folders, or names (validate); a folder, the URL of a repository, or OWNER/NAME on GitHub, with an "
+        "optional #REF (install)",
     )
-    add("--skill", action="append", default=[], metavar="NAME", help="install: which, where there are several")
-    add("--all", action="store_true", help="install: all that are there")
-    add("--ref", default="", metavar="REF", help="install: at this branch, tag or commit")
-    add("--path", default="", metavar="DIR", help="install: from this folder of the repository")
-    add("--force", action="store_true", help="install, update: replace what was written or changed by hand")
-    add("-y", "--yes", action="store_true", help="install, update, remove: do not ask")
-    add("--description", default="", metavar="TEXT", help="new: what it does, and when to use it")
-    add("--scripts", action="store_true", help="new: with a script")
-    add("--project", action="store_true", help="new: in the project (.agent/skills) in place of your own folder")
-    add("--json", action="store_true", help="as JSON")
+    add("--skill", action="append", default=[], metavar="NAME", help="Skill to install, if there are several")
+    add("--all", action="store_true", help="Install all skills")
+    add("--ref", default="", metavar="REF", help="Branch, tag, or commit to install")
+    add("--path", default="", metavar="DIR", help="Folder in the repository to install from")
+    add("--force", action="store_true", help="Overwrite skills that you wrote or changed (install, update)")
+    add("-y", "--yes", action="store_true", help="Skip the confirmation prompt (install, update, remove)")
+    add("--description", default="", metavar="TEXT", help="Description of the skill, and when to use it (new)")
+    add("--scripts", action="store_true", help="Add a script to the skill (new)")
+    add(
+        "--project",
+        action="store_true",
+        help="Create the skill in the project (.agent/skills) instead of your own folder (new)",
+    )
+    add("--json", action="store_true", help="Output JSON")
     add_workspace_options(parser)
     return parser
 
@@ -415,4 +485,4 @@ COMMANDS: dict[str, Callable[[], Parser]] = {
     "worker": lazy_function("mainspring.app.cli.server_options", "build_worker_parser"),
     "runs": lazy_function("mainspring.app.cli.server_options", "build_runs_parser"),
 }
-"""Each has a module of its name beside this one, with ``run(options) -> int``."""
+"""The parser factory of each command. Each command has a module with its name in `mainspring.app.commands`, with ``run(options) -> int``."""

@@ -1,4 +1,4 @@
-"""The command's own streams: the answer goes to stdout, everything else to stderr, and nothing foreign steers the terminal."""
+"""The output streams of the command: results go to stdout, everything else to stderr. Control sequences in texts are escaped."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _DIM, _RED, _PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[0m"
 
 _BLANKS = lazy_re(r"[ \t\n]+")
 _KEPT = 8
-"""Characters of the answer that its next piece is read with: a joiner or a mark belongs to what is before it."""
+"""Characters of the output that are stored as context for the next piece: a joiner or combining mark belongs to the character before it."""
 
 
 def visible_row(text: str) -> str:
-    """The text on one row, with line breaks and tabs in it spelled out."""
+    """Format a text on one row, with line breaks and tabs escaped."""
     return escape_invisible(text, prose=True).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def one_line(text: str, most: int = 200) -> str:
-    """The text on one line, cut where it gets long."""
+    """Format a text on one line, truncated if it is too long."""
     line = _BLANKS.sub(" ", escape_invisible(text, prose=True)).strip()
     return line if len(line) <= most else line[: most - 3] + "..."
 
 
 def reserve_standard_fds() -> None:
-    """Fill closed standard descriptors, so that no socket or file of ours gets the number 0, 1 or 2."""
+    """Open closed standard descriptors, so that no socket or file of ours gets the number 0, 1, or 2."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -41,7 +41,7 @@ def reserve_standard_fds() -> None:
 
 
 def use_utf8(*streams: TextIO) -> None:
-    """Have streams write UTF-8 whatever the locale says; what has no form there is spelled out."""
+    """Write UTF-8 to streams regardless of the locale, and escape characters that cannot be encoded."""
     for stream in streams:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -49,21 +49,21 @@ def use_utf8(*streams: TextIO) -> None:
 
 
 class OutputError(Exception):
-    """The answer cannot be written; the text says why."""
+    """The output cannot be written; the message contains the reason."""
 
 
 class Console:
-    """Where a command speaks.
+    """The output of a command.
 
     Args:
-        out: For the answer.
-        err: For everything else.
-        environ: Says whether colours are wanted.
-        verbose: Whether details are wanted.
+        out: Stream for results.
+        err: Stream for everything else.
+        environ: Environment variables, which control colors.
+        verbose: Whether to show details.
 
     Attributes:
-        is_stdout_terminal: Whether somebody watches stdout as it comes.
-        verbose: Whether details are wanted.
+        is_stdout_terminal: Whether stdout is a terminal.
+        verbose: Whether to show details.
     """
 
     def __init__(
@@ -86,11 +86,11 @@ class Console:
         self._step = -1
 
     def answer(self, text: str) -> None:
-        """Write a piece of the answer.
+        """Write a piece of the result to stdout.
 
         Raises:
-            BrokenPipeError: If nobody reads any more.
-            OutputError: If it cannot be written.
+            BrokenPipeError: If the reader closed the pipe.
+            OutputError: If the output cannot be written.
         """
         if not text:
             return
@@ -99,16 +99,16 @@ class Console:
         self._out_open = not text.endswith("\n")
 
     def row(self, text: str) -> None:
-        """Write a row of a list. A name in it adds no line and steers nothing, in a file and a pipe neither."""
+        """Write a row of a list. Names in it cannot add lines or control sequences, even in files and pipes."""
         self.answer(f"{visible_row(text)}\n")
 
     def end_answer(self) -> None:
-        """Close the line that the answer left open."""
+        """End the line that the result left open."""
         if self._out_open:
             self.answer("\n")
 
     def break_line(self) -> None:
-        """On a terminal, begin a new line before something else is shown."""
+        """Start a new line on a terminal before other output."""
         if self.is_stdout_terminal:
             self.end_answer()
 
@@ -116,8 +116,8 @@ class Console:
         """Write one line of JSON.
 
         Raises:
-            BrokenPipeError: If nobody reads any more.
-            OutputError: If it cannot be written.
+            BrokenPipeError: If the reader closed the pipe.
+            OutputError: If the output cannot be written.
         """
         self._write_out((visible_json(text) if self.is_stdout_terminal else text) + "\n")
 
@@ -129,23 +129,23 @@ class Console:
             raise
         except (OSError, ValueError) as error:
             discard_stream(self._out)
-            raise OutputError(f"the answer cannot be written: {getattr(error, 'strerror', None) or error}") from error
+            raise OutputError(f"Cannot write the output: {getattr(error, 'strerror', None) or error}") from error
 
     def info(self, text: str) -> None:
-        """Tell something beside the answer."""
+        """Print a message to stderr."""
         self._line(text, _DIM)
 
     def verbose_info(self, text: str) -> None:
-        """Tell something that only matters with ``-v``."""
+        """Print a message to stderr if ``-v`` is set."""
         if self.verbose:
             self._line(text, _DIM)
 
     def fail(self, text: str) -> None:
-        """Tell what went wrong."""
+        """Print an error to stderr."""
         self._line(text, _RED)
 
     def progress(self, text: str, share: float = 0.0, *, last: bool = False) -> None:
-        """Show how far something is: in place on a terminal, else a line for each tenth."""
+        """Show progress: in place on a terminal, or a line for each 10%."""
         if self.is_stderr_terminal:
             self._write(f"\r{escape_invisible(text)}\x1b[K" if self._styled else f"\r{escape_invisible(text)}")
             self._progress = not last
@@ -170,10 +170,10 @@ class Console:
             self._err.write(text)
             self._err.flush()
         except (OSError, ValueError):
-            pass  # nobody listens; what is done goes on
+            pass  # stderr is closed; the command continues
 
     def close(self) -> None:
-        """Write what is left; a reader that has gone is no error any more."""
+        """Flush stdout. A closed pipe is not an error here."""
         try:
             self._out.flush()
         except (OSError, ValueError):
@@ -181,7 +181,7 @@ class Console:
 
 
 def discard_stream(stream: TextIO) -> None:
-    """Let a stream that nobody reads write into nothing, so that the interpreter's last flush is quiet."""
+    """Redirect a closed stream to the null device, so that the interpreter's last flush does not fail."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Looks whether there is a prompt or a terminal, and leaves the rest, with all that has to be loaded, to `printing` or the screen."""
+"""Run a prompt or start the chat. Modules that load slowly are imported once a prompt or terminal is found."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from mainspring.app.cli.stdin import StdinReader
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run it; the exit code.
+    """Run the prompt or the chat, and return the exit code.
 
     Raises:
-        UsageError: If there is neither a prompt nor a terminal.
+        UsageError: If neither a prompt nor a terminal is available.
     """
     if options.prompt is None and options.execute is None and options.output == "text" and is_interactive_terminal():
         return import_module("mainspring.app.tui.start").run(options)
-    piped = StdinReader()  # reads while the rest is loaded
+    piped = StdinReader()  # reads stdin while other modules are loaded
     if (
         options.prompt is None
         and options.execute is None
         and (piped.is_terminal or not piped.wait_for_data() or piped.is_empty)
     ):
         raise UsageError(
-            "there is no prompt; give one with -p, or pipe one in. First steps: mainspring --help",
+            "No prompt. Use -p PROMPT, or pipe a prompt to stdin. To get started, run `mainspring --help`.",
             run_parser().format_usage(),
         )
     return import_module("mainspring.app.printing.print_mode").run_print_mode(options, piped)
 
 
 def is_interactive_terminal() -> bool:
-    """Whether somebody sits at both ends: keys come in, and what is shown is seen."""
+    """Return True if both stdin and stdout are terminals."""
     try:
         return os.name == "posix" and os.isatty(sys.stdin.fileno()) and os.isatty(sys.stdout.fileno())
     except (OSError, ValueError):

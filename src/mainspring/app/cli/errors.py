@@ -1,6 +1,6 @@
-"""Failures in plain words: what happened, and what to do. No secrets, no stack traces (those come with ``-v``).
+"""Format errors for users: the cause and the fix, without secrets. Stack traces require ``-v``.
 
-A wrong command line: what is wrong and how it is meant, in the form of output that was asked for.
+Usage errors are printed in the requested output format.
 """
 
 from __future__ import annotations
@@ -17,45 +17,45 @@ from mainspring.redaction import redact_environment
 from mainspring.text import escape_invisible
 
 _ADVICE = {
-    ErrorCode.AUTHENTICATION_ERROR: "check the key (`mainspring check` says which one is used)",
-    ErrorCode.RATE_LIMITED: "wait a little and go on with --continue, or use another model",
-    ErrorCode.MODEL_NOT_FOUND: "see `mainspring models`, and name one with --model",
+    ErrorCode.AUTHENTICATION_ERROR: "Check the key: `mainspring check` shows which one is used.",
+    ErrorCode.RATE_LIMITED: "Wait and resume with --continue, or use another model.",
+    ErrorCode.MODEL_NOT_FOUND: "List models with `mainspring models`, and choose one with --model.",
     ErrorCode.NETWORK_ERROR: (
-        "check the connection and the address (`mainspring check`), then try again; a conversation goes on with --continue"
+        "Check the connection and the URL with `mainspring check`. Resume the session with --continue."
     ),
-    ErrorCode.TIMEOUT: "go on with --continue, or use a faster model",
-    ErrorCode.CONTEXT_LENGTH_EXCEEDED: "begin a new conversation (without --continue), or ask for less at once",
+    ErrorCode.TIMEOUT: "Resume with --continue, or use a faster model.",
+    ErrorCode.CONTEXT_LENGTH_EXCEEDED: "Start a new session (without --continue), or send a shorter prompt.",
 }
 
 
 def describe_error(error: BaseException) -> str:
-    """What happened, and what to do about it."""
+    """Format an error: the cause and the fix."""
     cause = error.cause if isinstance(error, AgentProviderError) and error.cause else error
     if isinstance(error, MainspringError):
         text = str(error) or type(error).__name__
     elif isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     elif isinstance(error, KeyboardInterrupt):
-        text = "interrupted"
+        text = "Interrupted."
     else:
-        text = f"something went wrong inside mainspring ({type(error).__name__}: {error}); -v shows where"
+        text = f"Internal error ({type(error).__name__}: {error}). Run again with -v for the stack trace."
     advice = _ADVICE.get(cause.code) if isinstance(cause, ModelError) else None
     if isinstance(cause, ModelError) and cause.status == 404 and advice is None:
-        advice = "nothing is at this address: check the base URL of the provider"
+        advice = "Nothing was found at this URL: check the base URL of the provider."
     if isinstance(cause, ModelError) and cause.retry_after:
-        advice = f"the server asks to wait {_format_duration(cause.retry_after)}; then go on with --continue, or use another model"
+        advice = f"Retry after {_format_duration(cause.retry_after)}, as the server requests: resume with --continue, or use another model."
     if advice and not _has_advice(text):
-        text = f"{text.rstrip().removesuffix('.')}; {advice}"
+        text = f"{text.rstrip().removesuffix('.')}. {advice}"
     return redact_environment(text)
 
 
 def format_traceback(error: BaseException) -> str:
-    """The stack trace, for ``-v``."""
+    """Format the stack trace, for ``-v``."""
     return redact_environment("".join(traceback.format_exception(error)))
 
 
 def _format_duration(seconds: float) -> str:
-    """A time for people."""
+    """Format a duration for users."""
     for name, size in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {name}"
@@ -67,11 +67,11 @@ def _has_advice(text: str) -> bool:
 
 
 def report_usage_error(error: UsageError, given: Sequence[str]) -> int:
-    """Say it; the exit code."""
+    """Print a usage error, and return the exit code."""
     text = redact_environment(str(error))
     if error.usage:
         print(escape_invisible(error.usage.rstrip(), prose=True), file=sys.stderr)
-    print(escape_invisible(f"mainspring: error: {text}", prose=True), file=sys.stderr)
+    print(escape_invisible(f"Error: {text}", prose=True), file=sys.stderr)
     words = {word for text in given for word in text.split("=")}
     if "--output" in words and words & {"json", "stream-json"}:
         failure = Failure(type="UsageError", message=text)

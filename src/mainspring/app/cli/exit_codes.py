@@ -1,4 +1,4 @@
-"""The exit codes: one table for every form of output. Documented in docs/output.md."""
+"""The exit codes, which are the same for every output format. Documented in docs/output.md."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ DENIED = 4
 _PROVIDER = 5
 INTERRUPTED = 130
 PIPE_CLOSED = 141
-"""Nobody read the answer any more: what a program gives that SIGPIPE (13) ended."""
+"""Exit code if the reader of the output closed the pipe, as for a program killed by SIGPIPE (13)."""
 
 _SIGNALLED = 128
 
 _AGENT_ERROR_REASONS = frozenset({"output_limit", "bad_tool_calls", "empty"})
-"""Reasons for which the model, not its provider, is to blame: it answered, but with nothing that can be used."""
+"""Error reasons of unusable responses: they are errors of the model, not of its provider."""
 
 
 def exit_code_for(outcome: RunOutcome, signal: int = 0) -> int:
-    """The exit code of a run.
+    """Return the exit code of a run.
 
     Args:
-        outcome: How it ended.
-        signal: Number of the signal that stopped it, if one did.
+        outcome: Outcome of the run.
+        signal: Number of the signal that stopped the run, or 0.
     """
     if outcome.status == "completed" and outcome.output_error:
         return ERROR
@@ -50,7 +50,7 @@ def exit_code_for(outcome: RunOutcome, signal: int = 0) -> int:
 
 
 def exit_code_for_error(error: BaseException) -> int:
-    """The exit code of a failure."""
+    """Return the exit code of an error."""
     match error:
         case ConfigError() | ProviderConfigError() | SessionError():
             return USAGE

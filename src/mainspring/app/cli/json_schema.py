@@ -1,7 +1,7 @@
-"""The lines of ``--output json`` and ``--output stream-json``, as types; docs/stream-json.schema.json is made from them.
+"""Types of the lines of ``--output json`` and ``--output stream-json``. docs/stream-json.schema.json is generated from them.
 
-Version 1. Fields may be added; what is there keeps its name, type and meaning. ``python -I -m mainspring.app.cli.json_schema`` prints
-the schema.
+Version 1. Fields may be added; existing fields keep their name, type, and meaning. ``python -I -m mainspring.app.cli.json_schema``
+prints the schema.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Status = Literal[
     "completed", "max_turns", "max_tokens", "max_seconds", "max_cost", "aborted", "error", "denied", "paused"
 ]
 ToolName = Annotated[str, Meta(description="Canonical name of a tool")]
-CallId = Annotated[str, Meta(description="Tells parallel calls apart; the same in all lines of one call")]
+CallId = Annotated[str, Meta(description="ID of the call, the same in all lines about one call")]
 
 
 class Model(Struct, frozen=True, kw_only=True):
-    """A model. `spec` is what `--model` takes."""
+    """A model. `spec` is the value for `--model`."""
 
     provider: str
     id: str
@@ -35,7 +35,7 @@ class Model(Struct, frozen=True, kw_only=True):
 
 
 class Tokens(Struct, frozen=True, kw_only=True):
-    """Token counts; `input_tokens` leaves out what was read from or written to the provider's cache."""
+    """Token counts. `input_tokens` excludes tokens read from or written to the provider's cache."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -46,7 +46,7 @@ class Tokens(Struct, frozen=True, kw_only=True):
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """What failed. `type` is the class of the error, `code` and `reason` say which kind of model error it was."""
+    """An error. `type` is the class of the error; `code` and `reason` are the kind of model error."""
 
     type: str
     message: str
@@ -58,7 +58,7 @@ class Failure(Struct, frozen=True, kw_only=True):
 
 
 class StartLine(Struct, frozen=True, kw_only=True, tag="start"):
-    """The first line of a run: who answers, where, with which tools. It is missing where a run could not begin."""
+    """The first line of a run: the model, the folder, and the tools. It is missing if the run could not start."""
 
     version: int
     model: Model
@@ -69,13 +69,13 @@ class StartLine(Struct, frozen=True, kw_only=True, tag="start"):
 
 
 class NoticeLine(Struct, frozen=True, kw_only=True, tag="notice"):
-    """Something people should know: an ignored setting, a session that is not saved, the state of a download."""
+    """A notice for the user: an ignored setting, a session that is not saved, or the state of a download."""
 
     text: str
 
 
 class TurnLine(Struct, frozen=True, kw_only=True, tag="turn_start"):
-    """A model call is about to be made."""
+    """A model call is about to start."""
 
     turn: Annotated[int, Meta(ge=1)]
 
@@ -93,7 +93,7 @@ class ThinkingLine(Struct, frozen=True, kw_only=True, tag="thinking"):
 
 
 class ToolCall(Struct, frozen=True, kw_only=True):
-    """A tool call as the model made it. `raw_input` is its text where that was no JSON object."""
+    """A tool call as the model made it. `raw_input` is the text of the arguments if they were not a JSON object."""
 
     id: CallId
     name: ToolName
@@ -102,7 +102,7 @@ class ToolCall(Struct, frozen=True, kw_only=True):
 
 
 class MessageLine(Struct, frozen=True, kw_only=True, tag="message"):
-    """An answer of the model is complete: its text and reasoning as a whole, and the calls that it makes."""
+    """A response of the model is complete: its full text and reasoning, and its tool calls."""
 
     text: str
     thinking: str = ""
@@ -112,7 +112,7 @@ class MessageLine(Struct, frozen=True, kw_only=True, tag="message"):
 
 
 class ToolStartLine(Struct, frozen=True, kw_only=True, tag="tool_start"):
-    """A call is taken up."""
+    """A tool call starts."""
 
     id: CallId
     name: ToolName
@@ -120,7 +120,7 @@ class ToolStartLine(Struct, frozen=True, kw_only=True, tag="tool_start"):
 
 
 class ToolUpdateLine(Struct, frozen=True, kw_only=True, tag="tool_update"):
-    """A tool reports on the way."""
+    """A tool reports progress."""
 
     id: CallId
     name: ToolName
@@ -130,7 +130,7 @@ class ToolUpdateLine(Struct, frozen=True, kw_only=True, tag="tool_update"):
 
 
 class ToolEndLine(Struct, frozen=True, kw_only=True, tag="tool_end"):
-    """A call has its result; `output` is what the model reads."""
+    """A tool call ends. `output` is the text that the model reads."""
 
     id: CallId
     name: ToolName
@@ -142,7 +142,7 @@ class ToolEndLine(Struct, frozen=True, kw_only=True, tag="tool_end"):
 
 
 class RetryLine(Struct, frozen=True, kw_only=True, tag="retry"):
-    """A model call failed before any content and is tried again in `delay` seconds."""
+    """A model call failed before it returned content. It is retried in `delay` seconds."""
 
     attempt: int
     max_retries: int
@@ -151,11 +151,11 @@ class RetryLine(Struct, frozen=True, kw_only=True, tag="retry"):
 
 
 class ResultLine(Struct, frozen=True, kw_only=True, tag="result"):
-    """How the run ended: exactly one, always the last line. `--output json` prints this alone.
+    """The outcome of a run: exactly one, always the last line. `--output json` prints only this line.
 
-    `cost` is in US dollars, `null` where the price is unknown. `text` is the answer; of a run that failed, as much of it
-    as there was. `denied` holds the reasons of calls that were not permitted. With `--schema`, `output` is the answer as data
-    and `text` the same as JSON; where no answer fitted, `output_error` says why.
+    `cost` is in US dollars, or `null` if the price is unknown. `text` is the response; for a failed run, the text so far.
+    `denied` contains the reasons of denied calls. With `--schema`, `output` is the response as data, and `text` is the same data
+    as JSON; if no response matched, `output_error` contains the reason.
     """
 
     version: int
@@ -188,13 +188,13 @@ Line = (
     | RetryLine
     | ResultLine
 )
-"""Every line of ``stream-json``, told apart by ``type``."""
+"""A line of ``stream-json``; ``type`` is the discriminator."""
 
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
 def encode(line: Line) -> str:
-    """A line as JSON, without its end; a lone surrogate becomes U+FFFD."""
+    """Encode a line as JSON, without a line break; a lone surrogate becomes U+FFFD."""
     try:
         return _encoder.encode(line).decode()
     except UnicodeEncodeError:
@@ -202,7 +202,7 @@ def encode(line: Line) -> str:
 
 
 def schema() -> str:
-    """The JSON Schema of a line."""
+    """Create the JSON Schema of a line."""
     body = msgspec.json.schema(Line)
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -1,4 +1,4 @@
-"""The entry point: reads the command line, hands it to a command, and turns whatever happens into an exit code."""
+"""The entry point: parses the command line, runs a command, and returns an exit code for any outcome."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from mainspring.app.cli.startup_interrupt import (
     restore_keyboard_interrupt,
 )
 
-TYPE_CHECKING = False  # `typing` itself would be most of what is loaded before Ctrl-C is heard
+TYPE_CHECKING = False  # Importing `typing` would take most of the time before Ctrl-C is handled.
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _OWN_SIGNAL_HANDLING = "ask"
-"""The command that listens to signals by itself from where it can be left in good order."""
+"""The command that handles signals itself, from the point where it can stop cleanly."""
 
 _COLLECT_AFTER = 100_000
-"""New objects between two looks for cycles: what is loaded at the start stays, and looking through it was a sixteenth of the start."""
+"""Number of new objects between two garbage collections. The modules loaded at startup stay, and traversing them took 6% of the startup time."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Args:
-        arguments: The command line without the program; that of the process if not given.
+        arguments: Command-line arguments without the program name (default: those of the process).
 
     Returns:
         The exit code.
@@ -46,12 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(given, owns_process=arguments is None)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        print("Interrupted.", file=sys.stderr)
         return INTERRUPTED
     finally:
         if arguments is None:
             exit_on_interrupt()
-            gc.freeze()  # the interpreter looks for cycles in all there is once more when it ends, which nobody needs
+            gc.freeze()  # Skip the last garbage collection at exit, which takes time and frees nothing useful.
 
 
 def _run(arguments: list[str], *, owns_process: bool) -> int:

@@ -1,5 +1,5 @@
-"""Reading a command line: a parser that raises, the values of options, and the options that most commands have. Imports nothing but
-the standard library, so that ``--help`` is quick.
+"""The argument parser, the types of option values, and the options that most commands share. Imports only the standard library, so that
+``--help`` is fast.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ STDIN_MARK = "-"
 
 
 class UsageError(Exception):
-    """The command line is wrong; ``usage`` is how it is meant."""
+    """The command line is invalid; ``usage`` is the usage text."""
 
     def __init__(self, message: str, usage: str = "") -> None:
         super().__init__(message)
@@ -22,7 +22,7 @@ class UsageError(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises, and offers the nearest option for one it does not know."""
+    """A parser that raises errors and suggests the closest option for an unknown one."""
 
     def __init__(self, prog: str, usage: str | None = None, description: str = "", epilog: str = "") -> None:
         super().__init__(
@@ -34,75 +34,90 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             add_help=False,
         )
-        self.add_argument("-h", "--help", action="help", help="show this and leave")
+        self.add_argument("-h", "--help", action="help", help="Show this help and exit")
 
     @property
     def arguments(self) -> Sequence[argparse.Action]:
-        """The options and arguments that it knows."""
+        """Options and arguments of the parser."""
         return self._actions
 
     def error(self, message: str) -> NoReturn:
-        """Raise it."""
-        raise UsageError(message, self.format_usage())
+        """Raise a `UsageError`."""
+        raise UsageError(message[:1].upper() + message[1:], self.format_usage())
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Parse, with a hint for what is unknown."""
-        options, unknown = self.parse_known_intermixed_args(arguments)  # options may stand between what is named
+        """Parse the arguments, and suggest a fix for unknown ones."""
+        options, unknown = self.parse_known_intermixed_args(
+            arguments
+        )  # options may appear between positional arguments
         if unknown:
             first = unknown[0]
             known = [text for action in self._actions for text in action.option_strings]
             near = difflib.get_close_matches(first.partition("=")[0], known, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = f" Did you mean {near[0]}?" if near else ""
             if first == "--json" and "--output" in known:
-                hint = "; did you mean --output json?"
+                hint = " Did you mean --output json?"
             if not first.startswith("-"):
-                hint = "; put a prompt after -p, in quotes" if " " not in self.prog else f"; see {self.prog} --help"
-            self.error(f"unknown argument {first!r}{hint}")
+                hint = " Put the prompt in quotes after -p." if " " not in self.prog else f" See `{self.prog} --help`."
+            self.error(f"Unknown argument: {first}.{hint}")
         return options
 
 
 def positive_int(text: str) -> int:
-    """A whole number, 1 or more."""
+    """Parse an integer, 1 or more."""
     try:
         value = int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a whole number, not {text!r}") from None
+        raise argparse.ArgumentTypeError(f"must be an integer, not {text!r}") from None
     if value < 1:
         raise argparse.ArgumentTypeError("must be 1 or more")
     return value
 
 
 def positive_float(text: str) -> float:
-    """A finite number above 0."""
+    """Parse a finite number greater than 0."""
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value) or value <= 0:
-        raise argparse.ArgumentTypeError(f"must be a number above 0, not {text!r}")
+        raise argparse.ArgumentTypeError(f"must be a number greater than 0, not {text!r}")
     return value
 
 
 def comma_list(text: str) -> tuple[str, ...]:
-    """Names between commas."""
+    """Parse a comma-separated list of names."""
     return tuple(name.strip() for name in text.split(",") if name.strip() and name.strip() != "none")
 
 
 def add_permission_options(
-    parser: argparse.ArgumentParser, default: str = "reading in the folder is allowed, writing and running is not"
+    parser: argparse.ArgumentParser,
+    default: str = "default: reading in the folder is allowed, writing and running commands is not",
 ) -> None:
-    """Options for rules; ``default`` says what holds without any."""
+    """Add the options for permission rules; ``default`` describes the behavior without rules."""
     group = parser.add_argument_group(f"permissions ({default})")
-    rule = "as in read_file, 'edit(docs/**)', 'shell(git diff *)', scope:fs-write"
-    group.add_argument("--allow", action="append", default=[], metavar="RULE", help=f"allow it: {rule}")
+    rule = "for example, read_file, 'edit(docs/**)', 'shell(git diff *)', scope:fs-write"
     group.add_argument(
-        "--ask", action="append", default=[], metavar="RULE", help="ask before it; without a terminal: deny"
+        "--allow", action="append", default=[], metavar="RULE", help=f"Allow matching tool calls: {rule}"
     )
-    group.add_argument("--deny", action="append", default=[], metavar="RULE", help="deny it, whatever else allows it")
+    group.add_argument(
+        "--ask",
+        action="append",
+        default=[],
+        metavar="RULE",
+        help="Ask before matching tool calls run; without a terminal, deny them",
+    )
+    group.add_argument(
+        "--deny",
+        action="append",
+        default=[],
+        metavar="RULE",
+        help="Deny matching tool calls; overrides all other rules",
+    )
 
 
 def add_workspace_options(parser: argparse.ArgumentParser) -> None:
-    """Options for where a command works."""
-    parser.add_argument("--cwd", metavar="DIR", help="work in this folder")
-    parser.add_argument("--offline", action="store_true", help="use no network but the model's own; fetch nothing")
-    parser.add_argument("-v", "--verbose", action="store_true", help="details on stderr")
+    """Add the options for the working folder, the network, and verbosity."""
+    parser.add_argument("--cwd", metavar="DIR", help="Working folder (default: the current folder)")
+    parser.add_argument("--offline", action="store_true", help="Disable network access, except for the model")
+    parser.add_argument("-v", "--verbose", action="store_true", help="Print details to stderr")

@@ -1,4 +1,4 @@
-"""What all commands have in common: every failure becomes a line and an exit code."""
+"""Run a command, and turn every error into a message and an exit code."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from mainspring.redaction import redact_environment
 
 
 def run_command(options: argparse.Namespace, work: Callable[[Console], int]) -> int:
-    """Do the work of a command.
+    """Run a command.
 
     Args:
-        options: Its options.
-        work: Gets the console, gives the exit code.
+        options: Parsed options of the command.
+        work: Function that receives the console and returns the exit code.
     """
     console = Console(verbose=options.verbose)
     if getattr(options, "owns_process", False):
@@ -30,13 +30,13 @@ def run_command(options: argparse.Namespace, work: Callable[[Console], int]) -> 
     except BrokenPipeError:
         return PIPE_CLOSED
     except OutputError as error:
-        console.fail(f"error: {redact_environment(str(error))}")
+        console.fail(f"Error: {redact_environment(str(error))}")
         return ERROR
     except KeyboardInterrupt:
-        console.fail("interrupted")
+        console.fail("Interrupted.")
         return INTERRUPTED
-    except Exception as error:  # whatever it is, people read a line and scripts a code
-        console.fail(f"error: {describe_error(error)}")
+    except Exception as error:  # users need a message and scripts an exit code, whatever the error is
+        console.fail(f"Error: {describe_error(error)}")
         console.verbose_info(format_traceback(error))
         return exit_code_for_error(error)
     finally:
@@ -44,14 +44,14 @@ def run_command(options: argparse.Namespace, work: Callable[[Console], int]) -> 
 
 
 class _RedactingFormatter(logging.Formatter):
-    """Formats a record, with its stack trace, without secrets."""
+    """Format log records and their stack traces without secrets."""
 
     def format(self, record: logging.LogRecord) -> str:
         return redact_environment(super().format(record))
 
 
 def configure_logging(wanted: bool) -> None:
-    """Have the library's log on stderr, or nowhere: its records are for developers, what matters is told as a notice."""
+    """Write the library's log to stderr, or discard it: log records are for developers, and notices are for users."""
     log = logging.getLogger("mainspring")
     log.propagate = False
     log.handlers.clear()
@@ -65,17 +65,17 @@ def configure_logging(wanted: bool) -> None:
 
 
 def workspace_options(options: argparse.Namespace) -> WorkspaceOptions:
-    """Where a command works."""
+    """Return the workspace options of a command line."""
     return WorkspaceOptions(cwd=options.cwd, offline=options.offline)
 
 
 def permission_flags(options: argparse.Namespace) -> PermissionFlags:
-    """The permission rules of a command line."""
+    """Return the permission rules of a command line."""
     return PermissionFlags(allow=tuple(options.allow), ask=tuple(options.ask), deny=tuple(options.deny))
 
 
 def launch_options(options: argparse.Namespace) -> LaunchOptions:
-    """What the command line of any front end says about a conversation."""
+    """Return the session options that the command line of every front end has."""
     return LaunchOptions(
         prompt="",
         place=workspace_options(options),
@@ -98,7 +98,7 @@ def launch_options(options: argparse.Namespace) -> LaunchOptions:
 
 
 def chat_launch_options(options: argparse.Namespace) -> LaunchOptions:
-    """What the command line of a person's own conversation says, in the chat or by ``-p``."""
+    """Return the session options of the chat and of ``-p``."""
     return replace(
         launch_options(options),
         accept_edits=options.accept_edits,

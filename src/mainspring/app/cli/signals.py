@@ -1,7 +1,4 @@
-"""Signals while the screen is shown: the first ends it in good order, a second one or the end of patience at once.
-
-Signals: the first ends the run cleanly, the second leaves at once.
-"""
+"""Signal handling: the first signal stops the run or the screen gracefully; a second signal or a timeout exits immediately."""
 
 from __future__ import annotations
 
@@ -17,20 +14,20 @@ from mainspring.cancellation import CancelToken
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 _SCREEN_GRACE_SECONDS = 8.0
-"""Seconds that an orderly end may take."""
+"""Seconds that a graceful shutdown of the screen may take."""
 _RESTORE_SECONDS = 1.0
-"""Seconds that the terminal may take then to come back."""
+"""Seconds that restoring the terminal may take after that."""
 
 
 class ScreenShutdown:
-    """Listens while it is entered; signals that were ignored stay ignored.
+    """Context manager that handles signals while the screen is shown. Signals that were ignored stay ignored.
 
     Args:
-        before_exit: Ends the screen; is called within the handler.
-        restore: Brings the terminal back before the process ends at once.
+        before_exit: Callback that closes the screen; called in the signal handler.
+        restore: Callback that restores the terminal before the process exits immediately.
 
     Attributes:
-        number: The signal that came first; 0 where none did.
+        number: Number of the first signal, or 0.
     """
 
     def __init__(self, before_exit: Callable[[], object], restore: Callable[[], object]) -> None:
@@ -63,14 +60,14 @@ class ScreenShutdown:
         self._leave()
 
     def start_deadline(self, seconds: float = _SCREEN_GRACE_SECONDS) -> None:
-        """From now on the end may take so long, whatever hangs."""
+        """Start the shutdown timeout: the process exits after it, even if something blocks."""
         if self._limit is None:
             self._limit = threading.Timer(seconds, self._exit_now)
             self._limit.daemon = True
             self._limit.start()
 
     def _exit_now(self) -> None:
-        restoring = threading.Thread(target=self._restore, daemon=True)  # hangs where nobody reads the terminal
+        restoring = threading.Thread(target=self._restore, daemon=True)  # blocks if the terminal is not read
         try:
             restoring.start()
             restoring.join(_RESTORE_SECONDS)
@@ -79,22 +76,22 @@ class ScreenShutdown:
 
 
 _GRACE_SECONDS = 15.0
-"""Seconds that an orderly end may take."""
+"""Seconds that a graceful shutdown may take."""
 
 
 _CLEANUP_SECONDS = 1.0
-"""Seconds in which the last line has to be out."""
+"""Seconds that writing the last line may take."""
 
 
 class GracefulShutdown:
-    """Listens to SIGINT, SIGTERM and SIGHUP while it is entered; those that were ignored stay ignored (``nohup``).
+    """Context manager that handles SIGINT, SIGTERM, and SIGHUP. Signals that were ignored stay ignored (``nohup``).
 
     Args:
-        token: Is set by the first signal.
-        before_exit: Called in a thread before the process leaves at once, which does not wait long for it.
+        token: Cancellation token; the first signal cancels it.
+        before_exit: Callback that runs in a thread before the process exits immediately. The process does not wait long for it.
 
     Attributes:
-        number: The signal that came first; 0 where none did.
+        number: Number of the first signal, or 0.
     """
 
     def __init__(self, token: CancelToken, before_exit: Callable[[int], object]) -> None:
@@ -104,8 +101,8 @@ class GracefulShutdown:
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> GracefulShutdown:
-        # A handler runs only when the main thread comes to it, which one that is stuck in a write never does. The wake-up
-        # pipe is written by the signal itself, and a thread that is there already reads it.
+        # A signal handler runs only in the main thread, which may be blocked in a write. The signal itself writes to
+        # the wake-up pipe, which a running thread reads.
         self._woken, self._notify_waiter = os.pipe()
         os.set_blocking(self._notify_waiter, False)
         threading.Thread(target=self._watch, daemon=True, name="interrupts").start()
@@ -120,16 +117,16 @@ class GracefulShutdown:
         signal.set_wakeup_fd(-1)
         for number, handler in self._before.items():
             signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
-        if not self.number:  # after a signal the limit holds until the process is gone
+        if not self.number:  # the timeout applies after a signal until the process exits
             os.close(self._notify_waiter)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if not self.number:
             self.number = number
-            self._token.cancel(f"stopped by {signal.Signals(number).name}")
+            self._token.cancel(f"Stopped by {signal.Signals(number).name}")
 
     def _watch(self) -> None:
-        """Wait for a signal, then for a second one or the end of patience."""
+        """Wait for a signal, then for a second signal or the timeout."""
         while came := os.read(self._woken, 1):
             if came[0] in self._before:
                 select.select([self._woken], [], [], _GRACE_SECONDS)
@@ -138,7 +135,7 @@ class GracefulShutdown:
         os.close(self._woken)
 
     def _exit_now(self) -> None:
-        """Leave, whatever else hangs: an output that nobody reads may be in the middle of a write."""
+        """Exit immediately, even if a write to an unread pipe blocks."""
         try:
             leaving = threading.Thread(target=self._leave, args=(self.number,), daemon=True)
             leaving.start()

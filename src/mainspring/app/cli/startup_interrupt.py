@@ -1,6 +1,6 @@
-"""Ctrl-C while the command is still being loaded, or is on its way out: nothing is there to be put in order, so it ends at once.
+"""Exit immediately on Ctrl-C while the command is loading or exiting, when no cleanup is needed.
 
-To have it raise an error there, as Python does by itself, shows a traceback at best; a module in C whose import it breaks off crashes.
+Python's default, raising an error, prints a traceback there, or crashes a C module whose import it interrupts.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 
-# What `signal` is made of: that one first loads `enum`, which takes longer than all of this.
+# `signal` itself imports `enum`, which takes longer than everything here.
 signal = import_module("_signal")
 
-_MESSAGE = b"interrupted\n"
+_MESSAGE = b"Interrupted.\n"
 
 
 def exit_on_interrupt(before: Callable[[], object] | None = None) -> None:
-    """From now on Ctrl-C ends the process. Where it is ignored (``nohup``) it stays so.
+    """Exit on Ctrl-C from now on. If the signal is ignored (``nohup``), it stays ignored.
 
     Args:
-        before: Is called before.
+        before: Callback to call before the exit.
     """
 
     def leave(number: int, frame: object) -> None:
@@ -41,15 +41,15 @@ def exit_on_interrupt(before: Callable[[], object] | None = None) -> None:
 
 
 def restore_keyboard_interrupt() -> None:
-    """From now on Ctrl-C raises `KeyboardInterrupt`, as what runs now is used to."""
+    """Raise `KeyboardInterrupt` on Ctrl-C from now on, which the running code expects."""
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def drop_relative_entries() -> None:
-    """Remove the entries from ``sys.path`` that name the current folder or a folder in it without its full path.
+    """Remove relative entries and the current folder from ``sys.path``.
 
-    ``python -m`` puts the current folder first, and each relative part of ``PYTHONPATH`` depends on it too. A module of an
+    ``python -m`` puts the current folder first, and relative entries of ``PYTHONPATH`` depend on it, too. A module in an
     untrusted project could replace any module that is imported later.
     """
     named = os.environ.get("PYTHONPATH", "") if not sys.flags.ignore_environment else ""

@@ -1,4 +1,4 @@
-"""What is piped in, and what of the command line is hidden. Reading never hangs on a stdin that is open and silent."""
+"""Read piped input, and hide the prompt from the process list. Reading never blocks on an open, silent stdin."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from collections.abc import Callable
 from mainspring.errors import ConfigError
 
 _MAX_BYTES = 4 << 20
-"""Bytes that are taken; more than any model reads."""
+"""Maximum number of bytes to read; more than any model accepts."""
 
 FIRST_BYTE_SECONDS = 1.0
-"""Seconds in which something has to come where nobody asked for stdin and nobody in sight is going to write to it."""
+"""Seconds to wait for the first byte if stdin was not requested and no process in the pipeline writes to it."""
 
 _SLOW_SECONDS = 3.0
 _SHOWN = b"(prompt)"
@@ -27,10 +27,10 @@ def _never() -> bool:
 
 
 def has_producer(descriptor: int) -> bool:
-    """Whether a sibling process holds the other end of the pipe, as in ``producer | mainspring``: then it is worth waiting.
+    """Return True if a sibling process has the other end of the pipe, for example ``producer | mainspring``.
 
-    A stdin that is merely inherited (from ssh, CI, another program) has its other end somewhere else. Only Linux can tell;
-    elsewhere the answer is no.
+    An inherited stdin (from ssh, CI, another program) has its other end elsewhere. Only Linux can detect this; the result is
+    False on other systems.
     """
     try:
         pipe = os.fstat(descriptor)
@@ -54,15 +54,15 @@ def _is_writer(pid: str, pipe: os.stat_result) -> bool:
             if os.lstat(path).st_mode & stat.S_IWUSR and os.path.samestat(os.stat(path), pipe):
                 return True
     except OSError:
-        pass  # it has ended, or is none of ours
+        pass  # the process ended, or belongs to another user
     return False
 
 
 class StdinReader:
-    """Reads stdin in a thread, from the moment it is made.
+    """Read stdin in a thread that starts immediately.
 
     Attributes:
-        is_terminal: Whether stdin is a terminal; then nothing is read before it is asked for.
+        is_terminal: Whether stdin is a terminal; if so, reading starts on request.
     """
 
     def __init__(self, descriptor: int | None = None) -> None:
@@ -92,16 +92,16 @@ class StdinReader:
         self._first.set()
 
     def wait_for_data(self, seconds: float = FIRST_BYTE_SECONDS) -> bool:
-        """Whether something (or the end) came within some time, or is going to come."""
+        """Return True if data or the end of input arrived within a timeout, or is expected."""
         return self._first.wait(0.0) or has_producer(self._descriptor) or self._first.wait(seconds)
 
     @property
     def is_empty(self) -> bool:
-        """Whether the end came with nothing before it."""
+        """Return True if the input ended without data."""
         return self._done.is_set() and not self._data
 
     def wait(self, seconds: float = _SLOW_SECONDS, *, stop: Callable[[], bool] = _never) -> bool:
-        """Whether the end came within some time, or ``stop`` said that it does not matter any more."""
+        """Return True if the input ended within a timeout, or ``stop`` returned True."""
         if self.is_terminal and not self._done.is_set():
             self.is_terminal = False
             self._start()
@@ -112,34 +112,34 @@ class StdinReader:
         return True
 
     def text(self, *, stop: Callable[[], bool] = _never) -> str:
-        """Everything, once the end has come; nothing if ``stop`` says so before.
+        """Return the input once it has ended, or an empty text if ``stop`` returns True before that.
 
         Raises:
-            ConfigError: If it is too much, or no text.
+            ConfigError: If the input is too large, or not text.
         """
         while not self.wait(stop=stop):
             pass
         if not self._done.is_set():
             return ""
         if self._error is not None and not self._data:
-            raise ConfigError(f"stdin cannot be read: {self._error.strerror}")
+            raise ConfigError(f"Cannot read stdin: {self._error.strerror}.")
         if len(self._data) > _MAX_BYTES:
             raise ConfigError(
-                f"stdin holds more than {_MAX_BYTES >> 20} MiB, which is more than a model reads; save it to a file and name the "
-                "file in the prompt, so that what matters is looked up"
+                f"The input on stdin is larger than {_MAX_BYTES >> 20} MiB, which is too large for a model. Save it to a file, and name the "
+                "file in the prompt."
             )
         if b"\0" in self._data:
-            raise ConfigError("stdin holds binary data; save it to a file and name the file in the prompt")
+            raise ConfigError("The input on stdin is binary. Save it to a file, and name the file in the prompt.")
         return self._data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
 
 
 def hide_prompt_in_process_list(prompt: str) -> None:
-    """Write over the prompt where the system looks for the arguments of this process; where it cannot be done it stays.
+    """Overwrite the prompt in the arguments of this process, if possible.
 
-    ``pkill -f server`` of a model that was asked about a server would else end the agent too.
+    Otherwise, ``pkill -f server``, run by a model whose prompt mentions the server, would also kill the agent.
 
     Args:
-        prompt: As it was given, for one argument of its own.
+        prompt: Prompt as given in an argument.
     """
     text = os.fsencode(prompt)
     try:
@@ -154,4 +154,4 @@ def hide_prompt_in_process_list(prompt: str) -> None:
                 memory.seek(start + at + 1)
                 memory.write(_SHOWN[: len(text)].ljust(len(text), b"\0"))
     except (OSError, ValueError, IndexError):
-        pass  # no Linux, or one that does not let a process write to itself
+        pass  # not Linux, or the process cannot write to its own memory

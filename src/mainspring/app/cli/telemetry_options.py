@@ -1,4 +1,4 @@
-"""The options of the commands that look back: what runs did, and what they cost."""
+"""The options of ``mainspring telemetry`` and ``mainspring cost``."""
 
 from __future__ import annotations
 
@@ -6,42 +6,47 @@ from mainspring.app.cli.parser import Parser, add_workspace_options, positive_in
 
 
 def build_telemetry_parser() -> Parser:
-    """Of ``mainspring telemetry``."""
+    """Create the parser of ``mainspring telemetry``."""
     parser = Parser(
         "mainspring telemetry",
-        description="A page that shows runs while they go on: the Aspire dashboard where docker or podman answers, else our own viewer.",
+        description="Show live traces of runs: the Aspire dashboard if docker or podman is available, or the built-in viewer.",
     )
     parser.add_argument(
         "action",
         nargs="?",
         choices=("start", "stop", "status", "url", "serve"),
         default="status",
-        help="start it in the background, stop it, tell its state (default) or its address; serve: be it, in this terminal",
+        help="start, stop, status, url, or serve: run the viewer in this terminal (default: status)",
     )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--viewer", action="store_true", help="start: our own viewer, whatever else there is")
-    which.add_argument("--aspire", action="store_true", help="start: the Aspire dashboard, or nothing")
+    which.add_argument("--viewer", action="store_true", help="Use the built-in viewer (start)")
+    which.add_argument("--aspire", action="store_true", help="Use the Aspire dashboard, or fail (start)")
     parser.add_argument(
-        "--port", type=positive_int, metavar="N", help="where spans come in (default 4318; another where that is taken)"
+        "--port", type=positive_int, metavar="N", help="Port that receives spans (default: 4318, or a free port)"
     )
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--json", action="store_true", help="Output JSON")
     add_workspace_options(parser)
     return parser
 
 
 def build_cost_parser() -> Parser:
-    """Of ``mainspring cost``."""
+    """Create the parser of ``mainspring cost``."""
     parser = Parser(
         "mainspring cost",
-        description="What saved conversations cost: tokens and US dollars, sub-agents and failed attempts included.",
+        description="Show the cost of saved sessions in tokens and US dollars, including subagents and failed attempts.",
     )
     parser.add_argument(
-        "--by", choices=("day", "project", "model", "session"), default="day", help="by what (default day)"
+        "--by",
+        choices=("day", "project", "model", "session"),
+        default="day",
+        help="Group by day, project, model, or session (default: day)",
     )
-    parser.add_argument("--since", metavar="WHEN", help="from then on: 2026-11-01, today, 24h, 7d, 4w")
-    parser.add_argument("--here", action="store_true", help="only what was spent in this folder")
+    parser.add_argument(
+        "--since", metavar="WHEN", help="Start of the period, for example, 2026-11-01, today, 24h, 7d, or 4w"
+    )
+    parser.add_argument("--here", action="store_true", help="Only include costs of this folder")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="as JSON")
-    form.add_argument("--csv", action="store_true", help="as CSV, for a sheet")
+    form.add_argument("--json", action="store_true", help="Output JSON")
+    form.add_argument("--csv", action="store_true", help="Output CSV, for a spreadsheet")
     add_workspace_options(parser)
     return parser

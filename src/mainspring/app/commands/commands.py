@@ -13,13 +13,13 @@ from mainspring.app.workspace.command_registry import list_commands, show_comman
 
 
 def run(options: argparse.Namespace) -> int:
-    """List or show; the exit code.
+    """List or show custom commands, and return the exit code.
 
     Raises:
         UsageError: If the name is missing.
     """
     if options.action == "show" and not options.name:
-        raise UsageError("commands show needs a NAME; `mainspring commands` lists them")
+        raise UsageError("commands show requires a NAME. List the commands with `mainspring commands`.")
     return run_command(
         options, lambda console: _show(options, console) if options.action == "show" else _list(options, console)
     )
@@ -43,5 +43,5 @@ def _list(options: argparse.Namespace, console: Console) -> int:
     for skipped in found.skipped:
         console.info(f"{skipped.path}: {skipped.reason}")
     if not found.commands:
-        console.info("there are no commands; a file ~/.agent/commands/NAME.md or .agent/commands/NAME.md makes one")
+        console.info("No custom commands yet. Create one in ~/.agent/commands/NAME.md or .agent/commands/NAME.md.")
     return 0

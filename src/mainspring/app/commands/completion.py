@@ -1,4 +1,4 @@
-"""``mainspring completion``: scripts by which shells complete, made from the parsers themselves."""
+"""``mainspring completion``: shell completion scripts, generated from the argument parsers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from mainspring.app.cli.runner import run_command
 
 
 class Option(Struct, frozen=True):
-    """An option as a shell sees it.
+    """An option in a completion script.
 
     Attributes:
-        names: How it is written.
-        help: What it does, on one line.
+        names: Spellings of the option.
+        help: Description on one line.
         takes: Whether a value follows.
-        choices: The values that there are; files if empty.
+        choices: Possible values; empty for files.
     """
 
     names: tuple[str, ...]
@@ -30,12 +30,12 @@ class Option(Struct, frozen=True):
 
 
 class CommandSpec(Struct, frozen=True):
-    """What can follow a command.
+    """Completions for a command.
 
     Attributes:
-        about: What the command does.
-        actions: The words that may come first.
-        options: Its options.
+        about: Description of the command.
+        actions: Possible first arguments.
+        options: Options of the command.
     """
 
     about: str
@@ -44,7 +44,7 @@ class CommandSpec(Struct, frozen=True):
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the script; the exit code."""
+    """Print the script, and return the exit code."""
 
     def work(console: Console) -> int:
         console.answer(_SCRIPTS[options.shell]())
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def read_command_spec(parser: Parser) -> CommandSpec:
-    """What can follow a command."""
+    """Create the completions of a command from its parser."""
     options: list[Option] = []
     actions: tuple[str, ...] = ()
     for action in parser.arguments:
@@ -73,7 +73,7 @@ def _all_commands() -> Iterator[tuple[str, CommandSpec]]:
 
 
 def bash() -> str:
-    """The script for bash."""
+    """Generate the script for bash."""
     run_words = read_command_spec(run_parser())
     lines = [
         "# completion of mainspring for bash",
@@ -105,7 +105,7 @@ def bash() -> str:
 
 
 def zsh() -> str:
-    """The script for zsh."""
+    """Generate the script for zsh."""
     lines = ["#compdef mainspring", "# completion of mainspring for zsh", "_mainspring() {", "  local -a commands"]
     lines.append("  commands=(")
     lines += [f"    {_quoted(f'{name}:{words.about}')}" for name, words in _all_commands()]
@@ -121,7 +121,7 @@ def zsh() -> str:
         f"    _arguments {' '.join(_zsh(run_words))}",
         "  fi",
         "}",
-        "if [[ ${funcstack[1]} == _mainspring ]]; then",  # a file of $fpath, which is run when it is needed first
+        "if [[ ${funcstack[1]} == _mainspring ]]; then",  # in a file of $fpath, which zsh runs on first use
         '  _mainspring "$@"',
         "else",
         "  compdef _mainspring mainspring",
@@ -144,7 +144,7 @@ def _zsh(words: CommandSpec) -> Iterator[str]:
 
 
 def fish() -> str:
-    """The script for fish."""
+    """Generate the script for fish."""
     lines = ["# completion of mainspring for fish"]
     alone = f"not __fish_seen_subcommand_from {' '.join(COMMANDS)}"
     for name, words in _all_commands():

@@ -1,6 +1,6 @@
-"""``mainspring config``.
+"""``mainspring config``: show, check, and change settings.
 
-``mainspring config edit``: the settings in an editor. A copy is edited, and takes the file's place once it is right.
+``mainspring config edit`` edits a copy in an editor, and replaces the file once the copy is valid.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from mainspring.programs import find_program
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show, check or change; the exit code.
+    """Show, check, or change settings, and return the exit code.
 
     Raises:
-        UsageError: If key or value is missing.
+        UsageError: If the key or value is missing.
     """
     action = options.action
     if action in {"set", "unset"} and not options.key:
         raise UsageError(
-            f"config {action} needs a KEY, as in agent.maxTokens; `mainspring config show --all` lists them"
+            f"config {action} requires a KEY, for example, agent.maxTokens. List all keys with `mainspring config show --all`."
         )
     if action == "set" and options.value is None:
-        raise UsageError("config set needs a VALUE; '-' reads it from stdin")
+        raise UsageError("config set requires a VALUE; '-' reads it from stdin.")
     if action == "provider":
         _check_provider(options)
     if action in {"init", "provider"}:
@@ -68,9 +68,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _check_provider(options: argparse.Namespace) -> None:
     if options.key not in {None, "list", "add", "remove"}:
-        raise UsageError(f"config provider takes list, add or remove, not {options.key!r}")
+        raise UsageError(f"Unknown action: config provider {options.key}. Use list, add, or remove.")
     if options.key in {"add", "remove"} and not options.value:
-        raise UsageError(f"config provider {options.key} needs its NAME; `mainspring config provider list` shows them")
+        raise UsageError(
+            f"config provider {options.key} requires a NAME. List the providers with `mainspring config provider list`."
+        )
 
 
 def _set_or_unset(options: argparse.Namespace, console: Console) -> int:
@@ -78,7 +80,7 @@ def _set_or_unset(options: argparse.Namespace, console: Console) -> int:
     if options.action == "set":
         value = StdinReader().text().strip() if options.value == STDIN_MARK else options.value
     file = change_config(options.key, value, place=workspace_options(options), project=options.project)
-    console.info(f"{options.key} {'set in' if value is not None else 'taken out of'} {file}")
+    console.info(f"Set {options.key} in {file}" if value is not None else f"Removed {options.key} from {file}")
     return 0
 
 
@@ -101,7 +103,7 @@ def _schema(console: Console) -> int:
 def _show(options: argparse.Namespace, console: Console) -> int:
     found = describe_settings(workspace_options(options), include_unset=options.all)
     for warning in found.warnings:
-        console.info(f"note: {warning}")
+        console.info(f"Note: {warning}")
     if options.action == "path":
         for file in found.files:
             console.row(file)
@@ -111,7 +113,7 @@ def _show(options: argparse.Namespace, console: Console) -> int:
         for line in _format_table(found):
             console.row(line)
         if not found.settings:
-            console.info("nothing is set; the defaults hold. `mainspring config init` sets a provider up")
+            console.info("No settings yet. Set up a provider with `mainspring config init`.")
     return 0
 
 
@@ -125,10 +127,10 @@ _EDITORS = ("nano", "vim", "vi")
 
 
 def run_edit(options: argparse.Namespace, console: Console) -> int:
-    """Edit; the exit code.
+    """Edit the settings, and return the exit code.
 
     Raises:
-        ConfigError: If there is no editor, or the file cannot be written.
+        ConfigError: If no editor is found, or the file cannot be written.
     """
     editor = _find_editor()
     file, before = read_for_editing(workspace_options(options), project=options.project)
@@ -139,7 +141,7 @@ def run_edit(options: argparse.Namespace, console: Console) -> int:
         while True:
             code = subprocess.run([*editor, str(copy)], check=False).returncode
             if code:
-                raise ConfigError(f"the editor {editor[0]} ended with {code}; nothing was changed")
+                raise ConfigError(f"The editor {editor[0]} exited with code {code}. Your changes were not saved.")
             text = copy.read_text(encoding="utf-8-sig")
             try:
                 warnings = validate_text(text, file)
@@ -147,15 +149,15 @@ def run_edit(options: argparse.Namespace, console: Console) -> int:
             except ConfigError as error:
                 console.fail(str(error))
                 if not (sys.stdin.isatty() and _ask_retry()):
-                    console.info(f"nothing was changed in {file}")
+                    console.info(f"No changes to {file}")
                     return USAGE
     if text == before:
-        console.info(f"nothing was changed in {file}")
+        console.info(f"No changes to {file}")
         return 0
     save_edited(file, before, text, private=not options.project)
     for warning in warnings:
-        console.info(f"note: {warning}")
-    console.info(f"{file} was changed")
+        console.info(f"Note: {warning}")
+    console.info(f"Saved {file}")
     return 0
 
 
@@ -165,10 +167,10 @@ def _find_editor() -> list[str]:
             return shlex.split(given)
     found = next((program for name in _EDITORS if (program := find_program(name))), None)
     if found is None:
-        raise ConfigError("there is no editor; set EDITOR to one, or use `mainspring config set KEY VALUE`")
+        raise ConfigError("No editor found. Set EDITOR, or use `mainspring config set KEY VALUE`.")
     return [found]
 
 
 def _ask_retry() -> bool:
-    print("edit again? [Y/n] ", end="", file=sys.stderr, flush=True)
+    print("Edit again? (Y/n) ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower()[:1] != "n"

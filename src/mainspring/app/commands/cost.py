@@ -1,7 +1,4 @@
-"""What runs cost: tokens and money by day, project, model or session, out of the event logs of saved conversations.
-
-``mainspring cost``.
-"""
+"""``mainspring cost``: tokens and money by day, project, model, or session, from the event logs of saved sessions."""
 
 from __future__ import annotations
 
@@ -27,10 +24,10 @@ from mainspring.sessions import LogEvent, iter_all_events
 from mainspring.text import pluralize
 
 GroupBy = Literal["day", "project", "model", "session"]
-"""By what rows are made."""
+"""The grouping of rows."""
 
 
-UNKNOWN_MODEL = "(not told)"
+UNKNOWN_MODEL = "(unknown)"
 
 
 _SPAN = lazy_re(r"(\d{1,5})\s*([hdw])")
@@ -38,20 +35,20 @@ _HOURS = {"h": 1, "d": 24, "w": 24 * 7}
 
 
 class CostRow(Struct, kw_only=True, rename="camel"):
-    """Figures under one key.
+    """Usage of one group.
 
     Attributes:
-        key: The day, folder, model or session.
-        calls: Model calls, those of sub-agents and beside the conversation included.
-        input_tokens: Prompt tokens outside any cache.
-        cache_read: Prompt tokens read from a cache.
-        cache_write: Prompt tokens written to one.
-        output_tokens: Tokens of answers, reasoning included.
-        reasoning_tokens: Those of them that were reasoning, where told.
-        cost: US dollars of the calls whose price is known.
-        unpriced_calls: Calls whose price is not known; they are not in ``cost``.
-        unpriced_tokens: Their tokens, which are in the other figures.
-        by_children: US dollars of ``cost`` that sub-agents spent.
+        key: Day, folder, model, or session.
+        calls: Number of model calls, including those of subagents and those outside the conversation.
+        input_tokens: Input tokens outside any cache.
+        cache_read: Input tokens read from a cache.
+        cache_write: Input tokens written to a cache.
+        output_tokens: Output tokens, including reasoning.
+        reasoning_tokens: Reasoning tokens, if reported.
+        cost: US dollars of the calls with a known price.
+        unpriced_calls: Number of calls with an unknown price, which ``cost`` excludes.
+        unpriced_tokens: Tokens of those calls, which the other token counts include.
+        by_children: US dollars of ``cost`` that subagents spent.
     """
 
     key: str
@@ -67,7 +64,7 @@ class CostRow(Struct, kw_only=True, rename="camel"):
     by_children: float = 0.0
 
     def add(self, record: SpendingRecord) -> None:
-        """Count it."""
+        """Add a record."""
         usage = record.usage
         self.calls += record.calls
         self.input_tokens += usage.input_tokens
@@ -84,13 +81,13 @@ class CostRow(Struct, kw_only=True, rename="camel"):
 
 
 class CostReport(Struct, kw_only=True, rename="camel"):
-    """A report.
+    """A cost report.
 
     Attributes:
-        by: By what its rows are made.
-        since: From when on, in UTC; ``None`` is from the beginning.
-        rows: Days in order; everything else with the most expensive first.
-        total: All of them together.
+        by: Grouping of the rows.
+        since: Start of the period in UTC; None for all records.
+        rows: Days in order, other groups by cost with the highest first.
+        total: Sum of all rows.
     """
 
     by: GroupBy
@@ -100,16 +97,16 @@ class CostReport(Struct, kw_only=True, rename="camel"):
 
 
 class SpendingRecord(Struct, frozen=True, kw_only=True):
-    """Something that was spent.
+    """A record of usage.
 
     Attributes:
-        time: When.
-        project: The folder.
-        session: The session.
-        model: Who answered, as ``provider:model``.
+        time: Time of the usage.
+        project: Folder.
+        session: Session.
+        model: Model as ``provider:model``.
         usage: Tokens and money.
-        calls: How many model calls it was; 0 for attempts that failed.
-        child: Whether a sub-agent spent it.
+        calls: Number of model calls; 0 for failed attempts.
+        child: Whether a subagent spent it.
     """
 
     time: datetime
@@ -130,21 +127,21 @@ def cost_report(
     environ: Mapping[str, str] = os.environ,
     now: datetime | None = None,
 ) -> CostReport:
-    """What was spent.
+    """Create a cost report.
 
     Args:
-        place: Where the command works.
-        by: By what to make rows.
-        since: From when on: ``2026-11-01``, ``today``, or so long ago as ``24h``, ``7d``, ``4w``; empty is from the beginning.
-        here: Whether only what was spent in this folder counts.
-        environ: The environment.
-        now: The time.
+        place: Workspace options.
+        by: Grouping of the rows.
+        since: Start of the period: ``2026-11-01``, ``today``, or an age such as ``24h``, ``7d``, ``4w``; empty for all records.
+        here: Whether to include only records of this folder.
+        environ: Environment variables.
+        now: Current time.
 
     Raises:
-        ConfigError: If ``since`` cannot be read.
+        ConfigError: If ``since`` is invalid.
     """
     if by not in get_args(GroupBy):
-        raise ConfigError(f"a report is by {', '.join(get_args(GroupBy))}, not by {by!r}")
+        raise ConfigError(f"Cannot group by {by!r}. Use one of {', '.join(get_args(GroupBy))}.")
     begin = parse_since(since, now or datetime.now(UTC)) if since else None
     cwd, settings = load_rules(place, {}, environ)
     rows: dict[str, CostRow] = {}
@@ -163,10 +160,10 @@ def cost_report(
 
 
 def parse_since(text: str, now: datetime) -> datetime:
-    """The moment that a text means.
+    """Parse the start of a period.
 
     Raises:
-        ConfigError: If it means none.
+        ConfigError: If the text is not a time.
     """
     text = text.strip().lower()
     span = _SPAN.fullmatch(text)
@@ -177,14 +174,16 @@ def parse_since(text: str, now: datetime) -> datetime:
     try:
         return datetime.fromisoformat(text.upper()).astimezone()
     except ValueError:
-        raise ConfigError(f"--since {text!r} is no time; give a date as 2026-11-01, today, 24h, 7d or 4w") from None
+        raise ConfigError(
+            f"Invalid --since {text!r}. Use a date such as 2026-11-01, or today, 24h, 7d, or 4w."
+        ) from None
 
 
 def iter_spending(events: Iterator[LogEvent]) -> Iterator[SpendingRecord]:
-    """What was spent, call by call. The end of a run tells what all of it came to; what no call accounts for are attempts that failed.
+    """Return usage records, one for each model call. Usage of a run beyond its calls is that of failed attempts, which get a separate record.
 
     Args:
-        events: Those of whole sessions, one after the other, each in order.
+        events: Events of whole sessions, one session after the other, each in order.
     """
     run: _RunSpending | None = None
     for event in events:
@@ -208,7 +207,7 @@ def iter_spending(events: Iterator[LogEvent]) -> Iterator[SpendingRecord]:
 
 
 class _RunSpending:
-    """The run of a conversation that goes on, with those of its sub-agents."""
+    """Usage of the current run of a session, including its subagents."""
 
     def __init__(self, event: LogEvent) -> None:
         self.id = event.run
@@ -218,13 +217,13 @@ class _RunSpending:
         self.models: list[str] = []
 
     def add(self, record: SpendingRecord) -> None:
-        """A call that the log tells of."""
+        """Add a logged model call."""
         self.usage += record.usage
         if record.model != UNKNOWN_MODEL and record.model not in self.models:
             self.models.append(record.model)
 
     def unaccounted(self, end: LogEvent) -> SpendingRecord | None:
-        """What the run came to beyond its calls."""
+        """Return the usage of the run beyond its calls."""
         whole, known = end.usage, self.usage
         if whole is None:
             return None
@@ -282,12 +281,12 @@ _SMALLEST = 0.0001
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the report; the exit code."""
+    """Print the report, and return the exit code."""
     return run_command(options, lambda console: _show(options, console))
 
 
 def _show(options: argparse.Namespace, console: Console) -> int:
-    report = cost_report(workspace_options(options), by=options.by, since=options.since or "", here=options.current)
+    report = cost_report(workspace_options(options), by=options.by, since=options.since or "", here=options.here)
     if options.json:
         console.data(msgspec.json.encode(report).decode())
         return 0
@@ -296,18 +295,18 @@ def _show(options: argparse.Namespace, console: Console) -> int:
         return 0
     if not report.rows:
         console.info(
-            "nothing was spent" + (" since then" if report.since else "; runs that are not saved are not counted")
+            "No costs" + (" in this period" if report.since else " yet. Runs that are not saved are not included.")
         )
         return 0
     console.answer(_table(report))
     total = report.total
     if total.unpriced_calls:
         console.info(
-            f"{pluralize(total.unpriced_calls, 'call')} with {total.unpriced_tokens:,} tokens, of which the price is not known, are not in the sum; "
-            'set one: "prices" of the provider, see docs/cost.md'
+            f"The total excludes {pluralize(total.unpriced_calls, 'call')} with {total.unpriced_tokens:,} tokens, because their price is unknown. "
+            'Set it in "prices" of the provider (docs/cost.md).'
         )
     if total.by_children:
-        console.info(f"of the sum, sub-agents spent ${total.by_children:.4f}")
+        console.info(f"Subagents spent ${total.by_children:.4f} of the total.")
     return 0
 
 
@@ -328,7 +327,7 @@ def _format_row(row: CostRow) -> tuple[str, ...]:
 
 
 def format_cost_row(row: CostRow) -> str:
-    """What it cost, and whether that is all of it."""
+    """Format the cost, and mark it if calls with an unknown price are missing."""
     known = f"${row.cost:.4f}" if row.cost >= _SMALLEST or not row.cost else f"< ${_SMALLEST}"
     if not row.unpriced_calls:
         return known
@@ -336,13 +335,13 @@ def format_cost_row(row: CostRow) -> str:
 
 
 def _csv(report: CostReport) -> str:
-    """One line for each row; no sum, so that a sheet can make its own."""
+    """Format the rows as CSV, without a total, so that a spreadsheet can compute its own."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     names = [n for n in CostRow.__struct_fields__ if n != "key"]
     writer.writerow([report.by, *names])
     for row in report.rows:
         name = visible_row(row.key)
-        key = f"'{name}" if name[:1] in "=+-@" else name  # a sheet takes these for formulas
+        key = f"'{name}" if name[:1] in "=+-@" else name  # spreadsheets interpret these as formulas
         writer.writerow([key, *[getattr(row, name) for name in names]])
     return out.getvalue()

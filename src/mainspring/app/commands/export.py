@@ -20,14 +20,14 @@ _SUFFIX = {"html": ".html", "markdown": ".md", "jsonl": ".jsonl"}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the file; the exit code.
+    """Export a session, and return the exit code.
 
     Raises:
-        UsageError: If the name of the file tells no format.
+        UsageError: If the format cannot be inferred from the file name.
     """
     form = options.format or (_SUFFIXES.get(Path(options.out).suffix.lower()) if options.out else "html")
     if form is None and options.out != STDIN_MARK:
-        raise UsageError(f"--out {options.out}: its ending tells no format; add --format html, markdown or jsonl")
+        raise UsageError(f"Cannot infer the format of --out {options.out}. Add --format html, markdown, or jsonl.")
     return run_command(options, lambda console: _export(options, form or "html", console))
 
 
@@ -48,12 +48,12 @@ def _export(options: argparse.Namespace, format: str, console: Console) -> int:
     if options.cwd and not target.is_absolute():
         target = Path(options.cwd) / target
     _write(target, text, replace=options.force)
-    console.info(f"written to {target}")
+    console.info(f"Saved to {target}")
     return 0
 
 
 def _write(target: Path, text: str, *, replace: bool) -> None:
-    """Write a file that only its owner may read: a conversation is private until its owner says otherwise."""
+    """Write a file that only its owner may read, because sessions are private."""
     flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if replace else os.O_EXCL)
     try:
         with os.fdopen(
@@ -61,4 +61,4 @@ def _write(target: Path, text: str, *, replace: bool) -> None:
         ) as stream:
             stream.write(text)
     except FileExistsError:
-        raise MainspringError(f"{target} exists; --force writes over it") from None
+        raise MainspringError(f"{target} already exists. Use --force to overwrite it.") from None

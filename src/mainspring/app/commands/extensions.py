@@ -1,7 +1,4 @@
-"""Which extensions there are.
-
-``mainspring extensions``.
-"""
+"""``mainspring extensions``: list extensions."""
 
 from __future__ import annotations
 
@@ -21,14 +18,14 @@ from mainspring.app.workspace.load import load_rules
 
 
 class ExtensionView(Struct, frozen=True, kw_only=True):
-    """An extension, for people and programs.
+    """An extension in a list.
 
     Attributes:
-        name: Its name.
-        origin: ``user``, ``project`` or ``package``; empty for one that cannot be read.
-        place: Its file or package.
-        problem: Why it is not used; empty if it is.
-        line: The line that is wrong; 0 where none is.
+        name: Name.
+        origin: ``user``, ``project``, or ``package``; empty if the extension cannot be loaded.
+        place: File or package.
+        problem: Reason why the extension is not used; empty if it is used.
+        line: Line of the problem; 0 if unknown.
     """
 
     name: str
@@ -39,10 +36,10 @@ class ExtensionView(Struct, frozen=True, kw_only=True):
 
 
 def list_extensions(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> tuple[ExtensionView, ...]:
-    """The extensions of the user, of the project and of installed packages. Reading one runs its code, as a run would.
+    """List the extensions of the user, the project, and installed packages. Loading an extension runs its code, like a run does.
 
     Raises:
-        ConfigError: If the settings are broken.
+        ConfigError: If the settings are invalid.
     """
     cwd, settings = load_rules(place, {}, environ)
     found = extension_finder(extension_paths(cwd, settings), settings)()
@@ -50,14 +47,14 @@ def list_extensions(place: WorkspaceOptions, environ: Mapping[str, str] = os.env
     views: list[ExtensionView] = []
     for source in found.extensions:
         first = seen.setdefault(source.name, source.place)
-        problem = "" if first == source.place else f"there is one of this name already: {first}"
+        problem = "" if first == source.place else f"an extension with this name already exists: {first}"
         views.append(ExtensionView(name=source.name, origin=source.origin, place=source.place, problem=problem))
     views += [ExtensionView(name=p.name, place=p.file, problem=p.reason, line=p.line) for p in found.problems]
     return tuple(views)
 
 
 def run(options: argparse.Namespace) -> int:
-    """List them; the exit code."""
+    """List extensions, and return the exit code."""
     return run_command(options, lambda console: _list(options, console))
 
 
@@ -70,7 +67,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
         console.row(_line(each))
     if not found:
         console.info(
-            "there are no extensions: Python files in ~/.agent/extensions, or in that folder of a project that you trust"
+            "No extensions yet. Add Python files to ~/.agent/extensions, or to .agent/extensions in a trusted folder."
         )
     return OK
 

@@ -1,7 +1,4 @@
-"""Commands as hooks: which there are, and what they say to an event that is made up.
-
-``mainspring hooks``.
-"""
+"""``mainspring hooks``: list command hooks, or test them with a sample event."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ _SAMPLE_PAYLOAD: dict[str, Any] = {
     "tool_name": "shell",
     "tool_use_id": "call-test",
     "tool_response": {"output": "hello"},
-    "message": "a call waits for an answer",
+    "message": "a tool call is waiting for approval",
     "last_assistant_message": "Done.",
     "agent_id": "child-1",
     "status": "completed",
@@ -49,11 +46,11 @@ _SAMPLE_PAYLOAD: dict[str, Any] = {
 
 
 class HookTest(Struct, frozen=True, kw_only=True):
-    """What commands said to an event.
+    """The result of a test of command hooks.
 
     Attributes:
-        verdicts: What each of them said.
-        refused: Whether what was to happen would be refused.
+        verdicts: Result of each hook.
+        refused: Whether a hook denied the action.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -61,10 +58,10 @@ class HookTest(Struct, frozen=True, kw_only=True):
 
 
 def list_hooks(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> tuple[CommandHook, ...]:
-    """The commands that are asked here.
+    """List the command hooks that apply here.
 
     Raises:
-        ConfigError: If the settings are broken.
+        ConfigError: If the settings are invalid.
     """
     return tuple(command_hooks(load_rules(place, {}, environ)[1]))
 
@@ -72,20 +69,20 @@ def list_hooks(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ)
 async def try_hooks(
     event: str, tool: str, arguments: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ
 ) -> HookTest:
-    """Ask the commands of an event about something that is made up.
+    """Run the command hooks of an event with sample data.
 
     Args:
-        event: The event.
-        tool: The tool it is about; ``shell`` if empty.
-        arguments: The tool's arguments, a JSON object; for other events fields of theirs. May be empty.
-        place: Where.
-        environ: The environment.
+        event: Event name.
+        tool: Tool in the event; ``shell`` if empty.
+        arguments: Arguments of the tool as a JSON object, or fields of another event. May be empty.
+        place: Workspace options.
+        environ: Environment variables.
 
     Raises:
-        ConfigError: If there is no such event, or ``arguments`` is no JSON object or does not fit.
+        ConfigError: If the event is unknown, or ``arguments`` is not a JSON object or does not match the event.
     """
     if event not in COMMAND_EVENTS:
-        raise ConfigError(f"there is no event {event!r}; there are {', '.join(COMMAND_EVENTS)}")
+        raise ConfigError(f"Unknown event: {event!r}. Available events: {', '.join(COMMAND_EVENTS)}")
     cwd, settings = load_rules(place, {}, environ)
     payload = _payload(event, tool, _parse_object(arguments), cwd)
     env = LocalEnv(cwd)
@@ -111,11 +108,11 @@ def _payload(event: CommandEvent, tool: str, mapping: dict[str, Any], cwd: str) 
     try:
         return msgspec.convert(fields, kind)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"this does not fit {event}: {error}") from None
+        raise ConfigError(f"The arguments do not match {event}: {error}") from None
 
 
 def _matcher_subjects(payload: Any) -> tuple[str, ...]:
-    """What a matcher of an event without a tool is about."""
+    """Return the values that a matcher is compared with, for an event without a tool."""
     names = ("source", "reason", "trigger", "notification_type", "agent_type")
     return tuple([getattr(payload, name) for name in names if hasattr(payload, name)])
 
@@ -126,21 +123,21 @@ def _parse_object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise ConfigError(f"the arguments are no JSON: {error}") from None
+        raise ConfigError(f"The arguments are not valid JSON: {error}") from None
     if not isinstance(value, dict):
-        raise ConfigError("the arguments must be a JSON object")
+        raise ConfigError("The arguments must be a JSON object.")
     return value  # pyright: ignore[reportUnknownVariableType] - JSON has no other keys than texts
 
 
 def run(options: argparse.Namespace) -> int:
-    """List or try; the exit code.
+    """List or test hooks, and return the exit code.
 
     Raises:
         UsageError: If the event is missing.
     """
     if options.action == "test" and not options.event:
         raise UsageError(
-            'hooks test needs an EVENT, as in: mainspring hooks test PreToolUse --tool shell \'{"command": "ls"}\''
+            'hooks test requires an EVENT, for example: mainspring hooks test PreToolUse --tool shell \'{"command": "ls"}\''
         )
     work = _list if options.action == "list" else _test
     return run_command(options, lambda console: work(options, console))
@@ -154,7 +151,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
     for h in found:
         console.row(f"{h.event}  {h.matcher or '*'}  {h.command}  ({h.timeout:g} s, {h.origin})")
     if not found:
-        console.info("no command is asked; they belong into the settings, under hooks")
+        console.info("No command hooks yet. Add them to the settings under hooks.")
     return OK
 
 
@@ -167,7 +164,7 @@ def _test(options: argparse.Namespace, console: Console) -> int:
         for line in _format_results(tried):
             console.row(line)
         if not tried.verdicts:
-            console.info("no command is asked about this")
+            console.info("No hook matches this event")
     return DENIED if tried.refused else OK
 
 
@@ -176,13 +173,13 @@ def _format_results(tried: HookTest) -> Iterator[str]:
         yield verdict.hook.command
         said = {
             "failed": verdict.failure,
-            "refuses": verdict.deny,
+            "denies": verdict.deny,
             "asks": verdict.ask,
-            "ends the run": verdict.stop,
+            "stops the run": verdict.stop,
             "arguments": verdict.input and msgspec.json.encode(verdict.input).decode(),
             "output": verdict.output,
-            "for the model": verdict.context,
-            "for the user": verdict.message,
+            "context for the model": verdict.context,
+            "message for the user": verdict.message,
         }
         told = [f"  {name}: {value}" for name, value in said.items() if value]
         yield from told or ["  no objection"]

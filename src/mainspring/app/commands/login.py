@@ -13,7 +13,7 @@ from mainspring.app.run.options import WorkspaceOptions
 
 
 def run(options: argparse.Namespace) -> int:
-    """Log in; the exit code."""
+    """Sign in, and return the exit code."""
     return run_command(
         options,
         lambda console: log_in(
@@ -23,15 +23,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def log_in(provider: str, console: Console, *, browser: bool, place: WorkspaceOptions | None = None) -> int:
-    """Log in; the exit code."""
+    """Sign in, and return the exit code."""
 
     def show(address: str) -> None:
-        console.info("open this address in a browser on this machine, and agree there:")
+        console.info("Open this URL in a browser on this machine to sign in:")
         console.info(address)
         if browser:
             webbrowser.open(address)
 
     file = asyncio.run(login.log_in(provider, show, place or WorkspaceOptions()))
-    console.info(f"logged in; the tokens are in {file}")
-    console.info(f'try it: mainspring -p "Hello" --provider {provider}')
+    console.info(f"Signed in. Tokens saved to {file}")
+    console.info(f'Try it: mainspring -p "Hello" --provider {provider}')
     return 0

@@ -10,11 +10,11 @@ from mainspring.app.providers.login import log_out
 
 
 def run(options: argparse.Namespace) -> int:
-    """Log out; the exit code."""
+    """Sign out, and return the exit code."""
 
     def work(console: Console) -> int:
         file, known = log_out(options.provider, workspace_options(options))
-        console.info(f"{file} was removed" if known else f"there was no login: {file} does not exist")
+        console.info(f"Signed out. Deleted {file}" if known else f"Not signed in: {file} does not exist")
         return 0
 
     return run_command(options, work)

@@ -1,7 +1,4 @@
-"""MCP servers: which there are and what they cost; add and remove, try, log in, read what they said.
-
-``mainspring mcp``.
-"""
+"""``mainspring mcp``: list, add, remove, and test MCP servers, sign in to them, and read their logs."""
 
 from __future__ import annotations
 
@@ -41,18 +38,18 @@ from mainspring.models.codec.tool_schema import simplify_tool_schema
 from mainspring.redaction import redact_environment, redact_value
 from mainspring.text import pluralize
 
-McpServerState = Literal["ready", "failed", "login", "disabled", "not tried"]
+McpServerState = Literal["ready", "failed", "login", "disabled", "not connected"]
 
 
 class McpToolView(Struct, frozen=True, kw_only=True):
     """A tool of a server.
 
     Attributes:
-        name: The name under which an agent has it.
-        own_name: The server's name for it.
-        description: What it does.
-        tokens: What it costs in a request, about.
-        input_schema: Its schema, as the server gives it.
+        name: Name of the tool for the agent.
+        own_name: Name of the tool on the server.
+        description: Description.
+        tokens: Approximate tokens in a request.
+        input_schema: JSON Schema of the arguments, as returned by the server.
     """
 
     name: str
@@ -63,20 +60,20 @@ class McpToolView(Struct, frozen=True, kw_only=True):
 
 
 class ServerStatus(Struct, frozen=True, kw_only=True):
-    """A server.
+    """The status of a server.
 
     Attributes:
-        name: Its name.
-        target: Its command line or address, without secrets.
-        place: Where it is configured.
-        disclosure: Whether the model gets its tools at once or finds them by search.
-        state: How it stands.
-        error: Why it is not ready.
-        seconds: How long connecting took.
-        about: What it says of itself: name, version and protocol.
-        offers: What else it has: resources, prompts and so on.
-        cost: What its tools cost.
-        tools: Its tools.
+        name: Name.
+        target: Command line or URL, without secrets.
+        place: File that configures the server.
+        disclosure: Whether the model receives the tools immediately or finds them by search.
+        state: State of the connection.
+        error: Reason why the server is not ready.
+        seconds: Seconds that connecting took.
+        about: Name, version, and protocol, as reported by the server.
+        offers: Other features of the server: resources, prompts, and so on.
+        cost: Token usage of its tools.
+        tools: Tools.
     """
 
     name: str
@@ -93,12 +90,12 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
 
 
 class ServerOverview(Struct, frozen=True, kw_only=True):
-    """What was found.
+    """The status of all servers.
 
     Attributes:
-        servers: The servers, by name.
-        search: What the search tool costs, where any of them is lazy.
-        notices: What people should know: broken entries, folders that are not trusted.
+        servers: Servers, by name.
+        search: Tokens of the search tool, if any server is lazy.
+        notices: Notices for the user: invalid entries and untrusted folders.
     """
 
     servers: tuple[ServerStatus, ...]
@@ -109,16 +106,16 @@ class ServerOverview(Struct, frozen=True, kw_only=True):
 async def inspect_servers(
     place: WorkspaceOptions, names: Sequence[str] = (), *, connect: bool = True, environ: Mapping[str, str] = os.environ
 ) -> ServerOverview:
-    """The servers that are configured here, each connected to for a moment, all at once.
+    """Connect to all configured servers in parallel, and return their status.
 
     Args:
-        place: Where the command works.
-        names: Only these; all if left out.
-        connect: Whether to connect; without it nothing is known of their tools.
-        environ: Variables.
+        place: Workspace options.
+        names: Names of the servers (default: all).
+        connect: Whether to connect; otherwise, tools are not listed.
+        environ: Environment variables.
 
     Raises:
-        ConfigError: If the settings are broken, or there is no server of a name.
+        ConfigError: If the settings are invalid, or a server is unknown.
     """
     cwd, settings, found = await asyncio.to_thread(_discover, place, environ)
     requested = [_get_server(found, name) for name in names] if names else sorted(found.servers, key=lambda s: s.name)
@@ -150,42 +147,42 @@ async def _log_in(
     browser: bool = True,
     environ: Mapping[str, str] = os.environ,
 ) -> str:
-    """Log in at a server; what was done.
+    """Sign in to a server, and return a message.
 
     Raises:
-        ConfigError: If there is no such server, or it is a program.
-        McpFailure: If nobody logged in.
+        ConfigError: If the server is unknown, or is a program.
+        McpFailure: If the sign-in failed.
     """
     _, settings, found = await asyncio.to_thread(_discover, place, environ)
     config = _get_server(found, name)
     if await mcp.login_mcp(config, _login_file(settings), show=show, environ=environ, browser=browser):
-        return f"logged in at {name}"
-    return f"{name} wants no login"
+        return f"Signed in to {name}"
+    return f"{name} does not require sign-in"
 
 
 async def _log_out(name: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> str:
-    """Forget the login at a server; what was done.
+    """Sign out of a server, and return a message.
 
     Raises:
-        ConfigError: If there is no such server.
+        ConfigError: If the server is unknown.
     """
     _, settings, found = await asyncio.to_thread(_discover, place, environ)
     known = await logout_mcp(_get_server(found, name), _login_file(settings))
-    return f"the login at {name} is forgotten" if known else f"there is no login at {name}"
+    return f"Signed out of {name}" if known else f"Not signed in to {name}"
 
 
 def read_log(
     name: str, place: WorkspaceOptions, *, lines: int, environ: Mapping[str, str] = os.environ
 ) -> tuple[Path, list[str]]:
-    """The last lines that a server wrote beside the protocol, and the file that has them. Blocks.
+    """Return the log file of a server and its last lines. Blocks.
 
     Raises:
-        ConfigError: If there is no such server, or no home folder.
+        ConfigError: If the server is unknown, or the home directory is not found.
     """
     _, settings, found = _discover(place, environ)
     _get_server(found, name)
     if settings.home is None:
-        raise ConfigError("there is no home folder, so nothing is kept of what servers write")
+        raise ConfigError("Server logs are not stored, because your home directory was not found. Set MAINSPRING_HOME.")
     file = server_log_path(settings.home.root, name)
     last: deque[str] = deque(maxlen=lines)
     for part in (file.with_name(f"{file.name}.1"), file):
@@ -203,13 +200,15 @@ def _get_server(discovery: McpDiscovery, name: str) -> McpServerConfig:
     for server in discovery.servers:
         if server.name == name:
             return server
-    known = ", ".join(sorted(s.name for s in discovery.servers)) or "none; add one: mainspring mcp add NAME -- COMMAND"
-    raise ConfigError("\n".join([f"there is no MCP server {name!r}; there are {known}", *discovery.notices]))
+    known = (
+        ", ".join(sorted(s.name for s in discovery.servers)) or "none. Add one with: mainspring mcp add NAME -- COMMAND"
+    )
+    raise ConfigError("\n".join([f"Unknown MCP server: {name!r}. Available servers: {known}", *discovery.notices]))
 
 
 def _login_file(settings: Settings) -> Path:
     if settings.home is None:
-        raise ConfigError("there is no home folder to keep logins in; set MAINSPRING_HOME to one")
+        raise ConfigError("Cannot find your home directory. Set MAINSPRING_HOME.")
     return logins_path(settings.home.root)
 
 
@@ -224,7 +223,7 @@ async def _view(server: McpServer, default: Literal["eager", "lazy"], connect: b
     if not config.enabled:
         return ServerStatus(**known, state="disabled")
     if not connect:
-        return ServerStatus(**known, state="not tried")
+        return ServerStatus(**known, state="not connected")
     try:
         await server.connection()
         specs = [ToolDefinition(t.name, t.description, simplify_tool_schema(t.input_schema)) for t in server.tools]
@@ -256,23 +255,29 @@ def _mcp_actions_tools(server: McpServer, specs: Sequence[ToolDefinition]) -> It
 
 
 def describe_target(config: McpServerConfig) -> str:
-    """The command line or address of a server, without secrets."""
+    """Format the command line or URL of a server, without secrets."""
     return redact_environment(config.url) or " ".join(redact_value([config.command, *config.args]))
 
 
-_MARKS = {"ready": "ready  ", "failed": "failed ", "login": "login  ", "disabled": "off    ", "not tried": "       "}
+_MARKS = {
+    "ready": "ready  ",
+    "failed": "failed ",
+    "login": "login  ",
+    "disabled": "off    ",
+    "not connected": "       ",
+}
 _ACTIONS_WITH_NAME = ("add", "remove", "test", "login", "logout", "logs")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what is asked; the exit code.
+    """Run an action, and return the exit code.
 
     Raises:
-        UsageError: If the name, or what is to be added, is missing.
+        UsageError: If the name, or the server to add, is missing.
     """
     if options.action in _ACTIONS_WITH_NAME and not options.name:
         raise UsageError(
-            f"mcp {options.action} needs the NAME of a server, as in: mainspring mcp {options.action} docs"
+            f"mcp {options.action} requires the NAME of a server, for example: mainspring mcp {options.action} docs"
         )
     if options.action == "add":
         options.entry = _entry(options)
@@ -289,7 +294,7 @@ def run(options: argparse.Namespace) -> int:
     return run_command(options, lambda console: work[options.action](options, console))
 
 
-# --- looking --------------------------------------------------------------------------------------------------------
+# --- inspect --------------------------------------------------------------------------------------------------------
 
 
 def _inspect(options: argparse.Namespace, console: Console, *, connect: bool = True) -> ServerOverview:
@@ -310,7 +315,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
         console.row(f"{_MARKS[server.state]}  {server.name:{width}}  {_describe(server)}")
     if not found.servers:
         console.info(
-            "there are no MCP servers; add one: mainspring mcp add NAME -- COMMAND, or: mainspring mcp add NAME URL"
+            "No MCP servers yet. Add one with: mainspring mcp add NAME -- COMMAND, or: mainspring mcp add NAME URL"
         )
     for line in _total_cost(found):
         console.info(line)
@@ -326,13 +331,13 @@ def _describe(server: ServerStatus) -> str:
 
 
 def _total_cost(overview: ServerOverview) -> Iterator[str]:
-    """What all of them cost together, as they are configured."""
+    """Format the token usage of all servers as configured."""
     ready = [s for s in overview.servers if s.state == "ready"]
     if ready:
         now = sum(s.cost.eager if s.disclosure == "eager" else s.cost.lazy for s in ready) + overview.search
         eager = sum(s.cost.eager for s in ready)
-        yield f"together about {now} tokens in each request" + (
-            f"; all eager it would be {eager}" if overview.search else ""
+        yield f"Total: about {now} tokens in each request" + (
+            f" ({eager} if all servers were eager)" if overview.search else ""
         )
 
 
@@ -342,8 +347,8 @@ def _test(options: argparse.Namespace, console: Console) -> int:
     if options.json:
         console.data(msgspec.json.encode(server).decode())
     elif server.state == "ready":
-        console.row(f"{server.name} is ready after {server.seconds:.2f} s: {one_line(server.about, 200)}")
-        console.row(f"it offers {', '.join(server.offers) or 'nothing'}")
+        console.row(f"{server.name} is ready after {server.seconds:.2f}s: {one_line(server.about, 200)}")
+        console.row(f"Features: {', '.join(server.offers) or 'none'}")
         console.row(_describe(server))
     else:
         console.fail(_not_ready_message(server))
@@ -351,7 +356,7 @@ def _test(options: argparse.Namespace, console: Console) -> int:
 
 
 def _not_ready_message(server: ServerStatus) -> str:
-    return server.error or f"MCP server {server.name!r} is switched off in {server.place or 'its configuration'}"
+    return server.error or f"MCP server {server.name!r} is disabled in {server.place or 'its configuration'}"
 
 
 def _print_tools(options: argparse.Namespace, console: Console) -> int:
@@ -374,26 +379,28 @@ def _logs(options: argparse.Namespace, console: Console) -> int:
         return OK
     for line in lines:
         console.row(line)
-    console.info(f"{file}" if lines else f"nothing was written yet; it would be in {file}")
+    console.info(f"{file}" if lines else f"No log output yet in {file}")
     return OK
 
 
-# --- changing -------------------------------------------------------------------------------------------------------
+# --- change ---------------------------------------------------------------------------------------------------------
 
 
 def _entry(options: argparse.Namespace) -> dict[str, object]:
-    """What is to be added, as it stands in the file."""
+    """Create the configuration entry of a server to add."""
     words = [*filter(None, [options.target]), *options.command]
     if not words:
-        raise UsageError("mcp add needs a command behind --, or a URL: mainspring mcp add docs -- npx -y docs-server")
+        raise UsageError(
+            "mcp add requires a command after --, or a URL, for example: mainspring mcp add docs -- npx -y docs-server"
+        )
     entry: dict[str, object] = {}
     if words[0].startswith(("http://", "https://")):
         if len(words) > 1:
-            raise UsageError(f"a server at a URL takes no arguments: {' '.join(words[1:])!r}")
+            raise UsageError(f"A server with a URL takes no arguments: {' '.join(words[1:])!r}")
         entry["url"] = words[0]
     elif "://" in words[0]:
         scheme = words[0].partition(":")[0]
-        raise UsageError(f"an MCP server answers at http:// or https://, not at {scheme}://: {words[0]!r}")
+        raise UsageError(f"MCP servers use http:// or https://, not {scheme}://: {words[0]!r}")
     else:
         entry |= {"command": words[0], "args": words[1:]}
     if options.transport:
@@ -413,7 +420,7 @@ def _add(options: argparse.Namespace, console: Console) -> int:
     program = options.entry.get("command")
     if program and "$" not in program and shutil.which(program) is None:
         console.info(
-            f"note: there is no program {program!r} here now; if it was meant as a part of the name, take the server out again: "
+            f"Note: Program {program!r} was not found. If it is not a program, remove the server with: "
             f"mainspring mcp remove {options.name}"
         )
     return OK
@@ -422,7 +429,7 @@ def _add(options: argparse.Namespace, console: Console) -> int:
 def _parse_pair(text: str, mark: str, usage: str) -> tuple[str, str]:
     name, found, value = text.partition(mark)
     if not found or not name.strip():
-        raise UsageError(f"{text!r} must be {usage}")
+        raise UsageError(f"Invalid value {text!r}. Use {usage}.")
     return name.strip(), value.strip() if mark == ":" else value
 
 
@@ -433,7 +440,7 @@ def _remove(options: argparse.Namespace, console: Console) -> int:
 
 def _login(options: argparse.Namespace, console: Console) -> int:
     def show(url: str) -> None:
-        console.info(f"log in here, if no browser opens:\n{url}")
+        console.info(f"If no browser opens, sign in at:\n{url}")
 
     console.info(asyncio.run(_log_in(options.name, workspace_options(options), show, browser=not options.no_browser)))
     return OK

@@ -16,13 +16,13 @@ from mainspring.app.workspace.memory import add_memory, list_memory_files
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show or add; the exit code.
+    """Show or add notes, and return the exit code.
 
     Raises:
-        UsageError: If there is nothing to add.
+        UsageError: If the note is missing.
     """
     if options.action == "add" and not options.note:
-        raise UsageError("memory add needs a NOTE, in quotes; '-' reads it from stdin")
+        raise UsageError("memory add requires a NOTE, in quotes; '-' reads it from stdin.")
     return run_command(
         options, lambda console: _add(options, console) if options.action == "add" else _show(options, console)
     )
@@ -44,9 +44,9 @@ def _show(options: argparse.Namespace, console: Console) -> int:
         if options.action == "path":
             console.row(file.path)
         elif file.text:
-            note = "" if file.read else "  (not read: the folder is not trusted; mainspring trust)"
+            note = "" if file.read else "  (not read: the folder is not trusted. Run `mainspring trust`)"
             console.info(f"{file.path}{note}")
             console.answer(file.text.rstrip("\n") + "\n")
     if options.action == "show" and not any(file.text for file in found):
-        console.info("nothing is remembered yet; mainspring memory add NOTE, or ask the agent to remember something")
+        console.info("No notes yet. Add one with `mainspring memory add NOTE`, or ask the agent to remember something.")
     return 0

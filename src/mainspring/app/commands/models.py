@@ -18,7 +18,7 @@ _MARKS = {"ready": "ready  ", "fetch": "fetch  ", "down": "down   ", "missing": 
 
 
 def run(options: argparse.Namespace) -> int:
-    """List or fetch; the exit code."""
+    """List or download models, and return the exit code."""
     return run_command(
         options, lambda console: _download(options, console) if options.action == "get" else _list(options, console)
     )
@@ -33,9 +33,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
     for view in found:
         console.row(f"{'*' if view.chosen else ' '} {_MARKS[view.state]}  {view.spec:{width}}  {_describe(view)}")
     console.info(
-        "* answers where --model names none"
-        if any(v.chosen for v in found)
-        else "nothing answers yet: mainspring check"
+        "* is the default model" if any(v.chosen for v in found) else "No model is available. Run `mainspring check`."
     )
     return 0
 
@@ -57,7 +55,7 @@ def _format_price(view: ModelListing) -> str:
         return "price unknown" if view.state in ("ready", "down") else ""
     if not any(view.prices):
         return "free"
-    more = f", more above {view.dearer_above // 1000}k" if view.dearer_above else ""
+    more = f", higher above {view.dearer_above // 1000}k" if view.dearer_above else ""
     return f"${view.prices[0]:g} in, ${view.prices[1]:g} out{more}"
 
 
@@ -71,6 +69,6 @@ def _download(options: argparse.Namespace, console: Console) -> int:
         try:
             console.answer(asyncio.run(get()) + "\n")
         except asyncio.CancelledError:
-            console.fail("interrupted; the same command goes on from here")
+            console.fail("Interrupted. Run the same command again to resume.")
             return 128 + interrupts.number
     return 0

@@ -25,18 +25,18 @@ from mainspring.app.workspace.permissions import (
 
 
 def run(options: argparse.Namespace) -> int:
-    """List, save, revoke, or explain; the exit code.
+    """List, save, revoke, or explain permission rules, and return the exit code.
 
     Raises:
         UsageError: If an argument is missing.
     """
     if options.action == "explain" and not options.tool:
         raise UsageError(
-            "permissions explain needs a TOOL and its arguments, as in: mainspring permissions explain shell 'git push'"
+            "permissions explain requires a TOOL and its arguments, for example: mainspring permissions explain shell 'git push'"
         )
     if options.action in ("allow", "deny", "revoke") and (not options.tool or options.arguments):
         what = "NUMBER or RULE" if options.action == "revoke" else "RULE"
-        raise UsageError(f"permissions {options.action} needs one {what}, in quotes")
+        raise UsageError(f"permissions {options.action} requires one {what}, in quotes.")
     works = {"list": _list, "allow": _save, "deny": _save, "revoke": _revoke, "explain": _explain}
     work = works[options.action]
     return run_command(options, lambda console: work(options, console))
@@ -91,13 +91,12 @@ def _format_explanation(explanation: CallExplanation) -> list[str]:
         lines.append(f"  {part.outcome:5}  {part.scope:9}  {part.resource}")
         lines.append(f"         {part.reason}" + (f"; {_format_rule(part.rule)}" if part.rule is not None else ""))
     lines += [
-        f"would be allowed by: {' '.join(f'--allow {shlex.quote(rule)}' for rule in each)}"
-        for each in explanation.advice
+        f"To allow it, use: {' '.join(f'--allow {shlex.quote(rule)}' for rule in each)}" for each in explanation.advice
     ]
     return lines
 
 
 def _format_rule(rule: RuleView) -> str:
-    idle = "" if rule.counts else "  (does not count: the folder is not trusted)"
+    idle = "" if rule.counts else "  (inactive: the folder is not trusted)"
     number = f"{rule.number}. " if rule.number else ""
     return f"{number}{rule.effect} {rule.rule}  [{rule.origin}]{idle}"

@@ -1,7 +1,4 @@
-"""Recorded exchanges with models, decoded.
-
-``mainspring replay``.
-"""
+"""``mainspring replay``: decode recorded model traffic."""
 
 from __future__ import annotations
 
@@ -21,19 +18,19 @@ _UNREADABLE = "unreadable"
 
 
 class ReplaySummary:
-    """How many exchanges there were.
+    """Numbers of decoded recordings.
 
     Attributes:
-        decoded: How many were decoded, also to the error that they are.
-        errors: How many of those are an error.
-        unsupported: How many are of another protocol, or no exchange at all.
+        decoded: Number of decoded recordings, including those of errors.
+        errors: Number of decoded recordings of errors.
+        unsupported: Number of recordings of another protocol, or files that are not recordings.
     """
 
     def __init__(self) -> None:
         self.decoded = self.errors = self.unsupported = 0
 
     def add(self, result: Mapping[str, Any]) -> None:
-        """Count a result."""
+        """Add a result."""
         error = result["error"]
         if error and error["reason"] in (UNSUPPORTED_API, _UNREADABLE):
             self.unsupported += 1
@@ -43,22 +40,20 @@ class ReplaySummary:
 
     def __str__(self) -> str:
         total = self.decoded + self.unsupported
-        return (
-            f"{total} exchanges: {self.decoded} decoded ({self.errors} of them errors), {self.unsupported} unsupported"
-        )
+        return f"{total} recordings: {self.decoded} decoded ({self.errors} with errors), {self.unsupported} unsupported"
 
 
 def decode_recordings(paths: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The decoded exchange of each file; of a folder, of each recording below it, sorted by name.
+    """Decode the recording in each file. For a folder, decode all recordings in it, sorted by name.
 
-    A file in a folder that cannot be read is a result with an error, and the others go on.
+    A file in a folder that cannot be read results in an error, and decoding continues.
 
     Raises:
-        ConfigError: If a path does not exist, or a file that was named cannot be read.
+        ConfigError: If a path does not exist, or a named file cannot be read.
     """
     for path in paths:
         if not Path(path).exists():
-            raise ConfigError(f"there is no file or folder {path}")
+            raise ConfigError(f"File or folder not found: {path}")
     for path in paths:
         place = Path(path)
         if not place.is_dir():
@@ -70,12 +65,12 @@ def decode_recordings(paths: Sequence[str]) -> Iterator[dict[str, Any]]:
             except ConfigError as error:
                 yield error_exchange(ModelError(str(error), reason=_UNREADABLE), file=str(file))
                 continue
-            if "response" in exchange:  # a folder may hold other files beside recordings
+            if "response" in exchange:  # a folder may contain other files
                 yield decode_exchange_to_dict(exchange, file=str(file))
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """A recording; an empty one where the file holds none.
+    """Read a recording; empty if the file contains none.
 
     Raises:
         ConfigError: If it cannot be read.
@@ -83,12 +78,12 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         value: object = json.loads(file.read_bytes())
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{file}: is no recorded exchange: {error}") from error
+        raise ConfigError(f"{file} is not a recording of model traffic: {error}") from error
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Decode recordings; the exit code."""
+    """Decode recordings, and return the exit code."""
 
     def work(console: Console) -> int:
         tally = ReplaySummary()

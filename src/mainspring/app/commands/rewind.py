@@ -1,7 +1,4 @@
-"""Going back in a saved conversation, and with the files that its tools changed.
-
-``mainspring rewind``.
-"""
+"""``mainspring rewind``: rewind a saved session, together with the files that its tools changed."""
 
 from __future__ import annotations
 
@@ -25,12 +22,12 @@ from mainspring.text import pluralize
 
 
 class RewindPoint(Struct, frozen=True):
-    """A point to go back to: right before a prompt.
+    """A point to rewind to: right before a prompt.
 
     Attributes:
-        number: Counted back: 1 is before the last prompt.
-        entry: The entry to go back to; ``None`` is before everything.
-        text: How the prompt begins.
+        number: Number of prompts to undo: 1 is before the last prompt.
+        entry: Entry to rewind to; None is before the first entry.
+        text: Beginning of the prompt.
     """
 
     number: int
@@ -39,14 +36,14 @@ class RewindPoint(Struct, frozen=True):
 
 
 class RewindRequest(Struct, frozen=True, kw_only=True):
-    """What is to be done.
+    """A request to rewind.
 
     Attributes:
-        to: How many prompts to go back, an entry's id, or ``undo``.
-        files: Whether files go back.
-        conversation: Whether the conversation does.
-        force: Whether files that somebody else changed since are replaced too.
-        dry: Whether to tell only what would happen.
+        to: Number of prompts to undo, an entry ID, or ``undo``.
+        files: Whether to rewind files.
+        conversation: Whether to rewind the conversation.
+        force: Whether to overwrite files that were changed outside the session.
+        dry: Whether to return only the plan.
     """
 
     to: str = "1"
@@ -59,10 +56,10 @@ class RewindRequest(Struct, frozen=True, kw_only=True):
 def list_rewind_points(
     name: str | None, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ
 ) -> list[RewindPoint]:
-    """The points to go back to, the last one first.
+    """List the points to rewind to, the most recent first.
 
     Raises:
-        SessionError: If there is no such session.
+        SessionError: If the session is unknown.
     """
     cwd, settings = load_rules(place, {}, environ)
     home = settings.home.root if settings.home else None
@@ -74,13 +71,13 @@ def list_rewind_points(
 async def rewind_session(
     name: str | None, place: WorkspaceOptions, step: RewindRequest, environ: Mapping[str, str] = os.environ
 ) -> tuple[RewindPlan, RewindResult | None]:
-    """Go back, or tell what would happen.
+    """Rewind a session, or return the plan.
 
     Returns:
-        The plan, and what was done (``None`` for a dry run).
+        The plan, and the result (None for a dry run).
 
     Raises:
-        SessionError: If there is no such session or entry, or it cannot be done; nothing has changed then.
+        SessionError: If the session or entry is unknown, or the rewind fails without any change.
     """
     cwd, settings = load_rules(place, {}, environ)
     home = settings.home.root if settings.home else None
@@ -109,7 +106,7 @@ def _target(session: Session, to: str) -> str | None:
     for moment in known:
         if moment.number == int(to):
             return moment.entry
-    raise SessionError(f"this session has {pluralize(len(known), 'prompt')}, so one cannot go back {to}")
+    raise SessionError(f"Cannot rewind {to} prompts: this session has {pluralize(len(known), 'prompt')}.")
 
 
 def _rewind_points(session: Session) -> list[RewindPoint]:
@@ -125,7 +122,7 @@ def _rewind_points(session: Session) -> list[RewindPoint]:
 
 
 def _entry_before(session: Session, entry: str) -> str | None:
-    """The last entry of the run before the one that begins with a prompt."""
+    """Return the last entry of the run before the run that starts with a prompt."""
     entries = session.entries()
     at = next(i for i, e in enumerate(entries) if e.id == entry)
     while at and getattr(entries[at - 1], "run", None) == getattr(entries[at], "run", ""):
@@ -133,11 +130,11 @@ def _entry_before(session: Session, entry: str) -> str | None:
     return entries[at].parent
 
 
-_ACTION_LABELS = {"change": "changes back", "create": "comes back", "delete": "goes away"}
+_ACTION_LABELS = {"change": "restored", "create": "recreated", "delete": "deleted"}
 
 
 def run(options: argparse.Namespace) -> int:
-    """List the moments, tell what would happen, or go back; the exit code."""
+    """List rewind points, show the plan, or rewind, and return the exit code."""
     return run_command(options, lambda console: _list(options, console) if options.list else _rewind(options, console))
 
 
@@ -168,15 +165,15 @@ def _rewind(options: argparse.Namespace, console: Console) -> int:
             console.row(f"{restore.path}  {_ACTION_LABELS[restore.action]}")
         for conflict in plan.conflicts:
             if done is None:
-                console.info(f"conflict: {conflict.path}: {conflict.reason}")
+                console.info(f"Conflict: {conflict.path}: {conflict.reason}")
             elif not conflict.forcible:
-                console.info(f"left as it is: {conflict.path}: {conflict.reason}")
+                console.info(f"Skipped {conflict.path}: {conflict.reason}")
         for command in plan.uncovered:
-            console.info(f"not covered: what {one_line(command, 100)} changed stays as it is")
+            console.info(f"Not rewound: files changed by {one_line(command, 100)}")
     if step.conversation:
         verbs = ("would be", "would be") if done is None else ("was", "were")
         left = pluralize(plan.messages, f"message {verbs[0]}", f"messages {verbs[1]}")
-        console.info(f"{left} left behind; the session keeps what was left")
+        console.info(f"{left} removed from the conversation. The session still contains the old branch.")
     if done is not None:
-        console.info("mainspring rewind --undo takes it back")
+        console.info("Undo this with `mainspring rewind --undo`.")
     return 0

@@ -1,7 +1,4 @@
-"""Durable runs from outside: started, looked at, answered and followed by a process that does none of them.
-
-``mainspring runs``.
-"""
+"""``mainspring runs``: start, list, approve, and follow durable runs, which workers execute."""
 
 from __future__ import annotations
 
@@ -70,18 +67,18 @@ __all__ = [
 
 
 class RunSummary(RunInfo, frozen=True, kw_only=True):
-    """A run, as people are told of it.
+    """Summary of a run.
 
     Attributes:
-        status: In a word how far it is: ``waiting``, ``running``, ``paused`` for an answer to a call, ``failed``, ``cancelled``; or how
-            one that is done ended: ``completed``, ``error``, ``aborted``, or the limit that it reached.
+        status: ``waiting``, ``running``, ``paused`` for an approval, ``failed``, or ``cancelled``; for a finished run,
+            ``completed``, ``error``, ``aborted``, or the limit that it reached.
     """
 
     status: str
 
 
 class RunDetails(Struct, frozen=True, kw_only=True):
-    """A run and what is to be said about it."""
+    """A run and its pending approvals."""
 
     run: RunSummary
     waiting: Sequence[WaitingView] = ()
@@ -89,14 +86,14 @@ class RunDetails(Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def open_runs(url: str, *, version: str = "1") -> AsyncGenerator[DurableClient]:
-    """The runs in a database.
+    """Open the runs in a database.
 
     Args:
         url: ``sqlite:///PATH`` or ``postgresql://...``.
-        version: Of the code that runs are started under.
+        version: Code version of the runs to start.
 
     Raises:
-        ConfigError: If what it needs is not installed.
+        ConfigError: If a required extra is not installed.
     """
     engine = create_durable_engine(url, version=version)
     try:
@@ -106,10 +103,10 @@ async def open_runs(url: str, *, version: str = "1") -> AsyncGenerator[DurableCl
 
 
 async def delete_runs(runs: DurableClient, run_ids: Sequence[str]) -> None:
-    """Delete runs that are over; none of them if one is not.
+    """Delete finished runs, either all or none.
 
     Raises:
-        DurableError: If there is no such run, or it is not over.
+        DurableError: If a run is unknown or has not finished.
     """
     for run_id in run_ids:
         info = await runs.run(run_id).info()
@@ -120,16 +117,16 @@ async def delete_runs(runs: DurableClient, run_ids: Sequence[str]) -> None:
 
 
 async def get_run(run: DurableRun) -> RunDetails:
-    """A run, with the calls that wait for an answer.
+    """Return a run with its pending approvals.
 
     Raises:
-        DurableError: If there is no such run.
+        DurableError: If the run is unknown.
     """
     return await _report(run, await run.info())
 
 
 async def list_durable_runs(runs: DurableClient, limit: int) -> Sequence[RunDetails]:
-    """The same of runs, the newest first."""
+    """Return runs with their pending approvals, the most recent first."""
     return await asyncio.gather(*[_report(runs.run(info.id), info) for info in await runs.list(limit=limit)])
 
 
@@ -137,7 +134,7 @@ async def _report(run: DurableRun, info: RunInfo) -> RunDetails:
     calls = await run.pending() if info.state == "running" else ()
     status, error = "paused" if calls else info.state, info.error
     if info.state == "done":
-        with suppress(DurableError):  # deleted meanwhile, or of another version
+        with suppress(DurableError):  # deleted since, or of another version
             result = await run.result()
             status, error = result.status, str(result.error or "")
     fields: dict[str, Any] = {**asdict(info), "error": error, "status": status}
@@ -146,10 +143,10 @@ async def _report(run: DurableRun, info: RunInfo) -> RunDetails:
 
 _ACTION_ARGUMENTS = {
     "list": (0, ""),
-    "start": (1, "a PROMPT, in quotes; '-' reads it from stdin"),
+    "start": (1, "a PROMPT, in quotes ('-' reads it from stdin)"),
     "show": (1, "an ID"),
     "follow": (1, "an ID"),
-    "answer": (3, "an ID, a CALL and yes or no; mainspring runs show ID says which calls wait"),
+    "answer": (3, "an ID, a CALL, and yes or no. List pending calls with `mainspring runs show ID`"),
     "steer": (2, "an ID and a TEXT, in quotes"),
     "abort": (1, "an ID"),
     "cancel": (1, "an ID"),
@@ -159,20 +156,20 @@ _ACTION_ARGUMENTS = {
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do it; the exit code.
+    """Run an action, and return the exit code.
 
     Raises:
-        UsageError: If something is missing.
+        UsageError: If an argument is missing.
     """
     if options.action == "delete":
         if not options.words:
-            raise UsageError("runs delete takes one ID or more")
+            raise UsageError("runs delete requires at least one ID.")
     elif len(options.words) != _ACTION_ARGUMENTS[options.action][0]:
-        raise UsageError(f"runs {options.action} takes {_ACTION_ARGUMENTS[options.action][1] or 'nothing more'}")
+        raise UsageError(f"runs {options.action} takes {_ACTION_ARGUMENTS[options.action][1] or 'no arguments'}.")
     if options.action == "prune" and options.older_than is None:
-        raise UsageError("runs prune takes --older-than AGE, as in 30d")
+        raise UsageError("runs prune requires --older-than AGE, for example, 30d.")
     if options.action == "answer" and options.words[2] not in ("yes", "no"):
-        raise UsageError(f"runs answer takes yes or no, not {options.words[2]!r}")
+        raise UsageError(f"runs answer takes yes or no, not {options.words[2]!r}.")
     url = runs_database_url(options)
     return run_command(options, lambda console: asyncio.run(_dispatch(options, url, console)))
 
@@ -188,8 +185,8 @@ async def _dispatch(options: argparse.Namespace, url: str, console: Console) -> 
                 )
                 started = await runs.start(options.agent, prompt, run_id=options.id)
                 console.row(started.id)
-                if reason := (await started.info()).error:  # a worker may come later
-                    console.info(f"it waits: {reason}")
+                if reason := (await started.info()).error:  # a worker may start later
+                    console.info(f"Waiting: {reason}")
             case "show":
                 _show(await get_run(runs.run(options.words[0])), options, console)
             case "follow":
@@ -211,7 +208,7 @@ async def _list(options: argparse.Namespace, runs: DurableClient, console: Conso
     for run in found:
         console.row(_format_run(run))
     if not found:
-        console.info("there are no runs; mainspring runs start PROMPT")
+        console.info("No runs yet. Start one with `mainspring runs start PROMPT`.")
     return OK
 
 
@@ -236,7 +233,7 @@ def _show(report: RunDetails, options: argparse.Namespace, console: Console) -> 
     console.row(_format_run(report.run))
     for call in report.waiting:
         given = msgspec.json.encode(call.input).decode()
-        console.row(f"  waits for an answer: {call.call_id}  {call.tool} {one_line(given)}")
+        console.row(f"  waiting for approval: {call.call_id}  {call.tool} {one_line(given)}")
         if call.reason:
             console.row(f"    {one_line(call.reason)}")
 
@@ -257,9 +254,9 @@ async def _send_message(options: argparse.Namespace, runs: DurableClient) -> Non
 
 
 async def _answer(run: DurableRun, call_id: str, yes: bool, reason: str) -> None:
-    known = await (run.approve(call_id) if yes else run.deny(call_id, reason or "the user said no"))
+    known = await (run.approve(call_id) if yes else run.deny(call_id, reason or "denied by the user"))
     if not known:
-        raise DurableError(f"the call {call_id} of the run {run.id} was answered before, and the first answer counts")
+        raise DurableError(f"The call {call_id} of the run {run.id} was already answered. The first answer applies.")
 
 
 async def _follow(options: argparse.Namespace, runs: DurableClient, console: Console) -> int:
@@ -283,19 +280,19 @@ async def _follow(options: argparse.Namespace, runs: DurableClient, console: Con
 
 
 def _describe_event(event: FeedEvent) -> str:
-    """What people read of an event that is no text of the answer."""
+    """Format an event that is not text of a response."""
     match event:
         case Attempt(number=number) if number > 1:
-            return f"taken up again (attempt {number}); text of the unfinished answer is void"
+            return f"Resumed (attempt {number}). Discard the text of the unfinished response."
         case CallBegan(call=call):
             return f"{call.name} {one_line(msgspec.json.encode(call.input).decode())}"
         case CallDone(call=call, result=result) if result.is_error:
             return f"{call.name} failed: {one_line(result.text)}"
         case Retry(delay=delay, error=error):
-            return f"the model failed ({one_line(error)}); again in {delay:.1f} s"
+            return f"Model call failed ({one_line(error)}). Retrying in {delay:.1f}s"
         case Asked(calls=calls) if calls:
             waiting = ", ".join(f"{c.call.id} ({c.call.name})" for c in calls)
-            return f"waits for an answer to {waiting}"
+            return f"Waiting for approval: {waiting}"
         case RunEnded(status=status, error=error) if status != "completed":
             return f"{status}: {one_line(error)}" if error else str(status)
         case _:

@@ -1,4 +1,4 @@
-"""``mainspring serve``: leaves the work to the package of the form that is asked for."""
+"""``mainspring serve``: serve a protocol, which has its own package."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from mainspring.app.cli.arguments import UsageError
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until the other side leaves; the exit code.
+    """Serve until the client disconnects, and return the exit code.
 
     Raises:
-        UsageError: If options do not fit each other.
+        UsageError: If options conflict.
     """
     if options.form != "rpc" and (options.session or options.session_id):
-        raise UsageError("--session and --session-id are for --rpc; with the other forms the client names its sessions")
+        raise UsageError(
+            "--session and --session-id require --rpc. With other protocols, the client chooses the session."
+        )
     if options.form != "rpc" and options.schema:
-        raise UsageError("--schema is for --rpc; docs/openapi.json describes --http")
+        raise UsageError("--schema requires --rpc. The schema of --http is docs/openapi.json.")
     if options.session and options.session_id:
-        raise UsageError("--session and --session-id name two conversations; give one of them")
+        raise UsageError("Use only one of --session and --session-id.")
     return import_module(f"mainspring.app.servers.{options.form}.start").run(options)

@@ -1,7 +1,4 @@
-"""The tree of a session, a line for each thing that was said or happened.
-
-``mainspring sessions``.
-"""
+"""``mainspring sessions``: list, show, search, rename, remove, and import sessions."""
 
 from __future__ import annotations
 
@@ -34,12 +31,12 @@ _TEXT = 72
 
 
 def format_tree(transcript: Transcript) -> Iterator[str]:
-    """The tree from its root: ``*`` marks the branch that the session goes on with, and branches stand further to the right.
+    """Format the tree of a session: ``*`` marks the active branch, and other branches are indented.
 
-    Each line has the id of its entry, what it is, how its text begins, and its label in brackets.
+    Each line contains the ID of an entry, its kind, the beginning of its text, and its label in brackets.
 
     Args:
-        transcript: The session, without secrets.
+        transcript: Transcript of the session, without secrets.
     """
     children: dict[str | None, list[TranscriptItem]] = defaultdict(list)
     for item in transcript.items:
@@ -63,18 +60,18 @@ def _line(item: TranscriptItem, depth: int) -> str:
 
 
 _MISSING_ARGUMENT = {
-    "import": "a FILE, as `mainspring export --format jsonl` writes it",
-    "search": "words to look for",
-    "rm": "the id or title of a session",
-    "name": "the id or title of a session, and its new NAME",
+    "import": "a FILE from `mainspring export --format jsonl`",
+    "search": "words to search for",
+    "rm": "a session ID or title",
+    "name": "a session ID or title, and a new NAME",
 }
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what was asked; the exit code.
+    """Run an action, and return the exit code.
 
     Raises:
-        UsageError: If something is missing.
+        UsageError: If an argument is missing.
     """
     works: dict[str, Callable[[argparse.Namespace, Console], int]] = {
         "list": _list,
@@ -88,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
     }
     needed = 2 if options.action == "name" else 1
     if options.action in _MISSING_ARGUMENT and len(options.words) < needed:
-        raise UsageError(f"sessions {options.action} needs {_MISSING_ARGUMENT[options.action]}")
+        raise UsageError(f"sessions {options.action} requires {_MISSING_ARGUMENT[options.action]}.")
     return run_command(options, lambda console: works[options.action](options, console))
 
 
@@ -103,7 +100,8 @@ def _list(options: argparse.Namespace, console: Console) -> int:
         console.row(f"{info.id}  {_format_time(info.updated)}  {text}{where}")
     if not found:
         console.info(
-            "there are no sessions" + ("" if options.all else " of this folder; --all lists those of all folders")
+            "No sessions yet. Start one with `mainspring`."
+            + ("" if options.all else " List the sessions of all folders with --all.")
         )
     return 0
 
@@ -120,7 +118,7 @@ def _show(options: argparse.Namespace, console: Console) -> int:
 def _files_in_listing(options: argparse.Namespace, console: Console) -> int:
     transcript = export_transcript(" ".join(options.words) or None, workspace_options(options))
     for problem in transcript.problems:
-        console.info(f"note: {problem}")
+        console.info(f"Note: {problem}")
     if options.json:
         console.data(msgspec.json.encode(transcript.items).decode())
         return 0
@@ -137,20 +135,20 @@ def _search(options: argparse.Namespace, console: Console) -> int:
     for hit in hits:
         console.row(f"{hit.session.id}  {_format_time(hit.when)}  {hit.role}: {one_line(hit.text, 160)}")
     if not hits:
-        console.info("nothing was found" + ("" if options.all else " in this folder; --all looks through all folders"))
+        console.info("No matches" + ("" if options.all else " in this folder. Search all folders with --all."))
     return 0 if hits else 1
 
 
 def _name(options: argparse.Namespace, console: Console) -> int:
     name, *title = options.words
     info = rename_session(name, " ".join(title), workspace_options(options))
-    console.info(f"session {info.id} is called {' '.join(title)!r} now")
+    console.info(f"Renamed session {info.id} to {' '.join(title)!r}")
     return 0
 
 
 def _remove(options: argparse.Namespace, console: Console) -> int:
     info = remove_session(" ".join(options.words), workspace_options(options))
-    console.info(f"session {info.id} was removed")
+    console.info(f"Removed session {info.id}")
     return 0
 
 
@@ -159,7 +157,7 @@ def _purge(options: argparse.Namespace, console: Console) -> int:
     for info in removed:
         console.row(info.id)
     console.info(
-        f"{pluralize(len(removed), 'session was', 'sessions were')} removed; the last {options.keep} of this folder stay"
+        f"Removed {pluralize(len(removed), 'session')}. The {options.keep} most recent sessions of this folder remain."
     )
     return 0
 
@@ -167,8 +165,8 @@ def _purge(options: argparse.Namespace, console: Console) -> int:
 def _import(options: argparse.Namespace, console: Console) -> int:
     session, problems = import_file(" ".join(options.words), workspace_options(options))
     for problem in problems:
-        console.info(f"note: {problem}")
-    console.info(f"imported; go on with: mainspring --session {session} -p ...")
+        console.info(f"Note: {problem}")
+    console.info(f"Imported. Resume it with: mainspring --session {session} -p ...")
     console.row(session)
     return 0
 

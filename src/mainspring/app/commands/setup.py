@@ -1,4 +1,4 @@
-"""``mainspring config init`` and ``config provider``: a provider is set up, with questions on a terminal and by flags elsewhere."""
+"""``mainspring config init`` and ``config provider``: set up a provider with questions on a terminal, or with flags."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CUSTOM_PROVIDER = "mine"
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
-    """Set up, list or remove; the exit code."""
+    """Set up, list, or remove providers, and return the exit code."""
     if options.action == "init":
         return _init(options, console, options.key)
     match options.key or "list":
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
             return _init(options, console, options.value)
         case "remove":
             file = remove_provider(options.value, workspace_options(options), project=options.project)
-            console.info(f"{options.value} taken out of {file}")
+            console.info(f"Removed {options.value} from {file}")
             return 0
         case _:
             return _list(options, console)
@@ -58,7 +58,7 @@ def _list(options: argparse.Namespace, console: Console) -> int:
         mark = "* " if view.default else "  "
         what = view.model if view.state == "ready" else "-"
         console.row(f"{mark}{view.name:{width}}  {view.state:7}  {what}  {view.label}".rstrip())
-    console.info("set one up: mainspring config init NAME; what one lacks: mainspring check")
+    console.info("Set one up with: mainspring config init NAME. Show what is missing with: mainspring check")
     return 0
 
 
@@ -68,7 +68,7 @@ def _init(options: argparse.Namespace, console: Console, name: str | None) -> in
     if name is None:
         if not asks:
             raise ConfigError(
-                f"config init needs the provider where nobody can be asked: mainspring config init NAME, with {', '.join(PROVIDER_SETUPS)}"
+                f"config init requires a provider if stdin is not a terminal: mainspring config init NAME. Providers: {', '.join(PROVIDER_SETUPS)}"
             )
         name = _choose_provider(options, console)
     answers = SetupAnswers(provider=name, values=given, keyring=options.keyring)
@@ -79,7 +79,7 @@ def _init(options: argparse.Namespace, console: Console, name: str | None) -> in
     else:
         defaults = {q.setting: q.default for q in wizard.questions if q.default and q.setting not in given}
         answers = replace(answers, values={**defaults, **given})
-    if wizard.login and not options.no_test and asks and _confirm(f"Log in at {wizard.label} now?"):
+    if wizard.login and not options.no_test and asks and _confirm(f"Sign in to {wizard.label} now?"):
         code = import_module("mainspring.app.commands.login").log_in(wizard.provider, console, browser=True)
         if code:
             return code
@@ -89,7 +89,7 @@ def _init(options: argparse.Namespace, console: Console, name: str | None) -> in
 def _save(options: argparse.Namespace, console: Console, answers: SetupAnswers, *, asks: bool) -> int:
     test = not options.no_test
     if test:
-        console.info(f"trying {answers.provider} ...")
+        console.info(f"Testing {answers.provider}...")
     try:
         done = asyncio.run(set_up_provider(answers, workspace_options(options), test=test))
     except MainspringError as error:
@@ -97,31 +97,31 @@ def _save(options: argparse.Namespace, console: Console, answers: SetupAnswers, 
             raise
         if not asks:
             if isinstance(error, ModelError):
-                console.info("nothing was saved; --no-test saves it without trying")
+                console.info("Your changes were not saved. To save them without a test, use --no-test.")
             raise
         console.fail(describe_error(error))
         if not _confirm("Save it anyway?", default=False):
-            console.info("nothing was changed")
+            console.info("No changes")
             return USAGE
         done = asyncio.run(set_up_provider(answers, workspace_options(options), test=False))
     if done.tried is not None:
-        console.info(f"it answers: {done.tried[:60]}" if done.tried else "it answers")
+        console.info(f"Response: {done.tried[:60]}" if done.tried else "The model responded")
     for note in done.notes:
-        console.info(f"note: {note}")
-    console.info(f"{answers.provider} is set up in {done.file}; model: {done.spec}")
-    console.info('try it: mainspring -p "What is in this folder?"')
+        console.info(f"Note: {note}")
+    console.info(f"Set up {answers.provider} in {done.file}. Model: {done.spec}")
+    console.info('Try it: mainspring -p "What is in this folder?"')
     return 0
 
 
 def _answers_from_flags(options: argparse.Namespace) -> dict[str, str]:
-    """What the flags say, in the names of the settings.
+    """Return the values of the flags by the name of their setting.
 
     Raises:
-        ConfigError: If one is no ``NAME=VALUE``.
+        ConfigError: If a value is not ``NAME=VALUE``.
     """
     key = StdinReader().text().strip() if options.key_value == STDIN_MARK else options.key_value
     if options.key_value is not None and not key:
-        raise ConfigError("the key is empty")
+        raise ConfigError("The API key is empty.")
     flags = {
         "apiKey": key,
         "apiKeyCommand": options.key_command,
@@ -130,16 +130,16 @@ def _answers_from_flags(options: argparse.Namespace) -> dict[str, str]:
         "model": options.model,
     }
     if sum(bool(flags[name]) for name in ("apiKey", "apiKeyCommand", "apiKeyFile")) > 1:
-        raise ConfigError("--key, --key-command and --key-file are three ways to one key; give one of them")
+        raise ConfigError("Use only one of --key, --key-command, and --key-file.")
     for text in options.set:
         name, equals, value = text.partition("=")
         if not equals:
-            raise ConfigError(f"--set takes NAME=VALUE, not {text!r}")
+            raise ConfigError(f"--set requires NAME=VALUE, not {text!r}.")
         flags[name.strip()] = value
     return {name: value for name, value in flags.items() if value}
 
 
-# --- on a terminal ----------------------------------------------------------------------------------------------------------
+# --- questions on a terminal ------------------------------------------------------------------------------------------------
 
 
 def _choose_provider(options: argparse.Namespace, console: Console) -> str:
@@ -147,7 +147,7 @@ def _choose_provider(options: argparse.Namespace, console: Console) -> str:
     names = list(PROVIDER_SETUPS)
     console.info("Which provider?")
     for number, wizard in enumerate(PROVIDER_SETUPS.values(), 1):
-        note = " (can be used as it is)" if wizard.provider in ready else ""
+        note = " (ready to use)" if wizard.provider in ready else ""
         console.info(f"  {number:2}  {wizard.provider:10}  {wizard.label}{note}")
     while True:
         said = _prompt("Number or name", names[0]).lower()
@@ -155,16 +155,16 @@ def _choose_provider(options: argparse.Namespace, console: Console) -> str:
             return names[int(said) - 1]
         if said in PROVIDER_SETUPS:
             return said
-        console.info(f"there is no provider {said!r} here")
+        console.info(f"Unknown provider: {said!r}")
 
 
 def _ask_questions(wizard: ProviderSetup, answers: SetupAnswers, console: Console) -> SetupAnswers:
-    """Ask what the provider needs."""
+    """Ask for the values that the provider needs."""
     console.info(f"{wizard.label}: {wizard.about}")
     values = dict(answers.values)
     name = answers.provider
     if wizard.named and name == wizard.provider and name == "compatible":
-        name = _prompt("A name for it", _CUSTOM_PROVIDER)
+        name = _prompt("Name of the provider", _CUSTOM_PROVIDER)
     for question in wizard.questions:
         value = _answer(question)
         if value:
@@ -173,15 +173,11 @@ def _ask_questions(wizard: ProviderSetup, answers: SetupAnswers, console: Consol
     if wizard.wants_key != "no":
         variable = next((v for v in wizard.variables if os.environ.get(v, "").strip()), "")
         optional = (
-            f"; empty: that of {variable} is used"
-            if variable
-            else "; empty: none"
-            if wizard.wants_key == "maybe"
-            else ""
+            f", empty to use {variable}" if variable else ", empty for none" if wizard.wants_key == "maybe" else ""
         )
-        key = getpass.getpass(f"Key (is not shown{optional}): ").strip()
+        key = getpass.getpass(f"API key (hidden{optional}): ").strip()
         while not key and not optional:
-            key = getpass.getpass("A key is needed: ").strip()
+            key = getpass.getpass("The API key is required: ").strip()
         if key:
             values["apiKey"] = key
     return replace(answers, provider=name, values=values, keyring=keyring)
@@ -195,7 +191,7 @@ def _answer(question: SetupQuestion) -> str:
             continue
         if value or not question.needed:
             return value
-        print(f"{question.text} is needed; Ctrl-C leaves, and nothing is changed", file=sys.stderr)
+        print(f"{question.text} is required. Press Ctrl-C to cancel without changes.", file=sys.stderr)
 
 
 def _prompt(text: str, default: str = "") -> str:
@@ -207,5 +203,5 @@ def _prompt(text: str, default: str = "") -> str:
 
 
 def _confirm(text: str, *, default: bool = True) -> bool:
-    said = _prompt(f"{text} {'[Y/n]' if default else '[y/N]'}").lower()
+    said = _prompt(f"{text} {'(Y/n)' if default else '(y/N)'}").lower()
     return said[:1] == "y" if said else default

@@ -33,34 +33,36 @@ from mainspring.skills.install import InstallPreview, SkillChanges
 from mainspring.text import pluralize
 
 _MISSING_ARGUMENT = {
-    "show": "the skill's NAME",
-    "install": "a folder, or the address of a repository",
-    "enable": "the skill's NAME",
-    "disable": "the skill's NAME",
-    "remove": "the skill's NAME",
+    "show": "the NAME of a skill",
+    "install": "a folder or the URL of a repository",
+    "enable": "the NAME of a skill",
+    "disable": "the NAME of a skill",
+    "remove": "the NAME of a skill",
     "new": "a NAME",
 }
 _MOST_SHOWN = 40
 _VALIDITY_LABELS = {
     (True, True): "valid",
-    (True, False): "valid, and cannot be used here",
-    (False, True): "not valid by the letter; it can be used here all the same",
-    (False, False): "not valid, and cannot be used",
+    (True, False): "valid, but not usable here",
+    (False, True): "does not conform to the specification, but usable here",
+    (False, False): "not valid, and not usable",
 }
-"""What is said of a skill that keeps to the format, and that can be used."""
+"""Labels by whether a skill conforms to the format, and whether it can be used."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what is asked; the exit code.
+    """Run an action, and return the exit code.
 
     Raises:
-        UsageError: If something is missing or too much.
+        UsageError: If an argument is missing or unexpected.
     """
     words, action = options.words, options.action
     if action in _MISSING_ARGUMENT and len(words) != 1:
-        raise UsageError(f"skills {action} needs {_MISSING_ARGUMENT[action]}, and nothing else")
+        raise UsageError(f"skills {action} requires {_MISSING_ARGUMENT[action]}, and nothing else.")
     if action == "list" and words:
-        raise UsageError(f"skills list takes no {words[0]!r}; to see one: skills show NAME")
+        raise UsageError(
+            f"Unexpected argument: skills list {words[0]!r}. To show a skill, run `mainspring skills show NAME`."
+        )
     return run_command(options, lambda console: _ACTIONS[action](options, console))
 
 
@@ -75,16 +77,16 @@ def _list(options: argparse.Namespace, console: Console) -> int:
         console.row(f"{each.name:<{width}}  {each.source:<7}  {one_line(each.brief, 100)}{state}")
     if not found.skills:
         console.info(
-            "there are no skills; mainspring skills new NAME begins one, mainspring skills install fetches some"
+            "No skills yet. Create one with `mainspring skills new NAME`, or install some with `mainspring skills install`."
         )
     lost = [p for p in found.problems if p.level == "error"]
     for problem in lost:
-        console.info(f"not loaded: {problem.path}{f':{problem.line}' if problem.line else ''}: {problem.reason}")
+        console.info(f"Not loaded: {problem.path}{f':{problem.line}' if problem.line else ''}: {problem.reason}")
     odd = [p for p in found.problems if p.level != "error"]
     for problem in odd:
-        console.verbose_info(f"odd: {problem.path}: {problem.reason}")
+        console.verbose_info(f"warning: {problem.path}: {problem.reason}")
     if odd and not options.verbose:
-        console.info(f"skills with something odd about them: {len({p.path for p in odd})}; -v shows what")
+        console.info(f"Skills with warnings: {len({p.path for p in odd})}. Show them with -v.")
     return OK
 
 
@@ -100,7 +102,7 @@ def _show(options: argparse.Namespace, console: Console) -> int:
 
 
 def _skill_details(detail: SkillDetail) -> list[str]:
-    """What is known of a skill, a line each."""
+    """Format the details of a skill, one per line."""
     view, skill = detail.view, detail.skill
     lines = [f"{skill.name} ({view.source}, {view.state}) {view.path or ''}".rstrip(), skill.description]
     if view.origin:
@@ -109,13 +111,13 @@ def _skill_details(detail: SkillDetail) -> list[str]:
         "version": skill.version,
         "license": skill.license,
         "compatibility": skill.compatibility,
-        "limits tools to": ", ".join(skill.allowed_tools) if skill.allowed_tools is not None else None,
+        "allowed tools": ", ".join(skill.allowed_tools) if skill.allowed_tools is not None else None,
         "scripts": ", ".join(s.name for s in skill.scripts),
         "toolsets": ", ".join(skill.toolsets),
-        "runs when used": "; ".join(detail.shell_lines),
+        "runs on use": "; ".join(detail.shell_lines),
     }
     lines += [f"{name}: {value}" for name, value in facts.items() if value]
-    return [*lines, *[f"missing: {text}" for text in detail.lacking], *[f"odd: {text}" for text in skill.warnings]]
+    return [*lines, *[f"missing: {text}" for text in detail.lacking], *[f"warning: {text}" for text in skill.warnings]]
 
 
 def _validate(options: argparse.Namespace, console: Console) -> int:
@@ -129,7 +131,7 @@ def _validate(options: argparse.Namespace, console: Console) -> int:
             console.row(line)
     if len(verdicts) > 1:
         valid, loads = sum(v.valid for v in verdicts), sum(v.loads for v in verdicts)
-        console.info(f"{len(verdicts)} skills: valid by the letter {valid}, can be used here {loads}")
+        console.info(f"{len(verdicts)} skills: {valid} conform to the specification, {loads} usable here")
     return code
 
 
@@ -153,20 +155,20 @@ def _install(options: argparse.Namespace, console: Console) -> int:
             force=options.force,
         )
     )
-    return _confirm_and_apply(fetched, "install", options, console)
+    return _confirm_and_apply(fetched, "Install", options, console)
 
 
 def _update(options: argparse.Namespace, console: Console) -> int:
     fetched = asyncio.run(fetch_updates(options.words, workspace_options(options), force=options.force))
     if not fetched and not options.json:
-        console.info("no skill was installed that could be newer")
-    return _confirm_and_apply(fetched, "update", options, console)
+        console.info("No installed skills to update")
+    return _confirm_and_apply(fetched, "Update", options, console)
 
 
 def _confirm_and_apply(
     fetched: Sequence[PendingSkill], verb: str, options: argparse.Namespace, console: Console
 ) -> int:
-    """Show each that waits, ask, and put it in its place; the exit code."""
+    """Show each pending skill, ask for confirmation, and apply it. Return the exit code."""
     done: list[SkillChange] = []
     try:
         for each in fetched:
@@ -189,7 +191,7 @@ def _report(done: Sequence[SkillChange], options: argparse.Namespace, console: C
         if each.what == "failed":
             console.fail(f"{each.name}: {each.text}")
         elif each.what == "refused":
-            console.info(f"{each.name}: left as it is")
+            console.info(f"{each.name}: not changed")
         else:
             console.row(f"{each.name}: {each.what}{more}  {each.path}")
             if each.text:
@@ -198,7 +200,7 @@ def _report(done: Sequence[SkillChange], options: argparse.Namespace, console: C
 
 
 def _format_preview(preview: InstallPreview, changes: SkillChanges | None) -> list[str]:
-    """What an installation brings, and what of it can act."""
+    """Format the content of a skill to install, with everything that can run."""
     lines = [
         f"{preview.name}: {preview.description}",
         f"  {pluralize(len(preview.files), 'file')}, {pluralize(preview.size, 'byte')}",
@@ -206,21 +208,21 @@ def _format_preview(preview: InstallPreview, changes: SkillChanges | None) -> li
     parts = {
         "programs that the agent may run": [s.path for s in preview.scripts],
         "code that runs inside Mainspring": list(preview.toolsets),
-        "commands that run when it is used": list(preview.shell_lines),
-        "limits the conversation to these tools": list(preview.allowed_tools or ()),
+        "commands that run on use": list(preview.shell_lines),
+        "limits the session to these tools": list(preview.allowed_tools or ()),
     }
     for title, items in parts.items():
         if items:
             lines.append(f"  {title}:")
             lines += [f"    {one_line(item)}" for item in items[:_MOST_SHOWN]]
             lines += [f"    and {len(items) - _MOST_SHOWN} more"] if len(items) > _MOST_SHOWN else []
-    lines += [f"  missing here: {each.text}" for each in preview.lacking]
-    lines += [f"  odd: {text}" for text in preview.warnings]
+    lines += [f"  missing: {each.text}" for each in preview.lacking]
+    lines += [f"  warning: {text}" for text in preview.warnings]
     if changes is not None:
         lines.append(
-            "  one of this name is there already; files that change:"
+            "  replaces an existing skill; changed files:"
             if changes
-            else "  one of this name is there already, with the same files"
+            else "  replaces an existing skill with the same files"
         )
         for mark, names in (("+", changes.added), ("-", changes.removed), ("~", changes.changed)):
             lines += [f"    {mark} {one_line(name)}" for name in names[:_MOST_SHOWN]]
@@ -230,9 +232,9 @@ def _format_preview(preview: InstallPreview, changes: SkillChanges | None) -> li
 
 def _confirm(question: str, console: Console) -> bool:
     if not sys.stdin.isatty():
-        console.info(f"{question} There is nobody to ask, so it is not done; --yes says yes")
+        console.info(f"{question} Not confirmed, because stdin is not a terminal. To confirm, use --yes.")
         return False
-    print(f"{visible_row(question)} [y/N]: ", end="", file=sys.stderr, flush=True)
+    print(f"{visible_row(question)} (y/N): ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
@@ -247,16 +249,16 @@ def _disable(options: argparse.Namespace, console: Console) -> int:
 def _set_enabled(options: argparse.Namespace, console: Console, *, is_enabled: bool) -> int:
     name = options.words[0]
     note = set_skill_enabled(name, is_enabled, workspace_options(options))
-    console.info(f"{name} is {'on' if is_enabled else 'off'}{f'; but {note}' if note else ''}")
+    console.info(f"{name} is {'on' if is_enabled else 'off'}{f'. Note: {note}' if note else ''}")
     return OK
 
 
 def _remove(options: argparse.Namespace, console: Console) -> int:
     name = options.words[0]
     gone = remove_skill(
-        name, workspace_options(options), lambda path: options.yes or _confirm(f"remove {path}?", console)
+        name, workspace_options(options), lambda path: options.yes or _confirm(f"Remove {path}?", console)
     )
-    console.info(f"{name}: left as it is" if gone is None else f"{gone} is removed")
+    console.info(f"{name}: not changed" if gone is None else f"Removed {gone}")
     return ERROR if gone is None else OK
 
 
@@ -269,7 +271,7 @@ def _new(options: argparse.Namespace, console: Console) -> int:
         scripts=options.scripts,
     )
     console.row(str(made))
-    console.info(f"fill it in; mainspring skills validate {options.words[0]} says what is wrong with it")
+    console.info(f"Edit it, then run `mainspring skills validate {options.words[0]}`.")
     return OK
 
 

@@ -23,7 +23,7 @@ from mainspring.app.dashboard.control import (
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what was asked; the exit code."""
+    """Run an action, and return the exit code."""
     works = {"start": _start, "stop": _stop, "status": _status, "url": _url, "serve": _serve}
     return run_command(options, lambda console: works[options.action](options, console))
 
@@ -36,12 +36,14 @@ def _start(options: argparse.Namespace, console: Console) -> int:
     if options.json:
         console.data(msgspec.json.encode(dashboard).decode())
         return 0
-    console.info("started" if new else "it is there already")
-    console.info(f"spans go to {dashboard.endpoint}; have runs send them: mainspring config set telemetry.enabled true")
+    console.info("Started" if new else "Already running")
+    console.info(
+        f"Spans are received at {dashboard.endpoint}. To send them, run: mainspring config set telemetry.enabled true"
+    )
     if dashboard.kind == "viewer":
-        console.info("runs of saved conversations are shown without that")
+        console.info("Saved sessions are shown without that setting.")
     if not dashboard.endpoint.endswith(":4318"):
-        console.info(f"and: mainspring config set telemetry.endpoint {dashboard.endpoint}")
+        console.info(f"Also run: mainspring config set telemetry.endpoint {dashboard.endpoint}")
     console.row(dashboard.url)
     return 0
 
@@ -51,9 +53,9 @@ def _stop(options: argparse.Namespace, console: Console) -> int:
     if options.json:
         console.data(msgspec.json.encode(was).decode())
     elif was.dashboard is None:
-        console.info("there is none to stop")
+        console.info("No dashboard is running")
     else:
-        console.info("it was not there any more" if was.note else "stopped")
+        console.info("The dashboard was no longer running" if was.note else "Stopped")
     return 0
 
 
@@ -64,7 +66,7 @@ def _status(options: argparse.Namespace, console: Console) -> int:
     elif found.running and found.dashboard is not None:
         console.row(f"running: {_describe_dashboard(found.dashboard)}")
         console.row(found.dashboard.url)
-        console.row(f"spans go to {found.dashboard.endpoint}")
+        console.row(f"Spans are received at {found.dashboard.endpoint}")
     else:
         console.row(f"not running: {found.note}")
     return 0 if found.running else 1
@@ -73,7 +75,7 @@ def _status(options: argparse.Namespace, console: Console) -> int:
 def _url(options: argparse.Namespace, console: Console) -> int:
     found: Status = dashboard_status(workspace_options(options))
     if not found.running or found.dashboard is None:
-        console.fail(f"error: {found.note}")
+        console.fail(f"Error: {found.note}")
         return 1
     console.row(found.dashboard.url)
     return 0
@@ -82,11 +84,11 @@ def _url(options: argparse.Namespace, console: Console) -> int:
 def _serve(options: argparse.Namespace, console: Console) -> int:
     def ready(dashboard: Dashboard) -> None:
         if not options.json:
-            console.info(f"spans go to {dashboard.endpoint}; Ctrl-C ends it")
+            console.info(f"Spans are received at {dashboard.endpoint}. Press Ctrl-C to stop.")
             console.row(dashboard.url)
             return
         console.data(msgspec.json.encode(dashboard).decode())
-        if options.owns_process:  # whoever started us reads one line and goes
+        if options.owns_process:  # the parent process reads one line and exits
             discard_stream(sys.stdout)
             discard_stream(sys.stderr)
             os.chdir(os.sep)
@@ -97,5 +99,5 @@ def _serve(options: argparse.Namespace, console: Console) -> int:
 
 def _describe_dashboard(dashboard: Dashboard) -> str:
     if dashboard.kind == "viewer":
-        return f"the viewer, process {dashboard.pid}"
-    return f"the Aspire dashboard, container {dashboard.container[:12]} of {dashboard.engine}"
+        return f"built-in viewer, process {dashboard.pid}"
+    return f"Aspire dashboard, container {dashboard.container[:12]} of {dashboard.engine}"

@@ -1,7 +1,4 @@
-"""The built-in tools: what there is, and one call of one of them.
-
-``mainspring tools``.
-"""
+"""``mainspring tools``: list the built-in tools, or call one."""
 
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ from mainspring.tools.builtin import builtin_tools
 
 
 class BuiltinToolView(Struct, frozen=True, kw_only=True):
-    """A tool, for people and programs."""
+    """A built-in tool."""
 
     name: str
     summary: str
@@ -50,16 +47,16 @@ class BuiltinToolView(Struct, frozen=True, kw_only=True):
 
 
 class ToolCallResult(Struct, frozen=True, kw_only=True):
-    """What a call gave.
+    """The result of a tool call.
 
     Attributes:
-        name: The tool.
-        output: What a model would read: text, or blocks of text and images.
-        title: A line for people.
-        metadata: Facts.
-        is_error: Whether it failed.
-        code: What kind of failure.
-        seconds: How long the tool took.
+        name: Tool name.
+        output: Output for a model: text, or blocks of text and images.
+        title: Summary for the user.
+        metadata: Structured data.
+        is_error: Whether the call failed.
+        code: Kind of error.
+        seconds: Duration.
     """
 
     name: str
@@ -72,7 +69,7 @@ class ToolCallResult(Struct, frozen=True, kw_only=True):
 
 
 def list_tools() -> list[BuiltinToolView]:
-    """The built-in tools."""
+    """List the built-in tools."""
     return [
         BuiltinToolView(
             name=tool.name,
@@ -92,21 +89,21 @@ async def call_tool(
     signal: CancelToken | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> ToolCallResult:
-    """Run one tool as a run would: arguments checked and repaired, permission decided on what runs.
+    """Call a tool as a run would: with validation of its arguments, and a permission check.
 
-    Who types the call has decided to make it: it is allowed, unless a rule denies it or asks, or it touches something
-    sensitive, which needs an ``--allow`` that names it. What destroys much is refused as in a run (`Guardrails`).
+    A call that the user types is allowed, unless a rule denies it or asks, or it accesses something sensitive, which requires an
+    ``--allow`` that names it. Destructive calls are denied like in a run (`Guardrails`).
 
     Args:
-        name: The tool.
-        arguments: Its arguments, as JSON text.
-        place: Where.
+        name: Tool name.
+        arguments: Arguments as JSON text.
+        place: Workspace options.
         rules: Permission rules.
-        signal: Set it to stop the call.
-        environ: The environment.
+        signal: Cancellation token.
+        environ: Environment variables.
 
     Raises:
-        ConfigError: If there is no such tool, or the settings are broken.
+        ConfigError: If the tool is unknown, or the settings are invalid.
     """
     cwd, settings = load_rules(place, {}, environ)
     [tool] = select_tools(builtin_tools(include_optional=True), [name])
@@ -137,9 +134,9 @@ async def _tools_actions_call(
         async for event in run:
             if isinstance(event, ToolExecutionEnd):
                 end = event
-    if end is None:  # stopped before it began
+    if end is None:  # stopped before the call
         await run.result()
-        raise AgentError("the call was not made")
+        raise AgentError("The call was not made.")
     return _result(end)
 
 
@@ -167,7 +164,7 @@ def _result(end: ToolExecutionEnd) -> ToolCallResult:
 
 
 class _SingleCallModel:
-    """In the place of a model: makes one call and says no more."""
+    """A model that makes one call and returns nothing else."""
 
     def __init__(self, name: str, arguments: str) -> None:
         call = parse_call("call_1", name, arguments)
@@ -197,14 +194,14 @@ class _SingleCallModel:
 
 
 def run(options: argparse.Namespace) -> int:
-    """List or call; the exit code.
+    """List or call tools, and return the exit code.
 
     Raises:
         UsageError: If the name of the tool is missing.
     """
     if options.action == "call" and not options.name:
         raise UsageError(
-            'tools call needs a NAME and its arguments, as in: mainspring tools call read_file \'{"path": "a.txt"}\''
+            'tools call requires a NAME and arguments, for example: mainspring tools call read_file \'{"path": "a.txt"}\''
         )
     return run_command(
         options, lambda console: _list(options, console) if options.action == "list" else _run_call(options, console)

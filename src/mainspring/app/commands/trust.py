@@ -19,7 +19,7 @@ from mainspring.app.workspace.trust_actions import (
 
 
 def run(options: argparse.Namespace) -> int:
-    """Trust, distrust or list; the exit code."""
+    """Trust a folder, stop trusting it, or list trusted folders, and return the exit code."""
     return run_command(options, lambda console: _run(options, console))
 
 
@@ -32,12 +32,14 @@ def _run(options: argparse.Namespace, console: Console) -> int:
             for t in found:
                 console.row(f"{t.folder}  since {t.since:%Y-%m-%d}")
             if not found:
-                console.info("no folder is trusted")
+                console.info("No trusted folders")
         return 0
     if options.remove:
         path, known = untrust_folder(options.folder, workspace_options(options))
         console.info(
-            f"{path} is trusted no more" if known else f"{path} was not in the list; mainspring trust --list shows it"
+            f"{path} is no longer trusted"
+            if known
+            else f"{path} was not trusted. List the trusted folders with `mainspring trust --list`."
         )
         return 0 if known else 1
     if options.show:
@@ -49,17 +51,17 @@ def _run(options: argparse.Namespace, console: Console) -> int:
         return 0
     path = trust_folder(options.folder, workspace_options(options))
     console.info(
-        f"{path} is trusted: its settings, commands, hooks, extensions, servers, skills and memory count from now on"
+        f"{path} is trusted: its settings, commands, hooks, extensions, MCP servers, skills, and memory take effect"
     )
     _print_active_content(list_active_content(options.folder, workspace_options(options)), console)
     return 0
 
 
 def _print_active_content(active_content: Sequence[ActiveContent], console: Console) -> None:
-    """What acts by itself, with the very commands."""
+    """Print the content that runs automatically, including the exact commands."""
     for act in active_content:
         console.info(f"  {act.file}")
         for line in act.what:
             console.info(f"    {line}")
     if not active_content:
-        console.info("  nothing in it acts by itself")
+        console.info("  nothing runs automatically")

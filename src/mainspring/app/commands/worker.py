@@ -1,7 +1,4 @@
-"""A worker: does the runs that wait in a database, until it is told to leave.
-
-``mainspring worker``.
-"""
+"""``mainspring worker``: run a worker that executes queued runs from a database until it is stopped."""
 
 from __future__ import annotations
 
@@ -31,20 +28,20 @@ from mainspring.errors import ConfigError
 
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):
-    """A worker, as the command line asks for it.
+    """Options of a worker.
 
     Attributes:
         url: ``sqlite:///PATH`` or ``postgresql://...``.
-        version: Of the code that makes the agents.
-        name: Of this worker; made up if left out.
-        agents: Agents of Python modules: ``module:attribute``.
-        own: Whether it does the runs of the command's own agent as well.
-        concurrency: Runs of each agent at the same time.
-        drain: Seconds that steps under way have at the end.
-        dead_after: Seconds without a sign of life after which others take up a worker's runs.
-        poll: Seconds between two looks for runs that wait and for letters.
-        max_deaths: How many workers may die while they have a run; 0 is for any number.
-        keep: Seconds for which runs that are over are kept; for good if left out.
+        version: Code version of the agents.
+        name: Name of the worker (default: generated).
+        agents: Agents in Python modules: ``module:attribute``.
+        own: Whether to execute runs of the built-in agent, too.
+        concurrency: Maximum number of concurrent runs per agent.
+        drain: Seconds that active steps may take at shutdown.
+        dead_after: Seconds without a heartbeat after which other workers resume a worker's runs.
+        poll: Seconds between two checks for waiting runs and messages.
+        max_deaths: Number of worker crashes after which a run fails; 0 for no limit.
+        keep: Seconds for which finished runs are stored; None stores them forever.
     """
 
     url: str
@@ -69,18 +66,18 @@ async def run_worker(
     *,
     environ: Mapping[str, str] = os.environ,
 ) -> None:
-    """Be a worker until ``stop``; then begin nothing, let steps come to their end, and leave the rest to others.
+    """Run a worker until ``stop``; then start no new runs, wait for active steps, and leave the rest to other workers.
 
     Args:
-        options: What kind of worker.
-        launch: Model, rules and limits of the command's own agent.
-        report: Is told what people should know.
-        stop: Set once to drain.
-        on_ready: Called with its name and its agents, once it is at work.
-        environ: The environment.
+        options: Options of the worker.
+        launch: Model, rules, and limits of the built-in agent.
+        report: Listener for notices.
+        stop: Token that stops the worker gracefully.
+        on_ready: Callback that receives the worker's name and its agents once it is ready.
+        environ: Environment variables.
 
     Raises:
-        ConfigError: If something is wrong with options, settings or the agents.
+        ConfigError: If the options, the settings, or the agents are invalid.
         DurableError: If the database cannot be used.
     """
     agents = await _agents(options, replace(launch, save=False, session=None, session_id=None), report, environ)
@@ -104,7 +101,7 @@ async def run_worker(
 
 @asynccontextmanager
 async def _pruning(engine: Engine, keep: float | None) -> AsyncGenerator[None]:
-    """Old runs are deleted meanwhile."""
+    """Delete old runs in the background."""
     if keep is None:
         yield
         return
@@ -126,37 +123,37 @@ async def _agents(
     for place in options.agents:
         found |= await asyncio.to_thread(load_agents, place, launch.place.cwd or os.getcwd())
     if not found:
-        raise ConfigError("there is no agent; name some with --agents MODULE:NAME, or leave --only-agents out")
+        raise ConfigError("No agents to serve. Add --agents MODULE:NAME, or omit --only-agents.")
     return found
 
 
 def _ignore_report(_: RunEvent) -> None:
-    """What there is to say was said at the start."""
+    """Ignore notices, which were shown at startup."""
 
 
 _DAY = 86_400.0
 
 
 def run(options: argparse.Namespace) -> int:
-    """Work until a signal; the exit code.
+    """Run a worker until a signal, and return the exit code.
 
     Raises:
-        UsageError: If nothing says where the runs are.
+        UsageError: If the database is not specified.
     """
     url = runs_database_url(options)
     return run_command(options, lambda console: asyncio.run(_run(options, url, console)))
 
 
 def runs_database_url(options: argparse.Namespace) -> str:
-    """Where the runs are.
+    """Return the URL of the database with the runs.
 
     Raises:
-        UsageError: If nothing says so.
+        UsageError: If the database is not specified.
     """
     url = options.url or os.environ.get("MAINSPRING_RUNS_URL", "")
     if not url:
         raise UsageError(
-            "where are the runs? give --url sqlite:///PATH or --url postgresql://..., or set MAINSPRING_RUNS_URL"
+            "No database specified. Add --url sqlite:///PATH or --url postgresql://..., or set MAINSPRING_RUNS_URL."
         )
     return url
 
@@ -179,12 +176,14 @@ async def _run(options: argparse.Namespace, url: str, console: Console) -> int:
 
     def tell(report: RunEvent) -> None:
         if isinstance(report, Notice):
-            console.info(f"note: {report.text}")
+            console.info(f"Note: {report.text}")
         elif isinstance(report, Progress):
             console.progress(report.text, report.fraction, last=report.last)
 
     def ready(name: str, agents: Sequence[str]) -> None:
-        console.info(f"worker {name} does the runs of {', '.join(agents)}; SIGTERM lets it finish its steps and leave")
+        console.info(
+            f"Worker {name} is executing runs of {', '.join(agents)}. Stop it with SIGTERM, which waits for active steps."
+        )
 
     working = asyncio.ensure_future(run_worker(requested, launch_options(options), tell, stop, ready))
     _install_signal_handlers(lambda: _on_stop_signal(working, stop, console))
@@ -196,17 +195,17 @@ async def _run(options: argparse.Namespace, url: str, console: Console) -> int:
 
 
 def _on_stop_signal(working: asyncio.Future[None], stop: CancelToken, console: Console) -> None:
-    """The first signal lets it drain, the second does not."""
+    """Shut down gracefully on the first signal, and immediately on the second."""
     if stop.cancelled:
         working.cancel()
         return
-    console.info("leaving: what is under way comes to its end; once more to leave at once")
+    console.info("Shutting down after active steps. Press Ctrl-C again to exit immediately.")
     stop.cancel()
 
 
 def _install_signal_handlers(action: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
-    if sys.platform == "win32":  # asyncio has no handlers there
+    if sys.platform == "win32":  # asyncio does not support signal handlers on Windows
         signal.signal(signal.SIGINT, lambda *_: loop.call_soon_threadsafe(action))
         return
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -1,7 +1,4 @@
-"""Worktrees: begun, listed, removed.
-
-``mainspring worktrees``, and ``--worktree NAME`` of a run.
-"""
+"""``mainspring worktrees``, and ``--worktree NAME`` of a run: create, list, and remove git worktrees."""
 
 from __future__ import annotations
 
@@ -23,23 +20,23 @@ from mainspring.text import escape_invisible, pluralize
 
 
 def open_worktrees(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> Worktrees:
-    """The worktrees of the repository here. Blocking, as all of them are.
+    """Open the worktrees of the repository. Its methods block.
 
     Raises:
-        ConfigError: If there is no repository, or no git.
+        ConfigError: If the folder is not in a repository, or git is not installed.
     """
     try:
         cwd, _ = resolve_working_folder(place.cwd, environ)
     except NotADirectoryError as error:
-        raise ConfigError(f"--cwd {place.cwd}: there is no folder {error}") from None
+        raise ConfigError(f"--cwd {place.cwd}: Folder not found: {error}") from None
     return Worktrees(cwd, find_user_paths(environ))
 
 
 def enter_worktree(name: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> tuple[str, Worktree]:
-    """The folder to work in, in the worktree of a name, which is made if there is none.
+    """Return the folder to work in inside a worktree, which is created if needed.
 
     Raises:
-        ConfigError: If it cannot be made.
+        ConfigError: If it cannot be created.
     """
     trees = open_worktrees(place, environ)
     tree = trees.get_or_create(name)
@@ -47,23 +44,23 @@ def enter_worktree(name: str, place: WorkspaceOptions, environ: Mapping[str, str
 
 
 def run(options: argparse.Namespace) -> int:
-    """List or remove; the exit code.
+    """List or remove worktrees, and return the exit code.
 
     Raises:
         UsageError: If the name is missing.
     """
     if options.action == "remove" and not options.name:
-        raise UsageError("worktrees remove needs a NAME; `mainspring worktrees` lists them")
+        raise UsageError("worktrees remove requires a NAME. List the worktrees with `mainspring worktrees`.")
     return run_command(
         options, lambda console: _remove(options, console) if options.action == "remove" else _list(options, console)
     )
 
 
 def apply_worktree_option(options: argparse.Namespace) -> None:
-    """Have a run work in its worktree.
+    """Set the working folder of a run to its worktree.
 
     Raises:
-        UsageError: If there is none and none can be made.
+        UsageError: If the worktree cannot be created.
     """
     try:
         folder, tree = enter_worktree(options.worktree, workspace_options(options))
@@ -87,21 +84,21 @@ def _list(options: argparse.Namespace, console: Console) -> int:
         state = ", ".join(
             text
             for text, there in (
-                (f"{pluralize(tree.changes, 'change')} not committed", tree.changes),
-                (f"{pluralize(tree.ahead, 'commit that is', 'commits that are')} merged nowhere", tree.ahead),
-                ("nothing that would be lost", not tree.changes and not tree.ahead),
+                (f"{pluralize(tree.changes, 'uncommitted change')}", tree.changes),
+                (f"{pluralize(tree.ahead, 'unmerged commit', 'unmerged commits')}", tree.ahead),
+                ("safe to remove", not tree.changes and not tree.ahead),
             )
             if there
         )
         console.row(f"{tree.name}  {tree.branch}  {state}  {tree.path}")
     if not found:
-        console.info(f"no worktrees of {trees.root}; mainspring --worktree NAME begins one")
+        console.info(f"No worktrees of {trees.root} yet. Create one with `mainspring --worktree NAME`.")
     return 0
 
 
 def _remove(options: argparse.Namespace, console: Console) -> int:
     trees = open_worktrees(workspace_options(options))
     tree = trees.remove(options.name, branch=options.branch, ignored=options.ignored, force=options.force)
-    kept = "" if options.branch else f"; its branch {tree.branch} stays"
-    console.info(f"{tree.path} was removed{kept}")
+    kept = "" if options.branch else f". Its branch {tree.branch} remains"
+    console.info(f"Removed {tree.path}{kept}")
     return 0

@@ -1,1 +1,1 @@
-"""Settings and options become an agent with its plugins."""
+"""Compose an agent with its plugins from settings and options."""

@@ -1,4 +1,4 @@
-"""What a front end with a person behind it brings into a conversation."""
+"""Services that an interactive front end provides to an agent."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from mainspring.permissions import PermissionCallback
 
 
 class ClientServices(Struct, frozen=True, kw_only=True):
-    """What a front end with a person behind it brings into a conversation.
+    """Services that an interactive front end provides to an agent.
 
     Attributes:
-        ask: Asks about calls.
-        ui: Asks and tells for extensions.
-        extra: What tools find in their context, as somebody to talk to.
-        reserved_commands: Names of commands that extensions do not get.
-        tools: Names of further tools that are offered, since somebody can answer.
-        model: A model in place of the one that would be chosen.
-        buffers: The files that an editor has open.
-        terminals: Terminals of the editor, for commands of its user's project; not where a sandbox or a limit would hold them.
-        servers: Further MCP servers, as decoded JSON; they go before those of the settings.
-        wrap: Makes the model that the agent asks of the one that was chosen.
-        unattended: Without ``ask``, whether a call that must be asked about is denied or pauses the run.
-        steps: By which the agent touches the outside; for runs that an engine keeps.
+        ask: Requests approval of tool calls.
+        ui: User interface for extensions.
+        extra: Values for the context of tools, for example, a way to ask the user.
+        reserved_commands: Names of commands that extensions cannot use.
+        tools: Names of additional tools that need a user, for example, to ask questions.
+        model: A model to use instead of choosing one.
+        buffers: Open files of an editor.
+        terminals: Terminals of an editor, for commands in its user's project; not used with a sandbox or resource limits.
+        servers: Additional MCP servers, as decoded JSON; they override those of the settings.
+        wrap: Wraps the chosen model before the agent uses it.
+        unattended: Without ``ask``, whether a call that needs approval is denied or pauses the run.
+        steps: Runner for side effects; for durable runs.
     """
 
     ask: PermissionCallback | None = None

@@ -1,4 +1,4 @@
-"""The composition root: options and settings become a model, tools, permissions and a session, plugged into one agent."""
+"""The composition root: create a model, tools, permissions, and a session from options and settings, and compose them into one agent."""
 
 from __future__ import annotations
 
@@ -65,18 +65,18 @@ else:
 
 
 DEFAULT_MAX_TURNS = 50
-"""Most model calls of a run, where nobody says otherwise."""
+"""Default maximum number of model calls in a run."""
 
 
 REPEAT_HINT = 3
-"""Turns that bring nothing new before the model is told, where nobody says otherwise."""
+"""Default number of turns without progress before the model gets a hint."""
 
 
 _CLOSE_SECONDS = 5.0
 
 
 class Conversation(Struct, eq=False):
-    """An agent with everything it needs, and what of it must be given back."""
+    """An agent with its dependencies, and the resources to release at the end."""
 
     agent: Agent
     choice: Choice
@@ -90,7 +90,7 @@ class Conversation(Struct, eq=False):
     sandbox: str = ""
 
     async def aclose(self) -> None:
-        """Tell that it is over, end programs, close connections, finish the session; what does not end in time is left."""
+        """End extensions, programs, connections, and the session; abandon anything that does not end in time."""
         await _suppress_errors(lambda: asyncio.wait_for(self.agent.shutdown(), _CLOSE_SECONDS))
         closing: list[Callable[[], Awaitable[object]]] = [self.env.aclose, self.choice.model.aclose]
         if self.output_store is not None:
@@ -115,17 +115,17 @@ async def _suppress_errors(close: Callable[[], Awaitable[object]]) -> None:
 async def open_conversation(
     options: LaunchOptions, report: RunEventHandler, environ: Mapping[str, str], client: ClientServices | None = None
 ) -> Conversation:
-    """Everything for a run. Asks no model, and creates no file and starts no process unless a sandbox is asked for.
+    """Open the agent for a run. Calls no model, creates no file, and starts no process unless a sandbox is requested.
 
     Args:
-        options: What was asked for.
-        report: Is told what people should know.
-        environ: The environment.
-        client: The front end, where somebody is there to answer.
+        options: Options of the command line.
+        report: Callback for notices to the user.
+        environ: Environment variables.
+        client: Services of an interactive front end.
 
     Raises:
-        ConfigError: If something is wrong with options or settings.
-        SessionError: If the session to go on with cannot be opened.
+        ConfigError: If options or settings are invalid.
+        SessionError: If the session to resume cannot be opened.
     """
     client = client or ClientServices()
     cwd, settings = load_rules(options.place, options.setting_overrides(), environ)
@@ -153,7 +153,9 @@ async def open_conversation(
         missing = [name for name in ("write_file", "shell") if not any(t.name == name for t in offered)]
         if missing:
             report(
-                Notice(f"a model this small only reads; to let it do more: {' '.join(f'--allow {n}' for n in missing)}")
+                Notice(
+                    f"A model of this size can only read files. Allow more with {' '.join(f'--allow {n}' for n in missing)}."
+                )
             )
     _report_rules_without_tool(rules, report)
     session = await asyncio.to_thread(open_session, options, cwd, settings.home, redactor)
@@ -171,7 +173,7 @@ async def open_conversation(
             await build_telemetry(settings, environ, redactor, report) if settings.config.telemetry.enabled else None
         )
         plan = build_plan_mode(options, session, report, switchable=client.ask is not None)
-        named = options.tools is not None  # and so nothing else is offered
+        named = options.tools is not None  # so that no other tool is offered
         plugs, outputs = build_plugs(cwd, settings, session, redactor, minimal=small or named)
         skilled = not named and (not small or are_skills_allowed(rules))
         agent = Agent(
@@ -217,22 +219,26 @@ async def open_conversation(
         record_model_change(session, agent, choice)
         gone = count_missing_outputs(agent.messages, outputs.store) if outputs else 0
         if gone:
-            report(Notice(f"{gone} large outputs of earlier calls were not kept; the model can make the calls again"))
+            report(
+                Notice(
+                    f"{gone} large outputs of earlier tool calls are no longer stored. The model can repeat the calls."
+                )
+            )
     layer = await asyncio.to_thread(layer_of, env, settings)
     return Conversation(agent, choice, works, permissions, settings, session, outputs, plan, telemetry, layer)
 
 
 def _report_rules_without_tool(rules: RuleSet, report: RunEventHandler) -> None:
-    """Report rules that name a tool which does not exist; tools of MCP servers are not known yet."""
+    """Report rules for unknown tools; tools of MCP servers are not known yet."""
     for rule in find_unused_rules(rules, [*ALL_TOOL_NAMES, *SKILL_TOOL_NAMES]):
         if not (rule.tool or "").startswith("mcp__"):
-            report(Notice(f"no tool fits the rule {rule}; it does nothing"))
+            report(Notice(f"No tool matches the rule {rule}. The rule has no effect."))
 
 
 def build_plugs(
     cwd: str, settings: Settings, session: Session | None, redactor: Redactor, *, minimal: bool
 ) -> tuple[list[Plugin], OffloadOutputsPlug | None]:
-    """What the agent of the command has beside its tools and permissions; one that is ``minimal`` has no use for more."""
+    """Create the plugins of the agent in addition to its tools and permissions; ``minimal`` skips those that a small agent does not need."""
     stored: list[Plugin] = (
         []
         if session is None
@@ -247,7 +253,7 @@ def build_plugs(
 
 
 def build_subagents(cwd: str, settings: Settings, options: LaunchOptions, report: RunEventHandler) -> Subagents | None:
-    """The sub-agents that may be started: plain ones, and those of the user's and the project's files."""
+    """Create the available subagents: the built-in ones, and those of user and project files."""
     if options.tools is not None and not any(COMMON_ALIASES.get(n, n) == SPAWN_TOOL for n in options.tools):
         return None
     home = settings.home
@@ -257,38 +263,38 @@ def build_subagents(cwd: str, settings: Settings, options: LaunchOptions, report
     user = [home.root / "agents"] if home else []
     found = load_definitions(user=user, project=root, trusted=root is not None and is_trusted(str(root), settings))
     for skipped in found.skipped:
-        report(Notice(f"the sub-agent {skipped.path} is left out: {skipped.reason}"))
+        report(Notice(f"Skipped the subagent {skipped.path}: {skipped.reason}"))
     return Subagents(found.definitions)
 
 
 def user_folder(settings: Settings) -> Path | None:
-    """The user's folder."""
+    """Return the user's folder."""
     return settings.home.root if settings.home else None
 
 
 def is_trusted(cwd: str, settings: Settings) -> bool:
-    """Whether what the folder brings may act."""
+    """Return True if the folder is trusted."""
     return TrustStore(settings.home).covers(cwd)
 
 
 def select_tools(tools: Sequence[Tool], names: Sequence[str]) -> list[Tool]:
-    """The tools of these names; those that other programs use (`read`, `write`, `bash`) stand for ours.
+    """Select tools by name; common names of other programs (`read`, `write`, `bash`) are aliases.
 
     Raises:
-        ConfigError: If there is none of a name.
+        ConfigError: If a name is unknown.
     """
     known = [t.name for t in tools]
     names = [n if n in known else COMMON_ALIASES.get(n, n) for n in names]
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-            raise ConfigError(f"there is no tool {name!r}; {hint}")
+            hint = f"Did you mean {near[0]!r}?" if near else f"Available tools: {', '.join(known)}."
+            raise ConfigError(f"Unknown tool: {name!r}. {hint}")
     return list(ToolRegistry(tools).subset(names))
 
 
 def build_behavior(config: AppConfig, compaction: Compaction | None = None) -> RunOptions:
-    """Limits and options of the settings."""
+    """Create the run options from the settings."""
     agent = config.agent
     return RunOptions(
         max_turns=agent.max_turns or DEFAULT_MAX_TURNS,
@@ -305,10 +311,10 @@ def build_behavior(config: AppConfig, compaction: Compaction | None = None) -> R
 
 
 def build_compaction(settings: Settings) -> Compaction | None:
-    """When and how a conversation is summed up; ``None`` is never.
+    """Create the compaction from the settings, or return ``None`` if it is off.
 
     Raises:
-        ConfigError: If the model that is to sum up cannot be made.
+        ConfigError: If the model for summaries cannot be created.
     """
     requested = settings.config.compaction
     if not requested.enabled:
@@ -324,7 +330,7 @@ def build_compaction(settings: Settings) -> Compaction | None:
 
 
 def build_retry(settings: RetrySettings) -> RetryConfig | None:
-    """How to try again; ``None`` is not at all."""
+    """Create the retry policy from the settings, or return ``None`` if it is off."""
     if not settings.enabled:
         return None
     given: dict[str, Any] = {
@@ -339,10 +345,10 @@ def build_retry(settings: RetrySettings) -> RetryConfig | None:
 def open_session(
     options: LaunchOptions, cwd: str, home: UserPaths | None, redactor: Redactor | None = None
 ) -> Session | None:
-    """The session of a run; ``None`` where nothing is to be saved.
+    """Open or create the session of a run, or return ``None`` if nothing is saved.
 
     Raises:
-        SessionError: If the one to go on with does not exist or cannot be read.
+        SessionError: If the session to resume does not exist or cannot be read.
     """
     if not options.save:
         return None
@@ -358,7 +364,7 @@ def open_session(
             session = Session.latest(cwd, home=folder, if_taken="fork", options=how)
         except SessionError as error:
             raise SessionError(
-                f"--continue: {error}; leave it out to begin one, or name one with --session ID"
+                f"Cannot continue: {error} Omit --continue to start a session, or choose one with --session ID."
             ) from error
     else:
         return Session.create(cwd, home=folder, options=how)
@@ -369,7 +375,7 @@ def open_session(
 
 
 def record_model_change(session: Session, agent: Agent, choice: Choice) -> None:
-    """Note in the session that another model answers from here on."""
+    """Record in the session that the model has changed."""
     answers = (m for m in reversed(agent.messages) if isinstance(m, Message) and m.role == "assistant")
     last = next(answers, None)
     if last is not None and (last.provider, last.model) != (choice.model.provider, choice.model.model):
@@ -377,11 +383,11 @@ def record_model_change(session: Session, agent: Agent, choice: Choice) -> None:
 
 
 SMALL_MODEL_TOOLS = ("read_file", "list_files", "grep")
-"""What a small model is offered; more only where a rule allows it or the user asks."""
+"""Tools that a small model gets by default; rules or the user can add more."""
 
 
 def tools_for_small_model(tools: Sequence[Tool], rules: RuleSet) -> list[Tool]:
-    """Of the built-in tools: reading, and what a rule allows."""
+    """Return the tools for a small model: those that read, and those that a rule allows."""
 
     def is_allowed(name: str) -> bool:
         scope = FILE_TOOLS.get(name, "shell-run" if name == "shell" else None)
@@ -391,7 +397,7 @@ def tools_for_small_model(tools: Sequence[Tool], rules: RuleSet) -> list[Tool]:
 
 
 def is_server_allowed(key: str, rules: RuleSet) -> bool:
-    """Whether a rule allows tools of the MCP server whose tools are named ``mcp__KEY__...``."""
+    """Return True if a rule allows tools of an MCP server, which have names like ``mcp__KEY__...``."""
     server = f"mcp__{key}__"
     return any(
         r.tool.startswith(server) or fnmatchcase(server, r.tool)
@@ -401,14 +407,14 @@ def is_server_allowed(key: str, rules: RuleSet) -> bool:
 
 
 def are_skills_allowed(rules: RuleSet) -> bool:
-    """Whether a rule allows tools of skills."""
+    """Return True if a rule allows tools of skills."""
     return any(r.tool.startswith("skills_") for r in rules.with_effect("allow"))
 
 
 async def build_telemetry(
     settings: Settings, environ: Mapping[str, str], redactor: Redactor, report: RunEventHandler
 ) -> Telemetry | None:
-    """What the settings switch on; ``None`` where they do not, and then nothing of it is imported."""
+    """Create the telemetry from the settings, or return ``None`` if it is off, without importing its packages."""
     requested = settings.config.telemetry
     if not requested.enabled:
         return None
@@ -417,10 +423,10 @@ async def build_telemetry(
     )
     telemetry = await asyncio.to_thread(Telemetry, options, environ=environ, redactor=redactor)
     if telemetry.disabled_reason:
-        report(Notice(f"telemetry is enabled, but nothing is sent: {telemetry.disabled_reason}"))
+        report(Notice(f"Telemetry is enabled, but nothing is sent: {telemetry.disabled_reason}"))
     return telemetry
 
 
 def telemetry_plugs(telemetry: Telemetry | None) -> list[Plugin]:
-    """The plug that traces an agent, where there is telemetry."""
+    """Return the plugin that traces an agent, if telemetry is enabled."""
     return [Tracing(telemetry)] if telemetry is not None and telemetry.on else []

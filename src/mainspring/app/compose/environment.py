@@ -1,7 +1,4 @@
-"""Where the tools of the command work: on this machine as it is, or in a sandbox on it.
-
-What tools find in their context beside the environment: where lists are kept, whom to tell of an end.
-"""
+"""The environment of tools, on this machine or in a sandbox, and the services that tools find in their context."""
 
 from __future__ import annotations
 
@@ -30,33 +27,33 @@ from mainspring.tools.builtin.todos import TODO_STORE_KEY, EnvTodoStore
 from mainspring.tools.support.background import ON_COMPLETION_KEY
 
 _CACHE_SECONDS = 5.0
-"""How long a list of ignored files is good. What appears meanwhile is not hidden from the commands of that time."""
+"""Seconds for which the list of ignored files is cached. Files that are created in the meantime are visible to commands."""
 
 
 EDITING_TOOLS = frozenset({"write_file", "edit", "multi_edit", "apply_patch"})
-"""The tools after which language servers are asked."""
+"""Tools whose changes are checked by language servers."""
 
 
 _EVERYTHING = b"*"
 
 
 def create_environment(settings: Settings, cwd: str) -> tuple[LocalEnv, str]:
-    """The environment of a run. Blocking; starts a program for a moment where a sandbox is asked for.
+    """Create the environment of a run. Blocking; checks a requested sandbox by starting a program.
 
     Args:
-        settings: Which sandbox, if any, and what programs may use.
+        settings: Settings of the sandbox and of programs.
         cwd: The project folder.
 
     Returns:
-        The environment, and what a sandbox holds and what it does not, for people.
+        The environment, and a description of the sandbox's limits for the user.
 
     Raises:
-        ConfigError: If a sandbox is asked for and none works here.
+        ConfigError: If a sandbox is requested and none is available.
     """
     request, limits, home = settings.config.sandbox, settings.config.execution, settings.home
     options: dict[str, Any] = {"max_processes": limits.max_processes, "reachable": limits.reachable}
     if request.layer == "none":
-        # The command has said already where its folder was deleted, and answers all the same.
+        # The command has already reported that its folder was deleted, and continues.
         return LocalEnv(cwd, must_exist=False, **options), ""
     hidden = IgnoredPaths(cwd)
     env = sandbox.SandboxEnv(
@@ -84,12 +81,12 @@ def layer_of(env: LocalEnv, settings: Settings) -> str:
 
 
 def _paths(names: Sequence[str], cwd: str) -> list[str]:
-    """Paths of the settings, from the project folder on."""
+    """Return paths of the settings, relative to the project folder."""
     return [os.path.join(cwd, os.path.expanduser(name)) for name in names]
 
 
 def with_language_servers(tools: Sequence[Tool], settings: Settings) -> list[Tool]:
-    """The tools; those that change files also tell what the language servers of the settings say of the change."""
+    """Wrap the editing tools, so that their results contain the diagnostics of the configured language servers."""
     requested = {name: server for name, server in settings.config.language_servers.items() if server.enabled}
     if not requested:
         return list(tools)
@@ -107,7 +104,7 @@ def with_language_servers(tools: Sequence[Tool], settings: Settings) -> list[Too
 
 
 class IgnoredPaths:
-    """Gives what the ignore files of a project leave out, so that a sandbox hides it from commands too.
+    """Finds the paths that the ignore files of a project exclude, so that a sandbox hides them from commands too.
 
     Args:
         root: The project folder.
@@ -119,7 +116,7 @@ class IgnoredPaths:
         self._looked = float("-inf")
 
     def __call__(self) -> tuple[str, ...]:
-        """The paths. Blocking; a walk of the project, at most every `FRESH_SECONDS`."""
+        """Return the paths. Blocking; scans the project, at most every `_CACHE_SECONDS`."""
         if time.monotonic() - self._looked > _CACHE_SECONDS:
             self._found = tuple(self._find())
             self._looked = time.monotonic()
@@ -153,7 +150,7 @@ class IgnoredPaths:
                 data = file.read(MAX_BYTES + 1)
         except (FileNotFoundError, NotADirectoryError):
             return parents
-        except OSError:  # it is there, and what it says is not known
+        except OSError:  # the file exists, but its rules are unknown
             data = _EVERYTHING
         rules = parse_rules(data)
         return parents if rules is None else [*parents, (depth, rules)]
@@ -168,12 +165,12 @@ def _is_ignored(parts: tuple[str, ...], files: list[tuple[int, Any]], is_folder:
 
 
 def tool_services(home: UserPaths | None) -> dict[str, Any]:
-    """For ``Agent(extra=...)``: lists of todos in the user's folder, by session."""
+    """Return values for ``Agent(extra=...)``: to-do lists in the user's folder, by session."""
     return {} if home is None else {TODO_STORE_KEY: EnvTodoStore(_PrivateFiles(home.root, must_exist=False))}
 
 
 class _PrivateFiles(LocalEnv):
-    """The user's folder: what is written there only its owner may read. Made with the first that is."""
+    """Files in the user's folder that only the user can read. The folder is created with the first file."""
 
     async def write_bytes(self, path: str, data: bytes, *, parents: bool = True) -> None:
         target = Path(await self.realpath(path))
@@ -187,5 +184,5 @@ class _PrivateFiles(LocalEnv):
 
 
 def enable_background_wakeups(agent: CoreAgent) -> None:
-    """Let a command that ends in the background become a message to the agent."""
+    """Send the agent a message when a background command ends."""
     agent.extra = {**agent.extra, ON_COMPLETION_KEY: agent.follow_up}

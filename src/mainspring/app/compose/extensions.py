@@ -1,4 +1,4 @@
-"""Extensions and commands as hooks: where they are found, and how they come into the agent of the command."""
+"""Discover extensions and command hooks, and create their plugins."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ else:
 
 
 class ExtensionPaths(Struct, frozen=True):
-    """Where extensions are looked for.
+    """Folders and files to search for extensions.
 
     Attributes:
-        user: The user's folder, and what the settings name.
-        project: The project's folder; ``None`` if there is none.
-        trusted: Whether the user trusts the project.
-        relative: Paths of the settings that are not absolute, and are therefore not looked at.
+        user: Paths in the user's folder and from the settings.
+        project: The project's folder; ``None`` if it does not exist.
+        trusted: Whether the project is trusted.
+        relative: Relative paths of the settings, which are ignored.
     """
 
     user: tuple[Path, ...] = ()
@@ -51,7 +51,7 @@ class ExtensionPaths(Struct, frozen=True):
 
 
 def extension_paths(cwd: str, settings: Settings) -> ExtensionPaths:
-    """Where extensions are looked for."""
+    """Return the paths to search for extensions."""
     home = settings.home
     requested = [(text, Path(os.path.expanduser(text))) for text in settings.config.extensions.paths]
     user = [home.extensions] if home else []
@@ -65,7 +65,7 @@ def extension_paths(cwd: str, settings: Settings) -> ExtensionPaths:
 
 
 def extension_finder(places: ExtensionPaths, settings: Settings) -> Callable[[], FoundExtensions]:
-    """Looks for extensions whenever it is called; blocks and runs their code."""
+    """Return a function that finds extensions; it blocks and runs their code."""
     requested = settings.config.extensions
     return lambda: find_extensions(
         user=places.user,
@@ -85,10 +85,10 @@ async def build_extension_plugs(
     environ: Mapping[str, str],
     front: ClientServices | None = None,
 ) -> list[Plugin]:
-    """The plugs of what extends the agent of the command; none where there is nothing.
+    """Create the plugins of extensions and command hooks.
 
     Raises:
-        ConfigError: If a command of the settings is none.
+        ConfigError: If a command of the settings is invalid.
     """
 
     def notify(text: str, level: NoticeLevel) -> None:
@@ -99,7 +99,7 @@ async def build_extension_plugs(
     plugs: list[Plugin] = []
     places = extension_paths(cwd, settings)
     for text in places.relative:
-        report(Notice(f"extensions.paths: {text!r} is not looked at; write it from / or ~/ on"))
+        report(Notice(f"extensions.paths: {text!r} is ignored. Use an absolute path, or a path that starts with ~/."))
     find = extension_finder(places, settings)
     found = await asyncio.to_thread(find)
     if found.extensions or found.problems:
@@ -108,7 +108,7 @@ async def build_extension_plugs(
         plugs.append(Extensions(own, ui=ui, find=find, discovered=found, reserved=front.reserved_commands))
     hooks = command_hooks(settings)
     depth = hook_depth(environ)
-    if depth:  # programs that tools start are as deep as this one
+    if depth:  # programs that tools start inherit the depth of this process
         env.variables[DEPTH] = str(depth)
     if hooks:
         transcript = str(session.location) if session else ""
@@ -117,10 +117,10 @@ async def build_extension_plugs(
 
 
 def command_hooks(settings: Settings) -> list[CommandHook]:
-    """The commands of the settings, in their order.
+    """Return the command hooks of the settings, in order.
 
     Raises:
-        ConfigError: If one is none.
+        ConfigError: If one is invalid.
     """
     section = settings.config.hooks
     made: list[CommandHook] = []
@@ -151,7 +151,7 @@ def _commands(entry: HookEntry) -> Iterator[tuple[str, float | None, OnFailure |
 
 
 def hook_depth(environ: Mapping[str, str]) -> int:
-    """In how many hooks this process runs; a value that makes no sense counts as too deep."""
+    """Return the number of hooks that this process is nested in; an invalid value counts as too deep."""
     given = environ.get(DEPTH, "").strip()
     if not given:
         return 0

@@ -1,4 +1,4 @@
-"""Plan mode, guardrails and the audit log of the command."""
+"""Create plan mode, guardrails, and the audit log."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ else:
     AuditLog = lazy_function("mainspring.policies.audit_log", "AuditLog")
 
 PLAN_MODE_ENTRY_TYPE = "plan_mode"
-"""The entry of a session that says whether plan mode is on, so that going on with it later does not lose it."""
+"""Type of the session entry that stores whether plan mode is on, so that it stays on when the session is resumed."""
 
 _LARGEST = 1 << 20
 
 
 def build_audit_log(settings: Settings, redactor: Redactor) -> AuditLog | None:
-    """The audit log of the settings: ``auditLog`` names its file, from the user's folder."""
+    """Create the audit log of the setting ``auditLog``, a path relative to the user's folder."""
     name = settings.config.audit_log
     if not name:
         return None
@@ -40,7 +40,7 @@ def build_audit_log(settings: Settings, redactor: Redactor) -> AuditLog | None:
 def build_plan_mode(
     options: LaunchOptions, session: Session | None, report: RunEventHandler, *, switchable: bool = False
 ) -> PlanMode | None:
-    """Plan mode, where it was asked for or is on in the session; with ``switchable`` it is there anyway, switched off."""
+    """Create plan mode if it is requested or on in the session; with ``switchable`` also if it is off."""
     before = _is_on_in_session(session)
     active = options.execute is None and (options.plan or before)
     if session is not None and session.writable and active != before:
@@ -50,7 +50,7 @@ def build_plan_mode(
     if switchable:
         return PlanMode()
     if before and not options.plan:
-        report(Notice("plan mode is on in this conversation; --execute carries its plan out"))
+        report(Notice("Plan mode is on in this session. Execute the plan with --execute."))
     return PlanMode()
 
 
@@ -66,21 +66,21 @@ def _is_on_in_session(session: Session | None) -> bool:
 
 
 def safety_plugs(plan: PlanMode | None, audit: AuditLog | None) -> list[Plugin]:
-    """What of it there is, and guardrails."""
+    """Return the plugins for plan mode, the audit log, and guardrails."""
     found: list[Plugin] = [Guardrails()]
     return [*found, *([plan] if plan else []), *([audit] if audit else [])]
 
 
 def build_plan_prompt(name: str, cwd: str, report: RunEventHandler) -> str:
-    """The prompt that carries out a plan.
+    """Return the prompt that executes a plan.
 
     Args:
-        name: Its file, from the project's folder; empty for the last one that was kept.
-        cwd: The project's folder.
-        report: Is told which plan it is.
+        name: Name of its file, relative to the project folder; empty for the last saved plan.
+        cwd: The project folder.
+        report: Callback that receives the file of the plan.
 
     Raises:
-        ConfigError: If there is no such plan.
+        ConfigError: If the plan does not exist.
     """
     folder = Path(cwd, PLANS_FOLDER)
     if name:
@@ -92,24 +92,26 @@ def build_plan_prompt(name: str, cwd: str, report: RunEventHandler) -> str:
         with path.open("rb") as file:
             data = file.read(_LARGEST + 1)
     except OSError:
-        missing = f"there is no plan {name}" if name else f"there is no plan in {folder}"
-        raise ConfigError(f'{missing}; make one with: mainspring --plan -p "..."') from None
+        missing = f"Plan {name} not found" if name else f"No plan found in {folder}"
+        raise ConfigError(f'{missing}. Make one with `mainspring --plan -p "..."`.') from None
     if len(data) > _LARGEST:
-        raise ConfigError(f"{path} is larger than 1 MiB, which no plan should be")
-    report(Notice(f"carrying out {path}"))
+        raise ConfigError(f"{path} is larger than 1MiB, which is too large for a plan.")
+    report(Notice(f"Executing {path}"))
     return EXECUTE_PLAN_PROMPT + data.decode("utf-8", "replace")
 
 
 async def save_answer_as_plan(plan: PlanMode | None, text: str, report: RunEventHandler) -> None:
-    """Keep what a run in plan mode answered as its plan, unless it presented one, and tell where."""
+    """Save the response of a run in plan mode as its plan, unless the run presented one, and report the file."""
     if plan is None:
         return
     if not plan.state.file and text.strip():
         try:
             await plan.save_plan(text)
         except OSError as error:
-            report(Notice(f"the plan could not be kept: {error.strerror or error}"))
+            report(Notice(f"Cannot save the plan: {error.strerror or error}"))
     if plan.state.file:
         report(
-            Notice(f"the plan is in {plan.state.file}; to carry it out: mainspring -c --execute, with what it may do")
+            Notice(
+                f"Saved the plan to {plan.state.file}. Execute it with `mainspring -c --execute`; allow the actions that it needs."
+            )
         )

@@ -1,9 +1,7 @@
-"""The system prompt of the command: the same from turn to turn, with what holds for the provider, the place and the project.
+"""The system prompt of the built-in agent. It stays identical from turn to turn, so that prompt caches apply.
 
-Its layers, in this order: the built-in instructions or the user's own in place of them, those for the provider, the facts of the
-place, instruction files. What plugs add (memory, skills) comes behind.
-
-What the agent of the command is told before it begins: the system prompt with its layers, and instruction files on the way.
+Its layers, in order: the built-in instructions or the user's replacement, instructions for the provider, facts about the
+environment, and instruction files. Plugins (memory, skills) append theirs.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ PROVIDER_PROMPTS = {
     "ollama": "Call one tool at a time, with exactly the arguments that its schema names, and wait for its result.",
     "openai": "Keep going until the task is done or cannot go on; do not stop to say what you are about to do.",
 }
-"""What the models of a provider need to be told beside everything else. ``providers.NAME.systemPrompt`` stands in place of it."""
+"""Additional instructions for the models of a provider. ``providers.NAME.systemPrompt`` replaces them."""
 
 
 def build_system_prompt(
@@ -61,17 +59,17 @@ def build_system_prompt(
     provider_prompt: str | None = None,
     files: str = "",
 ) -> str:
-    """The prompt.
+    """Build the system prompt.
 
     Args:
         cwd: The folder.
-        today: The date; never the time, so that the prompt stays the same and caches hold.
-        instructions: The user's own, in place of the built-in ones.
-        is_unattended: Whether there is nobody to ask.
-        is_small_model: Whether the model is a small one with instructions of its own; it gets what the user wrote, no more.
-        model: Who answers.
-        provider_prompt: What its models are told beside everything else; a built-in text for some providers if ``None``.
-        files: What instruction files say.
+        today: The date; never the time, so that the prompt stays identical and caches apply.
+        instructions: The user's replacement for the built-in instructions.
+        is_unattended: Whether the run has no user to ask.
+        is_small_model: Whether the model is a small one with its own instructions; it gets only text that the user wrote.
+        model: The model.
+        provider_prompt: Additional instructions for models of the provider; ``None`` uses the built-in text, if any.
+        files: Contents of instruction files.
     """
     provider = model.provider if model else ""
     values = placeholder_values(cwd, today, provider=provider, model=model.id if model else "")
@@ -95,7 +93,7 @@ def _environment_section(values: Mapping[str, str]) -> str:
 
 
 class PromptSetup(Struct, frozen=True):
-    """The system prompt, and the plugs that tell more later."""
+    """The system prompt, and the plugins that add instructions later."""
 
     system: str
     plugs: tuple[Plugin, ...] = ()
@@ -111,23 +109,25 @@ async def build_prompt_setup(
     is_small_model: bool,
     is_unattended: bool,
 ) -> PromptSetup:
-    """Put together what the agent is told.
+    """Build the system prompt and the plugins that load instruction files.
 
     Args:
-        env: Where it works.
+        env: Environment of the run.
         settings: The settings.
-        choice: Who answers.
-        permissions: Decides which files may be read.
-        report: Is told what was cut and left out.
-        is_small_model: Whether the model is a small one, which gets no more than the user wrote.
-        is_unattended: Whether there is nobody to ask.
+        choice: The model.
+        permissions: Permissions that decide which files can be read.
+        report: Callback for text that was truncated or skipped.
+        is_small_model: Whether the model is a small one, which gets only text that the user wrote.
+        is_unattended: Whether the run has no user to ask.
     """
     cwd = env.cwd
     name, config = choice.name, settings.config
 
     @cache
-    def rules() -> Permissions:  # made for the first file, since most folders have none
-        return Permissions(rules=permissions.engine.rules, root=str(reader.root))  # the repository is the project, too
+    def rules() -> Permissions:  # created for the first file, because most folders have none
+        return Permissions(
+            rules=permissions.engine.rules, root=str(reader.root)
+        )  # files of the repository belong to the project too
 
     async def is_allowed(path: str) -> bool:
         call: dict[str, Any] = {"path": path}

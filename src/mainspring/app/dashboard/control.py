@@ -1,4 +1,4 @@
-"""The dashboard: Aspire's in a container where there is an engine for one, else the viewer of ours, in a process of its own."""
+"""The dashboard: the Aspire container if a container engine is available, else the built-in viewer in a separate process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from mainspring.state_files import write_text_atomically
 IMAGE = "mcr.microsoft.com/dotnet/aspire-dashboard:latest"
 CONTAINER = "mainspring-telemetry"
 PORT = 4318
-"""Where OpenTelemetry's exporters send to if nobody says otherwise."""
+"""Default port of OpenTelemetry exporters."""
 
 Choice = Literal["auto", "viewer", "aspire"]
 
@@ -44,19 +44,19 @@ _PULL_SECONDS = 300.0
 
 
 class DashboardError(MainspringError):
-    """The dashboard cannot be started or stopped; the text says why."""
+    """The dashboard cannot be started or stopped; the message contains the reason."""
 
 
 class Dashboard(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A dashboard that was started.
 
     Attributes:
-        kind: ``viewer`` is ours, ``aspire`` a container.
-        url: The page. Whoever knows it may look at what is shown.
-        endpoint: Where spans are sent.
-        pid: The process of the viewer.
-        engine: The program that runs the container.
-        container: Its id.
+        kind: ``viewer`` (built in) or ``aspire`` (a container).
+        url: URL of the page, which gives access to all data.
+        endpoint: URL to which spans are sent.
+        pid: Process ID of the viewer.
+        engine: Program that runs the container.
+        container: ID of the container.
     """
 
     kind: Literal["viewer", "aspire"]
@@ -68,12 +68,12 @@ class Dashboard(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
 
 
 class Status(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Whether a dashboard is there, and what became of one that is not.
+    """State of the dashboard.
 
     Attributes:
-        running: Whether it answers.
-        dashboard: The one that was started last and not stopped.
-        note: What people should know.
+        running: Whether it responds.
+        dashboard: The dashboard that was started last and not stopped.
+        note: Notice for the user.
     """
 
     running: bool
@@ -89,21 +89,21 @@ def start_dashboard(
     on_message: Callable[[str], None] = lambda _: None,
     environ: Mapping[str, str] = os.environ,
 ) -> tuple[Dashboard, bool]:
-    """Start a dashboard, unless one is there. Blocks until it answers.
+    """Start a dashboard, unless one is running. Blocks until it responds.
 
     Args:
-        place: Where the command works.
-        choice: Which; ``auto`` is Aspire's where an engine for containers answers, else ours.
-        port: Where spans come in; by default 4318, or another where that is taken.
-        on_message: Told what takes long.
-        environ: The environment.
+        place: Workspace of the command.
+        choice: Kind of dashboard; ``auto`` is Aspire if a container engine responds, else the viewer.
+        port: Port that receives spans (default: 4318, or another port if it is in use).
+        on_message: Callback for slow operations.
+        environ: Environment variables.
 
     Returns:
-        The dashboard, and whether it was started just now.
+        The dashboard, and whether this call started it.
 
     Raises:
-        DashboardError: If it cannot be started, or another kind is there.
-        ConfigError: If Aspire's is asked for and no engine answers, or ``port`` is none.
+        DashboardError: If it cannot be started, or a dashboard of another kind is running.
+        ConfigError: If Aspire is requested and no engine responds, or ``port`` is invalid.
     """
     _check_port(port)
     home = _home(place, environ)
@@ -111,7 +111,7 @@ def start_dashboard(
     if known.running and known.dashboard is not None:
         if choice not in {"auto", known.dashboard.kind}:
             raise DashboardError(
-                f"there is one already, and it is not the one you ask for ({known.dashboard.kind}); stop it first: mainspring telemetry stop"
+                f"A {known.dashboard.kind} dashboard is already running. Stop it first with `mainspring telemetry stop`."
             )
         return known.dashboard, False
     engine = "" if choice == "viewer" else _find_container_engine(choice, on_message)
@@ -122,10 +122,10 @@ def start_dashboard(
 
 
 def stop_dashboard(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> Status:
-    """Stop the dashboard that was started; what it was, and a note where there was none.
+    """Stop the dashboard. Return the dashboard, and a notice if none was running.
 
     Raises:
-        DashboardError: If it does not end.
+        DashboardError: If it does not stop.
     """
     home = _home(place, environ)
     known = dashboard_status(place, environ)
@@ -135,7 +135,7 @@ def stop_dashboard(place: WorkspaceOptions, environ: Mapping[str, str] = os.envi
     if known.running and dashboard.kind == "aspire":
         done = _run_engine(dashboard.engine, "rm", "-f", dashboard.container)
         if done.returncode:
-            raise DashboardError(f"the container does not end: {last_output_line(done.stderr)}")
+            raise DashboardError(f"Cannot stop the container: {last_output_line(done.stderr)}")
     elif known.running:
         _stop_viewer(dashboard)
     _clear_state(home)
@@ -143,34 +143,32 @@ def stop_dashboard(place: WorkspaceOptions, environ: Mapping[str, str] = os.envi
 
 
 def dashboard_status(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> Status:
-    """Whether the dashboard that was started is there: asked of it, not only of the file that says so."""
+    """Return the state of the dashboard, from a request to it and not only from its state file."""
     dashboard = _load_state(_home(place, environ))
     if dashboard is None:
-        return Status(running=False, note="no dashboard was started; start one with: mainspring telemetry start")
+        return Status(running=False, note="No dashboard is running. Start one with `mainspring telemetry start`.")
     if dashboard.kind == "viewer":
         running = _http_request(dashboard.url + "api/health") is not None
     else:
         running = _container_runs(dashboard)
-    note = (
-        "" if running else "it was started, but is not there any more; start it again with: mainspring telemetry start"
-    )
+    note = "" if running else "The dashboard is no longer running. Start it again with `mainspring telemetry start`."
     return Status(running=running, dashboard=dashboard, note=note)
 
 
 async def run_viewer(
     place: WorkspaceOptions, port: int, ready: Callable[[Dashboard], None], environ: Mapping[str, str] = os.environ
 ) -> None:
-    """Be the viewer, until somebody stops it.
+    """Run the viewer in this process until it is stopped.
 
     Args:
-        place: Where the command works.
-        port: Where to listen; 0 is any.
-        ready: Told when it listens.
-        environ: The environment.
+        place: Workspace of the command.
+        port: Port to listen on; 0 for any free port.
+        ready: Callback when it listens.
+        environ: Environment variables.
 
     Raises:
-        ConfigError: If ``port`` is none.
-        OSError: If the port is taken.
+        ConfigError: If ``port`` is invalid.
+        OSError: If the port is in use.
     """
     _check_port(port)
     home = _home(place, environ)
@@ -178,19 +176,19 @@ async def run_viewer(
     await viewer.start(port)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        with suppress(NotImplementedError):  # there is no such thing on Windows
+        with suppress(NotImplementedError):  # Windows does not support signal handlers
             loop.add_signal_handler(number, viewer.stopped.set)
     try:
         ready(Dashboard(kind="viewer", url=viewer.url, endpoint=viewer.endpoint, pid=os.getpid()))
         await viewer.stopped.wait()
-        await asyncio.sleep(0.05)  # the answer to whoever stopped it is still on its way
+        await asyncio.sleep(0.05)  # the response to the stop request is still being sent
     finally:
         await viewer.aclose()
 
 
 def _check_port(port: int | None) -> None:
     if port is not None and not 0 <= port <= 65535:
-        raise ConfigError(f"--port {port} is no port; give a number up to 65535")
+        raise ConfigError(f"Invalid value for --port: {port}. Use a number up to 65535.")
 
 
 # --- the viewer -----------------------------------------------------------------------------------------------------------
@@ -204,7 +202,7 @@ def _start_viewer(home: UserPaths, port: int | None, place: WorkspaceOptions, en
     except DashboardError:
         if _is_free(PORT):
             raise
-        return _started_viewer(home, 0, place, environ)  # somebody took it in between
+        return _started_viewer(home, 0, place, environ)  # another program took the port since the check
 
 
 def _started_viewer(home: UserPaths, expected: int, place: WorkspaceOptions, environ: Mapping[str, str]) -> Dashboard:
@@ -230,13 +228,13 @@ def _started_viewer(home: UserPaths, expected: int, place: WorkspaceOptions, env
             process.kill()
             said = process.stderr.read().decode("utf-8", "replace").strip().splitlines()
             process.wait()
-            raise DashboardError(f"the viewer did not start: {said[-1] if said else 'it said nothing'}")
-    process.returncode = 0  # it goes on without us; nobody here waits for its end
+            raise DashboardError(f"The viewer did not start: {said[-1] if said else 'no output'}")
+    process.returncode = 0  # the viewer outlives this process, so no one waits for its exit code
     return msgspec.json.decode(line, type=Dashboard)
 
 
 def _first_line(process: subprocess.Popen[bytes], seconds: float) -> bytes:
-    """What the viewer says once it listens; nothing if that does not come in time."""
+    """Return the first line of the viewer's output once it listens; empty after a timeout."""
     stream = process.stdout
     assert stream is not None
     found: list[bytes] = []
@@ -251,12 +249,12 @@ def _stop_viewer(dashboard: Dashboard) -> None:
     until = time.monotonic() + _ANSWER_SECONDS
     while _http_request(dashboard.url + "api/health", seconds=0.5) is not None:
         if time.monotonic() > until:
-            raise DashboardError(f"the viewer does not end; end its process {dashboard.pid} by hand")
-        time.sleep(0.05)  # in a command of its own, where nothing else waits
+            raise DashboardError(f"The viewer does not stop. End its process with `kill {dashboard.pid}`.")
+        time.sleep(0.05)  # this command has no other work to do
 
 
 def _http_request(url: str, *, method: str = "GET", seconds: float = _ANSWER_SECONDS) -> bytes | None:
-    """What a local address answers; ``None`` where nobody does. No proxy is asked."""
+    """Return the response of a local URL, or ``None`` if there was no response. Uses no proxy."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         request = urllib.request.Request(url, method=method, data=b"" if method == "POST" else None)
@@ -286,20 +284,20 @@ def _find_container_engine(choice: Choice, on_message: Callable[[str], None]) ->
         if choice == "aspire":
             raise
         if any(find_program(name) for name in ("docker", "podman")):
-            on_message(f"note: {error}; showing runs with the viewer that needs none")
+            on_message(f"Warning: using the built-in viewer instead of the container: {error}")
         return ""
 
 
 def _container_or_none(
     engine: str, choice: Choice, port: int | None, on_message: Callable[[str], None], place: WorkspaceOptions
 ) -> Dashboard | None:
-    """The container; ``None`` where it does not start and nobody asked for it in particular."""
+    """Start the container. Return ``None`` if it does not start and was not explicitly requested."""
     try:
         return _start_container(engine, port, on_message, place)
     except DashboardError as error:
         if choice == "aspire":
             raise
-        on_message(f"note: {error}; showing runs with the viewer that needs no container")
+        on_message(f"Warning: using the built-in viewer instead of the container: {error}")
         return None
 
 
@@ -309,14 +307,14 @@ def _start_container(
     token, http = secrets.token_urlsafe(24), PORT if port is None else port
     if _run_engine(engine, "image", "inspect", IMAGE).returncode:
         if place.offline:
-            raise DashboardError(f"the image {IMAGE} is not here, and --offline fetches none")
+            raise DashboardError(f"The image {IMAGE} is not on this machine, and --offline prevents the download.")
         on_message(f"fetching {IMAGE} ...")
     options = [
         "-p", "127.0.0.1:18888:18888", "-p", f"127.0.0.1:{http}:18890", "-p", "127.0.0.1:4317:18889",
         "-e", f"DASHBOARD__FRONTEND__BROWSERTOKEN={token}", "-e", "DASHBOARD__OTLP__AUTHMODE=Unsecured",
         *(["--pull", "never"] if place.offline else []),
     ]  # fmt: skip
-    _run_engine(engine, "rm", "-f", CONTAINER)  # one that is left from before
+    _run_engine(engine, "rm", "-f", CONTAINER)  # a container that an earlier start left
     done = _run_engine(engine, "run", "-d", "--rm", "--name", CONTAINER, *options, IMAGE, seconds=_PULL_SECONDS)
     if done.returncode:
         raise DashboardError(f"{engine} cannot start the dashboard: {last_output_line(done.stderr)}")
@@ -330,11 +328,11 @@ def _start_container(
 
 
 def _run_engine(engine: str, *arguments: str, seconds: float = 60.0) -> subprocess.CompletedProcess[bytes]:
-    """What an engine says; one that says nothing in time, or is gone, is no dashboard."""
+    """Run a command of an engine. A missing engine or a timeout is a `DashboardError`."""
     try:
         return run_engine([engine, *arguments], seconds=seconds)
     except subprocess.TimeoutExpired:
-        raise DashboardError(f"{engine} {arguments[0]} did not end within {seconds:g} s") from None
+        raise DashboardError(f"{engine} {arguments[0]} did not finish within {seconds:g}s.") from None
     except OSError as error:
         raise DashboardError(f"{engine}: {error.strerror or error}") from error
 
@@ -347,7 +345,7 @@ def _container_runs(dashboard: Dashboard) -> bool:
         return False
 
 
-# --- what is remembered of it ---------------------------------------------------------------------------------------------
+# --- stored state ---------------------------------------------------------------------------------------------------------
 
 
 def _file(home: UserPaths) -> Path:
@@ -373,5 +371,5 @@ def _clear_state(home: UserPaths) -> None:
 def _home(place: WorkspaceOptions, environ: Mapping[str, str]) -> UserPaths:
     _, settings = load_rules(place, {}, environ)
     if settings.home is None:
-        raise ConfigError("there is no home folder to keep the dashboard's state in; set MAINSPRING_HOME")
+        raise ConfigError("Cannot find your home directory. Set MAINSPRING_HOME.")
     return settings.home

@@ -1,4 +1,4 @@
-"""Runs of saved conversations as the viewer shows them: from their event logs, with what was said from the sessions."""
+"""Runs of saved sessions for the viewer: timing from their event logs, messages from the sessions."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from mainspring.redaction import Redactor
 from mainspring.sessions import JsonlStore, LogEvent, Transcript, TranscriptItem, read_events, read_transcript
 from mainspring.sessions.jsonl_store import read_session_info
 
-_MAX_LOGS = 150  # the newest sessions that are looked at
-_RUNS_OUT_MS = 10 * 60 * 1000.0  # without an end and without a line for so long, a run goes on no more
+_MAX_LOGS = 150  # newest sessions to read
+_RUNS_OUT_MS = 10 * 60 * 1000.0  # a run without an end counts as stopped after this time without an event
 _SLACK_MS = 1000.0
 _SPAWN = "spawn"
 _SIDE_CALL_SUFFIX = " (beside)"
 
 
 class _RunGroup:
-    """A run with the runs of its sub-agents, which are in the same log, between its beginning and its end."""
+    """A run with the runs of its subagents, which are in the same log between its start and its end."""
 
     def __init__(self, first: LogEvent) -> None:
         self.first = first
@@ -36,16 +36,16 @@ class _RunGroup:
 
     @property
     def last(self) -> float:
-        """When something happened last."""
+        """Return the time of the last event."""
         return _ms(self.events[-1].time)
 
 
 class SavedRuns:
-    """See `RunSource`. What was read of a log is kept until the log grows.
+    """Runs of saved sessions; see `RunSource`. Parsed logs are cached until they grow.
 
     Args:
         home: The user's folder.
-        environ: Whose keys are secrets.
+        environ: Environment variables whose keys are redacted.
     """
 
     def __init__(self, home: Path, environ: Mapping[str, str] = os.environ) -> None:
@@ -53,15 +53,15 @@ class SavedRuns:
         self._redactor = Redactor.of(environ)
         self._kept: dict[Path, tuple[tuple[int, int], list[_RunGroup]]] = {}
         self._titles: dict[str, str] = {}
-        self._busy = threading.Lock()  # two pages may be open, and each is answered in a thread
+        self._busy = threading.Lock()  # two pages can be open, and each request runs in a thread
 
     def runs(self) -> list[Summary]:
-        """The runs of the sessions that were used last."""
+        """Return the runs of the most recently used sessions."""
         with self._busy:
             return [self._summarize(group) for groups in self._groups() for group in groups]
 
     def run(self, id: str) -> RunDetail | None:
-        """One of them, with what was said."""
+        """Return one run with its messages."""
         requested = id.removeprefix("session-")
         with self._busy:
             group = next((g for groups in self._groups() for g in groups if g.first.run == requested), None)
@@ -113,7 +113,7 @@ class SavedRuns:
         return add_totals(summary, _spans(group))
 
     def _title(self, session: str) -> str:
-        """A name for people; looked for again as long as there is none, since the first prompt may not be stored yet."""
+        """Return the title of the session. An empty title is looked up again, because the first prompt may not be stored yet."""
         if not self._titles.get(session):
             found = next((self._home / "sessions").glob(f"*/{session}.jsonl"), None)
             try:
@@ -133,7 +133,7 @@ class SavedRuns:
 
 
 def _group_runs(events: Iterable[LogEvent]) -> list[_RunGroup]:
-    """The runs of a log. One process writes a session at a time, so a run that begins within another is a sub-agent's."""
+    """Return the runs of a log. One process at a time writes a session, so a run that starts within another belongs to a subagent."""
     groups: list[_RunGroup] = []
     current: _RunGroup | None = None
     inner: set[str] = set()
@@ -216,7 +216,7 @@ def _model_span(event: LogEvent, id: str, start: float, at: float) -> ViewSpan:
 
 
 def _nest_subagents(group: _RunGroup, agents: Mapping[str, ViewSpan], spans: Iterable[ViewSpan]) -> None:
-    """A sub-agent is within the call that started it: the shortest one of `spawn` that encloses it and has no other yet."""
+    """Assign each subagent to the tool call that started it: the shortest enclosing `spawn` call without a subagent."""
     calls = sorted((s for s in spans if s.kind == "tool" and s.name == _SPAWN), key=lambda s: (s.end or 0.0) - s.start)
     taken: set[str] = set()
     for run, agent in agents.items():
@@ -232,7 +232,7 @@ def _nest_subagents(group: _RunGroup, agents: Mapping[str, ViewSpan], spans: Ite
 
 
 def _attach_messages(spans: Iterable[ViewSpan], items: Iterable[TranscriptItem], run: str) -> None:
-    """Put what was said to the calls: results by the call's id, answers by their time and in their order."""
+    """Add messages to calls: results by call ID, responses by time and order."""
     answers = [i for i in items if i.kind == "assistant"]
     calls = {c.id: c for i in answers for c in i.calls}
     request: list[ViewSpan] = []
@@ -242,7 +242,7 @@ def _attach_messages(spans: Iterable[ViewSpan], items: Iterable[TranscriptItem],
             span.input, span.output = call.input, call.output
         elif span.kind == "model" and span.parent == run and not span.name.endswith(_SIDE_CALL_SUFFIX):
             request.append(span)
-    # A call that failed has an answer only where a part of one was kept, so it takes what the others leave.
+    # A failed call has a response only if a part of it was stored, so it is matched last.
     for span in sorted(request, key=lambda s: (bool(s.error), s.end or 0.0)):
         said = next((i for i in answers if span.start - 5 <= _ms(i.when) <= (span.end or 0.0) + 50), None)
         if said is not None:

@@ -1,4 +1,4 @@
-"""Sessions as files for people: one HTML page, or Markdown."""
+"""Export sessions to files: one HTML page, or Markdown."""
 
 from mainspring.app.export.html import render_html
 from mainspring.app.export.markdown import render_markdown

@@ -1,4 +1,4 @@
-"""What both forms of an export say in the same words."""
+"""Formatting that the HTML and the Markdown export share."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ KIND_LABELS = {
     "compaction": "Compacted",
     "branch": "Branch",
     "model": "Model changed",
-    "pause": "Waits for an answer",
+    "pause": "Waiting for approval",
     "error": "Error",
     "custom": "Note",
 }
-"""Name of each kind of item."""
+"""Display name of each kind of item."""
 
 
 def format_time(when: datetime) -> str:
-    """The moment, in UTC: an export is read elsewhere."""
+    """Format a time in UTC, because an export is read on other machines."""
     return f"{when:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def format_cost(usage: Usage | None) -> str:
-    """What it cost; an unknown price is not free."""
+    """Format a cost; an unknown price is not shown as zero."""
     if usage is None:
         return ""
     if usage.cost is None:
@@ -40,7 +40,7 @@ def format_cost(usage: Usage | None) -> str:
 
 
 def format_token_usage(usage: Usage | None) -> str:
-    """Tokens in and out, with what a cache saved."""
+    """Format the input and output tokens, and the cached share."""
     if usage is None or not usage.total_tokens:
         return ""
     cached = f" ({usage.cache_read:,} cached)" if usage.cache_read else ""
@@ -48,14 +48,14 @@ def format_token_usage(usage: Usage | None) -> str:
 
 
 def format_arguments(call: TranscriptCall) -> str:
-    """A call's arguments, indented."""
+    """Format the arguments of a tool call with indentation."""
     if isinstance(call.input, str):
         return call.input
     return json.dumps(call.input, ensure_ascii=False, indent=2, default=str)
 
 
 def call_headline(call: TranscriptCall) -> str:
-    """A call in a few words: the tool and its most telling argument."""
+    """Format a tool call in one line: the tool and its most important argument."""
     if isinstance(call.input, str):
         return call.name
     for name in ("command", "path", "file_path", "pattern", "url", "query", "prompt"):
@@ -67,12 +67,12 @@ def call_headline(call: TranscriptCall) -> str:
 
 
 def edit_diff(call: TranscriptCall) -> str:
-    """The diff that an edit left, if it did."""
+    """Return the diff of an edit, or an empty string."""
     details: Any = call.details
     found = cast("dict[str, Any]", details).get("diff") if isinstance(details, dict) else None
     return found if isinstance(found, str) else ""
 
 
 def message_origin(item: TranscriptItem) -> str:
-    """Where a message of the user came from, where that is worth telling."""
+    """Return the origin of a message in the role user that the user did not write."""
     return {"steer": "steering", "follow_up": "follow-up", "synthetic": "added by the program"}.get(item.source, "")

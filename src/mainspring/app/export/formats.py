@@ -1,4 +1,4 @@
-"""The forms of an export, by the ending of its file."""
+"""Export formats, by file extension."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ from mainspring.app.export import render_html, render_markdown
 from mainspring.app.workspace.saved_sessions import Transcript
 
 EXPORTERS: Mapping[str, Callable[[Transcript], str]] = {"md": render_markdown, "html": render_html}
-"""How ``/export`` writes a conversation; ``jsonl`` is known beside these."""
+"""Exporters of ``/export``; ``jsonl`` is supported in addition."""

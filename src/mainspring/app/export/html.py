@@ -1,4 +1,4 @@
-"""A session as one HTML page: works from disk, loads nothing, runs no script but its own."""
+"""A session as one HTML page, which works from disk, loads nothing, and runs only its own script."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mainspring.text import escape_invisible
 
 if TYPE_CHECKING:
     from html import escape
-else:  # listing sessions needs no page
+else:  # import on use, because listing sessions needs no page
     escape = lazy_function("html", "escape")
 
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -39,10 +39,10 @@ _TITLE = 80
 
 
 def render_html(transcript: Transcript) -> str:
-    """The session as a page.
+    """Render a session as an HTML page.
 
     Args:
-        transcript: The session, without secrets.
+        transcript: The session, with secrets redacted.
     """
     style, script = _read_asset("page.css"), _read_asset("page.js")
     policy = f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri 'none'; form-action 'none'"
@@ -67,18 +67,18 @@ def render_html(transcript: Transcript) -> str:
         *_toolbar(leaves),
         '</header><main id="items">',
         *[_item(item) for item in transcript.items],
-        "</main><footer>Made with Mainspring. Keys and passwords were taken out.</footer>",
+        "</main><footer>Made with Mainspring. Keys and passwords were redacted.</footer>",
         f"<script>{script}</script></body></html>",
     ]
     return "\n".join(parts) + "\n"
 
 
 def _toolbar(leaves: Sequence[tuple[TranscriptItem, str]]) -> Iterator[str]:
-    """Search, folding, and the choice of a branch; they appear where scripts run."""
+    """Return the toolbar for search, folding, and branches; it is visible if scripts run."""
     yield '<div class="tools" hidden><input id="search" type="search" placeholder="Search" aria-label="Search">'
-    yield '<output id="found"></output><button id="open" type="button">Unfold all</button><button id="close" type="button">Fold all</button>'
+    yield '<output id="found"></output><button id="open" type="button">Expand All</button><button id="close" type="button">Collapse All</button>'
     if len(leaves) > 1:
-        yield '<label>Branch <select id="branch"><option value="">all branches</option>'
+        yield '<label>Branch <select id="branch"><option value="">All branches</option>'
         for leaf, name in leaves:
             chosen = " selected" if leaf.active else ""
             yield f'<option value="{escape(leaf.id)}"{chosen}>{_text(name)}</option>'
@@ -87,7 +87,7 @@ def _toolbar(leaves: Sequence[tuple[TranscriptItem, str]]) -> Iterator[str]:
 
 
 def _branch_ends(items: Sequence[TranscriptItem]) -> list[tuple[TranscriptItem, str]]:
-    """The last item of each branch, with a name for it; the branch that goes on first."""
+    """Return the last item of each branch, with a display name; the current branch first."""
     parents = {item.parent for item in items}
     by_id = {item.id: item for item in items}
     found: list[tuple[TranscriptItem, str]] = []
@@ -129,7 +129,7 @@ def _item(item: TranscriptItem) -> str:
 
 
 def _call(call: TranscriptCall) -> str:
-    state = "no result is stored" if call.output is None else "failed" if call.is_error else "ok"
+    state = "no result" if call.output is None else "failed" if call.is_error else "ok"
     seconds = f", {call.seconds:.1f} s" if call.seconds >= 0.05 else ""
     difference = edit_diff(call)
     parts = [
@@ -155,7 +155,7 @@ def _diff(text: str) -> str:
 
 
 def _render_text(text: str) -> str:
-    """Text with code set apart; whatever else there is of Markdown stays as it was typed."""
+    """Escape a text and mark up its code; other Markdown stays as typed."""
     parts: list[str] = []
     at = 0
     for match in _FENCE.finditer(text):

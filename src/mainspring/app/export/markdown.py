@@ -1,4 +1,4 @@
-"""A session as Markdown: the branch that goes on, and the ones that were left behind it."""
+"""A session as Markdown: the current branch first, then the abandoned branches."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _FENCES = re.compile(r"^ {0,3}(`{3,}(?=[^`\n]*$)|~{3,})(.*)$", re.MULTILINE)
 
 
 def render_markdown(transcript: Transcript) -> str:
-    """The session as a Markdown page.
+    """Render a session as Markdown.
 
     Args:
-        transcript: The session, without secrets.
+        transcript: The session, with secrets redacted.
     """
     usage = transcript.usage
     facts = [
@@ -40,7 +40,7 @@ def render_markdown(transcript: Transcript) -> str:
     parts += [_item(item) for item in transcript.items if item.active]
     left = [item for item in transcript.items if not item.active]
     if left:
-        parts += ["---", "## Branches that were left", *[_item(item) for item in left]]
+        parts += ["---", "## Abandoned branches", *[_item(item) for item in left]]
     return "\n\n".join(parts) + "\n"
 
 
@@ -71,7 +71,7 @@ def _render_parts(item: TranscriptItem) -> Iterator[str]:
 
 
 def _call(call: TranscriptCall) -> str:
-    state = "no result is stored" if call.output is None else "failed" if call.is_error else "ok"
+    state = "no result" if call.output is None else "failed" if call.is_error else "ok"
     parts = [f"**{_line(call_headline(call))}** ({state})", _fence(format_arguments(call), "json")]
     difference = edit_diff(call)
     if difference:
@@ -83,7 +83,7 @@ def _call(call: TranscriptCall) -> str:
 
 
 def _close_code_block(text: str) -> str:
-    """The text, with a code block that it leaves open closed, so that it does not swallow what follows."""
+    """Close a code block that the text leaves open, so that it does not include the following text."""
     opened = ""
     for match in _FENCES.finditer(text):
         fence, rest = match[1], match[2].strip()
@@ -95,7 +95,7 @@ def _close_code_block(text: str) -> str:
 
 
 def _fence(text: str, language: str = "") -> str:
-    """A code block whose fence is longer than any in the text."""
+    """Return a code block with a fence that is longer than any fence in the text."""
     text = escape_invisible(text, prose=True)
     max_length = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (max_length + 1)
@@ -107,6 +107,6 @@ def _line(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """A name as code, on one line and with no backtick that would end it."""
+    """Return a name as inline code, on one line and without backticks."""
     shown = escape_invisible(text).replace("`", "\\x60")
     return f"`{shown}`"

@@ -1,4 +1,4 @@
-"""A run as JSON: one object at the end, or one line for everything that happens."""
+"""Print a run as JSON: one object at the end, or one line per event."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from mainspring.messages import Message, Usage
 
 
 class JsonRenderer:
-    """One object on stdout, at the end; nothing else anywhere but what went wrong before."""
+    """Print one object on stdout at the end, and nothing else except earlier errors."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
     def on_event(self, report: RunEvent) -> None:
-        """Progress of downloads goes to stderr, so that nobody waits in the dark."""
+        """Print the progress of downloads to stderr, so that a long wait is explained."""
         if isinstance(report, Progress):
             self._console.progress(report.text, report.fraction, last=report.last)
         elif isinstance(report, Notice):
-            self._console.info(f"note: {report.text}")
+            self._console.info(f"Note: {report.text}")
 
     def finish(self, outcome: RunOutcome, signal: int = 0) -> int:
-        """Write the object."""
+        """Print the object."""
         code = exit_code_for(outcome, signal)
         self._console.data(json_schema.encode(to_result_line(outcome, code)))
         if outcome.error is not None:
@@ -46,14 +46,14 @@ class JsonRenderer:
 
 
 class StreamJsonRenderer:
-    """One object a line, each flushed; the last is the result. The first waits until it is known which tools there are."""
+    """Print one object per line and flush it; the last is the result. The first line waits until the tools are known."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._started: RunStarting | None = None
 
     def on_event(self, report: RunEvent) -> None:
-        """Write the line of what happened, if it has one."""
+        """Print the line of an event, if it has one."""
         match report:
             case RunStarting():
                 self._started = report
@@ -70,7 +70,7 @@ class StreamJsonRenderer:
             self._console.progress(report.text, report.fraction, last=report.last)
 
     def finish(self, outcome: RunOutcome, signal: int = 0) -> int:
-        """Write the last line."""
+        """Print the last line."""
         self._start()
         code = exit_code_for(outcome, signal)
         self._console.data(json_schema.encode(to_result_line(outcome, code)))
@@ -85,7 +85,7 @@ class StreamJsonRenderer:
 
 
 def to_json_line(report: RunEvent) -> json_schema.Line | None:
-    """The ``stream-json`` line of what happened; ``None`` where there is none."""
+    """Convert an event to a ``stream-json`` line, or None if it has none."""
     return _model_line(report) or _tool_line(report) or _run_line(report)
 
 
@@ -155,7 +155,7 @@ def _to_message_line(message: Message) -> json_schema.MessageLine:
 
 
 def to_result_line(outcome: RunOutcome, code: int) -> json_schema.ResultLine:
-    """The line of how a run ended."""
+    """Convert the outcome of a run to a line."""
     usage = outcome.usage
     return json_schema.ResultLine(
         version=json_schema.VERSION,
@@ -177,7 +177,7 @@ def to_result_line(outcome: RunOutcome, code: int) -> json_schema.ResultLine:
 
 
 def to_tokens(usage: Usage) -> json_schema.Tokens:
-    """Token counts as the lines have them."""
+    """Convert token counts."""
     return json_schema.Tokens(
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
@@ -189,14 +189,14 @@ def to_tokens(usage: Usage) -> json_schema.Tokens:
 
 
 def to_model(model: ModelIdentity) -> json_schema.Model:
-    """A model as the lines have it."""
+    """Convert a model."""
     return json_schema.Model(
         provider=model.provider, id=model.id, spec=model.spec, label=model.label, notice=model.notice
     )
 
 
 def to_failure(error: BaseException) -> json_schema.Failure:
-    """A failure as the lines have it."""
+    """Convert an error."""
     cause = error.cause if isinstance(error, AgentProviderError) and isinstance(error.cause, ModelError) else error
     known = cause if isinstance(cause, ModelError) else None
     return json_schema.Failure(

@@ -1,4 +1,4 @@
-"""The schema of ``--schema``: its file, or the schema itself."""
+"""Load the schema of ``--schema``, from a file or inline JSON."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ _LARGEST = 1 << 20
 
 
 def load_output_schema(given: str) -> dict[str, Any]:
-    """A JSON Schema from its file, or from its own text where that begins with a brace. Blocking.
+    """Load a JSON Schema from a file, or from its text if that starts with a brace. Blocking.
 
     Raises:
-        ConfigError: If there is no such file, or it is no JSON Schema.
+        ConfigError: If the file does not exist, or is not a JSON Schema.
     """
     text, place = (given, "--schema") if given.lstrip().startswith("{") else (_read(given), given)
     try:
         schema = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise ConfigError(f"{place}: is no JSON: {error}") from None
+        raise ConfigError(f"{place}: Invalid JSON: {error}") from None
     if not isinstance(schema, dict):
-        raise ConfigError(f'{place}: a JSON Schema is an object, as in {{"type": "object", "properties": {{...}}}}')
+        raise ConfigError(
+            f'{place}: A JSON Schema must be an object, for example, {{"type": "object", "properties": {{...}}}}'
+        )
     made = cast("dict[str, Any]", schema)
     try:
         OutputSchema(made)
@@ -44,5 +46,5 @@ def _read(name: str) -> str:
     except OSError as error:
         raise ConfigError(f"--schema {name}: {error.strerror or error}") from None
     if len(data) > _LARGEST:
-        raise ConfigError(f"--schema {name}: is larger than 1 MiB, which no schema should be")
+        raise ConfigError(f"--schema {name}: The file is larger than 1 MiB.")
     return data.decode("utf-8-sig", "replace")

@@ -1,6 +1,6 @@
-"""One run: from a prompt to an answer.
+"""Print mode: run one prompt, and print the response in the requested format.
 
-One run, shown in the form that was asked for. Whatever happens, it ends with its result and its exit code.
+Every outcome results in an output and an exit code.
 """
 
 from __future__ import annotations
@@ -63,23 +63,23 @@ async def run_prompt(
     environ: Mapping[str, str] = os.environ,
     on_ready: Callable[[Conversation], object] | None = None,
 ) -> RunOutcome:
-    """Run a prompt to its end.
+    """Run a prompt.
 
     Args:
-        options: What to do.
-        report: Is told everything while it happens. What it raises ends the run cleanly and comes out of here.
-        signal: Set it to end the run; the conversation so far is saved.
-        environ: The environment.
-        on_ready: Is handed the conversation before the run begins.
+        options: Options of the run.
+        report: Listener for all events. An exception that it raises stops the run and propagates.
+        signal: Token that stops the run; the conversation so far is saved.
+        environ: Environment variables.
+        on_ready: Callback that receives the conversation before the run starts.
 
     Returns:
-        How it ended; a run that failed or was stopped is an outcome, too.
+        The outcome; a run that failed or was stopped has an outcome, too.
 
     Raises:
-        ConfigError: If it cannot begin: options, settings, model or files are wrong.
-        SessionError: If the session to go on with cannot be opened.
-        PermissionDeniedError: If a file that the prompt mentions may not be read.
-        AgentAbortedError: If it was stopped before it began.
+        ConfigError: If the run cannot start: options, settings, model, or files are invalid.
+        SessionError: If the session to resume cannot be opened.
+        PermissionDeniedError: If a file in the prompt may not be read.
+        AgentAbortedError: If the run was stopped before it started.
     """
     signal = signal or CancelToken()
     try:
@@ -106,10 +106,10 @@ async def run_prompt(
 async def build_prompt(
     options: LaunchOptions, conversation: Conversation, report: RunEventHandler, call: CommandInvocation | None = None
 ) -> str:
-    """The prompt as the model gets it: with the files it mentions and what was piped in; that of a command, if it calls one.
+    """Build the prompt for the model, with mentioned files, piped input, and the expansion of a custom command.
 
     Raises:
-        ConfigError: If there is nothing in it, or a file is missing.
+        ConfigError: If the prompt is empty, or a file is missing.
         PermissionDeniedError: If a file may not be read.
     """
     parts: list[str] = []
@@ -128,7 +128,7 @@ async def build_prompt(
     if options.piped.strip():
         parts.append(wrap_in_tag("stdin", options.piped) if parts else options.piped)
     if not parts:
-        raise ConfigError('The prompt is empty.; give one, as in mainspring -p "What is in this folder?"')
+        raise ConfigError('The prompt is empty. Add one, for example: mainspring -p "What is in this folder?"')
     return "\n\n".join(parts)
 
 
@@ -139,7 +139,7 @@ async def run_once(
     signal: CancelToken,
     schema: Mapping[str, Any] | None = None,
 ) -> RunOutcome:
-    """One run in a conversation; ``schema`` says what its answer must be."""
+    """Run a prompt in a conversation; ``schema`` is the JSON Schema of the response."""
     agent, session = conversation.agent, conversation.session
     told = 0
 
@@ -187,7 +187,7 @@ async def run_once(
 
 
 class _RunCounter:
-    """What events tell of a run, for one that ends without a result."""
+    """Count turns and usage from events, for a run that ends without a result."""
 
     def __init__(self) -> None:
         self.denied: list[str] = []
@@ -214,14 +214,14 @@ class _RunCounter:
 
 
 def _denied(event: ToolExecutionEnd) -> str:
-    """Why a call was not permitted; empty for all other results."""
+    """Return why a tool call was denied; empty for all other results."""
     found = event.result.details
     details = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
     return event.result.text if details.get("code") == ToolErrorCode.PERMISSION_DENIED else ""
 
 
 def _with_structured_output(outcome: RunOutcome, result: RunResult) -> RunOutcome:
-    """The outcome with its answer as data; its text is the same as JSON."""
+    """Return the outcome with the response as data, and the same data as JSON text."""
     if result.output_error:
         return replace(outcome, text=result.text or outcome.text, output_error=result.output_error)
     text = msgspec.json.format(msgspec.json.encode(result.output)).decode()
@@ -231,11 +231,13 @@ def _with_structured_output(outcome: RunOutcome, result: RunResult) -> RunOutcom
 def _build_outcome(conversation: Conversation, result: RunResult, denied: list[str]) -> RunOutcome:
     last = next((m for m in reversed(result.messages) if isinstance(m, Message) and m.role == "assistant"), None)
     if last is None and result.status == "denied":
-        denied = [*denied, result.text]  # the prompt itself was refused
+        denied = [*denied, result.text]  # the prompt was denied
     handled = last is None and result.status == "completed"  # by a command of an extension
     return RunOutcome(
         status=result.status,
-        text=result.text if handled or (last and not last.tool_uses) else "",  # what is said before a call is no answer
+        text=result.text
+        if handled or (last and not last.tool_uses)
+        else "",  # text before a tool call is not the response
         model=conversation.choice.name,
         session_id=conversation.session.id if conversation.session else "",
         turns=result.turns,
@@ -251,12 +253,12 @@ _TEARDOWN_SECONDS = 5.0
 
 
 def run_print_mode(given: argparse.Namespace, piped: StdinReader) -> int:
-    """Run a prompt; the exit code."""
+    """Run a prompt, and return the exit code."""
     return run_command(given, lambda console: _PrintRun(given, piped, console).run())
 
 
 class _PrintRun:
-    """One run of the command."""
+    """A run in print mode."""
 
     def __init__(self, given: argparse.Namespace, piped: StdinReader, console: Console) -> None:
         self._args = given
@@ -281,7 +283,7 @@ class _PrintRun:
             raise
         except (AgentAbortedError, KeyboardInterrupt):
             outcome = RunOutcome(status="aborted")
-        except Exception as error:  # it is the outcome, in every form of output
+        except Exception as error:  # the outcome is printed in the requested format
             outcome = RunOutcome(status="error", error=error)
         self._told = True
         code = self._show.finish(outcome, self._interrupts.number)
@@ -290,10 +292,10 @@ class _PrintRun:
         return code
 
     async def _options(self) -> LaunchOptions:
-        """What was asked for, with what is piped in.
+        """Return the options of the run, including piped input.
 
         Raises:
-            ConfigError: If what is piped in cannot be used.
+            ConfigError: If the piped input cannot be used.
         """
         given = self._args
         own = "" if given.prompt in {None, STDIN_MARK} else _decode_argument(given.prompt)
@@ -309,28 +311,28 @@ class _PrintRun:
         )
 
     def _read(self, needed: bool) -> str:
-        """What is piped in; where there is a prompt, only what comes soon."""
+        """Read piped input; if a prompt was given, only input that arrives soon."""
         piped = self._piped
         if not needed:
             if piped.is_terminal:
                 return ""
             if not piped.wait_for_data():
                 self._console.info(
-                    f"note: stdin is open, but nothing came within {FIRST_BYTE_SECONDS:g} s, so it is not read; "
-                    "pipe the prompt itself in (-p -) to wait for it"
+                    f"Note: Ignoring stdin, because no input arrived within {FIRST_BYTE_SECONDS:g}s. "
+                    "To wait for it, pipe the prompt itself (-p -)."
                 )
                 return ""
         elif piped.is_terminal:
-            self._console.info("the prompt is read from the terminal; end it with Ctrl-D")
+            self._console.info("Reading the prompt from the terminal. End it with Ctrl-D.")
         if not piped.wait(stop=lambda: self._signal.cancelled):
-            self._console.info("waiting for the end of stdin ...")
+            self._console.info("Waiting for the end of stdin...")
         return piped.text(stop=lambda: self._signal.cancelled)
 
     def _on_ready(self, conversation: Conversation) -> None:
         self._conversation = conversation
 
     def _exit_now(self, number: int) -> None:
-        """Leave at once: end the programs, and close the output with its last line."""
+        """Exit immediately: stop programs, and print the last line."""
         known = self._conversation
         if known is not None:
             known.env.kill_all()
@@ -341,7 +343,7 @@ class _PrintRun:
             self._show.finish(RunOutcome(status="aborted", session_id=session, model=model), number)
 
     def _exit_after_grace(self, code: int) -> None:
-        """Whatever may still hold the process, it ends soon."""
+        """Exit the process after a grace period, even if something blocks."""
         if self._args.owns_process:
             limit = threading.Timer(_TEARDOWN_SECONDS, os._exit, (code,))
             limit.daemon = True
@@ -349,5 +351,5 @@ class _PrintRun:
 
 
 def _decode_argument(text: str) -> str:
-    """An argument as text: bytes that are not UTF-8 become U+FFFD."""
+    """Decode an argument; bytes that are not UTF-8 become U+FFFD."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""What a run looks like: as text, as one JSON object, as JSON lines. Each is told everything and shows its part."""
+"""Print a run as text, as one JSON object, or as JSON lines."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _KEY_ARGUMENTS = ("path", "file_path", "pattern", "command", "query", "url", "na
 
 
 class RunPrinter(Protocol):
-    """Shows a run."""
+    """Prints a run."""
 
     def on_event(self, report: RunEvent) -> None:
-        """Show one thing that happened."""
+        """Print an event."""
         ...
 
     def finish(self, outcome: RunOutcome, signal: int = 0) -> int:
-        """Show how it ended; the exit code. Called once, last."""
+        """Print the outcome, and return the exit code. Called once, as the last method."""
         ...
 
 
 def create_printer(form: str, console: Console) -> RunPrinter:
-    """The renderer of an ``--output`` form."""
+    """Create the printer of an ``--output`` format."""
     match form:
         case "json":
             return import_module("mainspring.app.printing.json_output").JsonRenderer(console)
@@ -42,10 +42,10 @@ def create_printer(form: str, console: Console) -> RunPrinter:
 
 
 class TextRenderer:
-    """The answer on stdout, the rest in short lines on stderr.
+    """Print the response on stdout, and everything else in short lines on stderr.
 
-    On a terminal text appears as it comes. Elsewhere only the answer is written, once it is known to be the answer: what a
-    model says before it calls a tool is none.
+    On a terminal, text is streamed. Otherwise, only the final response is printed, once it is known: text before a tool call is
+    not the response.
     """
 
     def __init__(self, console: Console) -> None:
@@ -53,7 +53,7 @@ class TextRenderer:
         self._shown = 0
 
     def on_event(self, report: RunEvent) -> None:
-        """Show one thing that happened."""
+        """Print an event."""
         console = self._console
         match report:
             case TextDelta(text=text):
@@ -63,21 +63,21 @@ class TextRenderer:
             case TurnStart():
                 self._shown = 0
             case ToolExecutionStart(call=call) if call.name == OUTPUT_TOOL:
-                console.verbose_info("the answer is being checked against the schema")
+                console.verbose_info("Checking the response against the schema")
             case ToolExecutionStart(call=call):
                 console.info(f"> {call.name} {summarize_call(call)}".rstrip())
             case ToolExecutionEnd():
                 self._tool_end(report)
             case ModelRetry(attempt=attempt, max_retries=limit, delay=delay, error=error):
                 console.info(
-                    f"trying again in {delay:.0f} s ({attempt} of {limit}): {one_line(redact_environment(str(error)))}"
+                    f"Retrying in {delay:.0f}s (attempt {attempt} of {limit}): {one_line(redact_environment(str(error)))}"
                 )
             case RunStarting(model=model, resumed=resumed):
                 console.info(_format_header(model, resumed))
                 if model.notice:
                     console.info(model.notice)
             case Notice(text=text):
-                console.info(f"note: {text}")
+                console.info(f"Note: {text}")
             case Progress(text=text, fraction=share, last=last):
                 console.progress(text, share, last=last)
             case _:
@@ -87,7 +87,7 @@ class TextRenderer:
         text = end.result.text
         if end.call.name == OUTPUT_TOOL:
             if end.result.is_error:
-                self._console.info("the answer does not fit the schema yet; the model is told why")
+                self._console.info("The response does not match the schema. Asking the model to fix it")
         elif end.result.is_error:
             self._console.info(f"  failed: {one_line(redact_environment(text), 1000)}")
         else:
@@ -98,12 +98,12 @@ class TextRenderer:
         if not isinstance(message, Message) or message.role != "assistant":
             return
         if message.thinking:
-            self._console.verbose_info(f"thinking: {one_line(message.thinking, 2000)}")
+            self._console.verbose_info(f"Thinking: {one_line(message.thinking, 2000)}")
         if message.tool_uses and message.text.strip() and not self._console.is_stdout_terminal:
             self._console.info(one_line(message.text, 2000))
 
     def finish(self, outcome: RunOutcome, signal: int = 0) -> int:
-        """Write the answer, where it is not there yet, and say what was wrong."""
+        """Print the rest of the response, and the error if the run failed."""
         console = self._console
         code = exit_code_for(outcome, signal)
         console.answer(
@@ -112,16 +112,16 @@ class TextRenderer:
         console.end_answer()
         match outcome.status:
             case "error" if outcome.error:
-                console.fail(f"error: {describe_error(outcome.error)}")
+                console.fail(f"Error: {describe_error(outcome.error)}")
                 console.verbose_info(format_traceback(outcome.error))
             case "aborted":
-                console.fail("interrupted" + (", go on with --continue" if outcome.session_id else ""))
+                console.fail("Interrupted." + (" Resume with --continue." if outcome.session_id else ""))
             case "completed" if outcome.output_error:
-                console.fail(f"error: the answer does not fit the schema: {one_line(outcome.output_error, 1000)}")
+                console.fail(f"Error: The response does not match the schema: {one_line(outcome.output_error, 1000)}")
             case "completed" if outcome.stop_reason == "max_tokens":
-                console.fail("the answer was cut off at its output limit; --max-output-tokens raises it")
+                console.fail("The response hit the output limit. Raise it with --max-output-tokens.")
             case "denied":
-                console.fail(f"stopped: {one_line(outcome.denied[-1] if outcome.denied else 'a call was denied', 500)}")
+                console.fail(f"Stopped: {one_line(outcome.denied[-1] if outcome.denied else 'a call was denied', 500)}")
             case "max_turns" | "max_tokens" | "max_seconds" | "max_cost":
                 console.fail(_limit(outcome))
             case _:
@@ -132,7 +132,7 @@ class TextRenderer:
 
 
 def summarize_call(call: ToolUseBlock) -> str:
-    """The arguments of a call, in a few words."""
+    """Summarize the arguments of a call."""
     for name in _KEY_ARGUMENTS:
         value = call.input.get(name)
         if isinstance(value, str) and value:
@@ -143,20 +143,20 @@ def summarize_call(call: ToolUseBlock) -> str:
 
 def _format_header(model: ModelIdentity, resumed: int) -> str:
     parts = [model.spec, model.label if model.label != model.id else "", model.why]
-    going_on = f"going on after {pluralize(resumed, 'message')}" if resumed else ""
+    going_on = f"resuming after {pluralize(resumed, 'message')}" if resumed else ""
     return "model: " + "; ".join(part for part in (*parts, going_on) if part)
 
 
 def _limit(outcome: RunOutcome) -> str:
     flag = {"max_tokens": "max-tokens"}.get(outcome.status, outcome.status.replace("_", "-"))
-    more = ", then go on with --continue" if outcome.session_id else ""
-    return f"stopped: the limit --{flag} was reached after {pluralize(outcome.turns, 'model call')}; raise it{more}"
+    more = ", then resume with --continue" if outcome.session_id else ""
+    return f"Stopped: the --{flag} limit was reached after {pluralize(outcome.turns, 'model call')}. Raise it{more}."
 
 
 def _format_usage(outcome: RunOutcome) -> str:
     usage = outcome.usage
     cost = f", ${usage.cost.total:.4f}" if usage.cost else ""
     return (
-        f"{pluralize(outcome.turns, 'model call')}, {usage.prompt_tokens} tokens in, {usage.output_tokens} out{cost}, "
-        f"{outcome.seconds:.1f} s"
+        f"{pluralize(outcome.turns, 'model call')}, {usage.prompt_tokens} input tokens, {usage.output_tokens} output tokens{cost}, "
+        f"{outcome.seconds:.1f}s"
     )

@@ -1,1 +1,1 @@
-"""Model providers as the settings describe them: choose, set up, check, and log in."""
+"""Model providers from the settings: choose, set up, check, and log in."""

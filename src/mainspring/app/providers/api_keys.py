@@ -1,4 +1,4 @@
-"""Keys that do not stand in the settings: printed by a command, in a file of their own, in the system's keyring."""
+"""API keys outside the settings: from a command, a separate file, or the system's keyring."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from mainspring.models.auth.cli_tokens import run_cli
 from mainspring.models.auth.credentials import CredentialValue
 
 SERVICE = "mainspring"
-"""Under which the keyring keeps keys; the entry is the name of the setting, by default the provider's."""
+"""Service name in the keyring; the entry name is the setting, by default the provider's name."""
 
 _COMMAND_SECONDS = 60.0
 _LARGEST = 64 << 10
 
 
 class _Keyring(Protocol):
-    """What is used of the package `keyring`."""
+    """The functions of the package `keyring` that are used."""
 
     def get_password(self, service_name: str, username: str, /) -> str | None: ...
 
@@ -31,11 +31,11 @@ class _Keyring(Protocol):
 
 
 class LazyApiKey:
-    """A key that is fetched when it is needed first, and again when a host refused it.
+    """A key that is fetched on first use, and again after a host rejected it.
 
     Args:
-        provider: Whose key it is, for texts.
-        fetch: Fetches it.
+        provider: Name of the provider, for messages.
+        fetch: Function that fetches the key.
     """
 
     def __init__(self, provider: str, fetch: Callable[[], Awaitable[str]]) -> None:
@@ -45,10 +45,10 @@ class LazyApiKey:
         self._refused = ""
 
     async def __call__(self) -> CredentialValue:
-        """The key.
+        """Return the key.
 
         Raises:
-            ProviderConfigError: If there is none; the text says why.
+            ProviderConfigError: If the key is missing; the message contains the reason.
         """
         if not self._key or self._key == self._refused:
             try:
@@ -60,13 +60,13 @@ class LazyApiKey:
         return self._key
 
     def invalidate(self, given: CredentialValue) -> None:
-        """The host refused it: it may have been changed since."""
+        """Discard the key, which a host rejected: it may have changed."""
         if given == self._key:
             self._refused = self._key
 
 
 def resolve_api_key(provider: str, section: ProviderSettings) -> str | LazyApiKey | None:
-    """The key that the settings give a provider: itself, or what fetches it; ``None`` where they give none."""
+    """Return the API key of a provider's settings, or a function that fetches it; ``None`` if no key is configured."""
     if section.api_key:
         return section.api_key
     command, file, entry = section.api_key_command, section.api_key_file, section.api_key_keyring
@@ -80,77 +80,77 @@ def resolve_api_key(provider: str, section: ProviderSettings) -> str | LazyApiKe
 
 
 async def read_key_from_command(command: str) -> str:
-    """The first line that a command prints.
+    """Return the first line of a command's output.
 
     Raises:
-        ConfigError: If it fails, prints nothing, or takes too long.
+        ConfigError: If the command fails, prints nothing, or takes too long.
     """
     try:
         said = await run_cli("sh", "-c", command, timeout=_COMMAND_SECONDS)
     except TimeoutError:
-        raise ConfigError(f"apiKeyCommand did not end within {_COMMAND_SECONDS:g} s") from None
+        raise ConfigError(f"apiKeyCommand did not finish within {_COMMAND_SECONDS:g}s.") from None
     except OSError as error:
-        raise ConfigError(f"apiKeyCommand cannot be started: {error.strerror or error}") from error
+        raise ConfigError(f"Cannot run apiKeyCommand: {error.strerror or error}.") from error
     key = said.out.decode("utf-8", "replace").strip().partition("\n")[0].strip()
     if said.code or not key:
-        raise ConfigError(f"apiKeyCommand gave none: {said.complaint}")
+        raise ConfigError(f"apiKeyCommand returned no key: {said.complaint}")
     return key
 
 
 def read_key_from_file(name: str) -> str:
-    """The key in a file that only its owner may read. Blocking.
+    """Read a key from a file that only its owner can read. Blocking.
 
     Raises:
-        ConfigError: If there is no such file, or others may read it.
+        ConfigError: If the file does not exist, or other users can read it.
     """
     path = Path(os.path.expanduser(name))
     if not path.is_absolute():
-        raise ConfigError(f"apiKeyFile is {name!r}; write it from / or ~/ on")
+        raise ConfigError(f"apiKeyFile is {name!r}. Use an absolute path, or a path that starts with ~/.")
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST:
-            raise ConfigError(f"apiKeyFile {path} is no file that holds a key")
+            raise ConfigError(f"apiKeyFile {path} is not a file that contains a key.")
         if os.name == "posix" and found.st_mode & 0o077:
-            raise ConfigError(f"apiKeyFile {path} can be read by others: chmod 600 {path}")
+            raise ConfigError(f"Other users can read apiKeyFile {path}. Run `chmod 600 {path}`.")
         key = path.read_text(encoding="utf-8-sig").strip()
     except OSError as error:
-        raise ConfigError(f"apiKeyFile {path} cannot be read: {error.strerror or error}") from error
+        raise ConfigError(f"Cannot read apiKeyFile {path}: {error.strerror or error}.") from error
     except UnicodeDecodeError:
-        raise ConfigError(f"apiKeyFile {path} is no text") from None
+        raise ConfigError(f"apiKeyFile {path} is not a text file.") from None
     if not key or "\n" in key:
-        raise ConfigError(f"apiKeyFile {path} must hold the key on its only line")
+        raise ConfigError(f"apiKeyFile {path} must contain one line with the key.")
     return key
 
 
 def read_key_from_keyring(entry: str) -> str:
-    """A key of the system's keyring. Blocking; the system may ask the user to unlock it.
+    """Read a key from the system's keyring. Blocking; the system may ask the user to unlock it.
 
     Raises:
-        ConfigError: If there is none, or no keyring can be used.
+        ConfigError: If the key does not exist, or no keyring is available.
     """
     keyring, failed = _keyring()
     try:
         key = keyring.get_password(SERVICE, entry)
     except failed as error:
-        raise ConfigError(f"the keyring cannot be read: {error}") from error
+        raise ConfigError(f"Cannot read the keyring: {error}") from error
     if not key:
         raise ConfigError(
-            f"the keyring holds none for {entry!r}; keep one with: mainspring config init {entry} --keyring --key -"
+            f"The keyring contains no key for {entry!r}. Save one with `mainspring config init {entry} --keyring --key -`."
         )
     return key
 
 
 def save_key_to_keyring(entry: str, key: str) -> None:
-    """Keep a key in the system's keyring. Blocking.
+    """Save a key to the system's keyring. Blocking.
 
     Raises:
-        ConfigError: If no keyring can be used.
+        ConfigError: If no keyring is available.
     """
     keyring, failed = _keyring()
     try:
         keyring.set_password(SERVICE, entry, key)
     except failed as error:
-        raise ConfigError(f"the keyring cannot be written: {error}") from error
+        raise ConfigError(f"Cannot write to the keyring: {error}") from error
 
 
 def _keyring() -> tuple[_Keyring, type[Exception]]:
@@ -158,5 +158,7 @@ def _keyring() -> tuple[_Keyring, type[Exception]]:
         import keyring
         from keyring.errors import KeyringError
     except ImportError:
-        raise ConfigError(f"the keyring needs a package that is not installed: {install_command('keyring')}") from None
+        raise ConfigError(
+            f"The keyring requires a package that is not installed. Install it: {install_command('keyring')}"
+        ) from None
     return cast("_Keyring", keyring), KeyringError

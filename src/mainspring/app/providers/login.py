@@ -1,4 +1,4 @@
-"""Logging in at providers that take an account in place of a key, and forgetting that."""
+"""Log in to and out of providers that use an account instead of a key."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from mainspring.models.auth import TokenFile, login
 from mainspring.models.providers import codex
 
 _OTHER_LOGIN_HINTS = {
-    "github": "log in with GitHub's own command line: gh auth login; its token is used",
-    "azure": "log in with Azure's own command line: az login; its token is used",
+    "github": "Log in with GitHub's command line: `gh auth login`. Mainspring uses its token.",
+    "azure": "Log in with Azure's command line: `az login`. Mainspring uses its token.",
 }
 
 
 async def log_in(
     provider: str, show: Callable[[str], object], place: WorkspaceOptions, environ: Mapping[str, str] = os.environ
 ) -> Path:
-    """Log in with a browser; where the tokens lie then.
+    """Log in with a browser, and return the path of the token file.
 
     Args:
-        provider: At which provider.
-        show: Gets the address that is to be opened.
-        place: Where the settings are looked for.
-        environ: The environment.
+        provider: Name of the provider.
+        show: Callback that receives the URL to open.
+        place: Workspace whose settings are used.
+        environ: Environment variables.
 
     Raises:
-        ConfigError: If one cannot log in there.
-        ModelError: If the person or the server refused, or nobody came back in time.
+        ConfigError: If the provider does not support logging in.
+        ModelError: If the user or the server rejected the login, or it timed out.
     """
     file = _token_file(provider, place, environ)
     config = provider_config(provider, load_rules(place, {}, environ)[1].config)
@@ -42,10 +42,10 @@ async def log_in(
 
 
 def log_out(provider: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> tuple[Path, bool]:
-    """Forget a login: where its tokens lay, and whether there were any.
+    """Log out. Return the path of the token file, and whether it existed.
 
     Raises:
-        ConfigError: If one cannot log in there, or the file cannot be removed.
+        ConfigError: If the provider does not support logging in, or the file cannot be removed.
     """
     path = Path(_token_file(provider, place, environ).path)
     try:
@@ -53,7 +53,7 @@ def log_out(provider: str, place: WorkspaceOptions, environ: Mapping[str, str] =
     except FileNotFoundError:
         return path, False
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be removed: {error.strerror or error}") from error
+        raise ConfigError(f"Cannot remove {path}: {error.strerror or error}.") from error
     return path, True
 
 
@@ -63,5 +63,9 @@ def _token_file(provider: str, place: WorkspaceOptions, environ: Mapping[str, st
     if provider in _OTHER_LOGIN_HINTS:
         raise ConfigError(_OTHER_LOGIN_HINTS[provider])
     near = difflib.get_close_matches(provider, [codex.NAME], 1, 0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"there is {codex.NAME}; others take a key: mainspring config init"
-    raise ConfigError(f"one cannot log in at {provider!r}; {hint}")
+    hint = (
+        f"Did you mean {near[0]!r}?"
+        if near
+        else f"Available: {codex.NAME}. Other providers use a key: run `mainspring config init`."
+    )
+    raise ConfigError(f"Cannot log in to {provider!r}. {hint}")

@@ -1,4 +1,4 @@
-"""Which model answers: what was asked for, what there is a key for, what runs here, the embedded one; never a guess."""
+"""Choose the model: the requested one, one with an API key, one on a local server, or the embedded one; never a guess."""
 
 from __future__ import annotations
 
@@ -30,34 +30,34 @@ DETECT_SECONDS = 0.5
 EMBEDDED_PROVIDER = "embedded"
 
 _PREFERRED = ("anthropic", "openai", "gemini", "openrouter", "cerebras")
-"""Providers whose key in the environment is reason enough to use them, in the order in which they are taken.
+"""Providers that are used if their API key is set in the environment, in order of preference.
 
-Keys that are usually there for something else (``GITHUB_TOKEN``) and providers that need more than a key are not among them.
+Excluded are keys that usually serve other purposes (``GITHUB_TOKEN``), and providers that need more than a key.
 """
 
 _BASE_URL_VARIABLES = {openai.NAME: openai.URL_VARIABLE, local_servers.NAME: local_servers.URL_VARIABLE}
-"""Variables that give the address of a provider, which is as good as a key."""
+"""Environment variables with the address of a provider, which are as good as a key."""
 
 _NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts", "clip", "bge-", "minilm")
-"""Parts of the names of models that cannot answer."""
+"""Parts of the names of models that do not support chat."""
 
 
 _SETTINGS_ONLY_KEYS = frozenset({"api_key_command", "api_key_file", "api_key_keyring", "system_prompt"})
-"""Settings of a provider that it need not know: they are looked at here."""
+"""Settings of a provider that are handled here and not passed to it."""
 
 LocalServerFinder = Callable[[], Awaitable[Sequence[local_servers.LocalServer]]]
 """Finds the model servers that run on this machine."""
 
 
 class Choice(Struct, frozen=True):
-    """A model, and why it is this one."""
+    """A model, and why it was chosen."""
 
     model: ModelProvider
     why: str
 
     @property
     def name(self) -> ModelIdentity:
-        """What people are told of it."""
+        """Return the display name."""
         info = self.model.info
         return ModelIdentity(
             provider=self.model.provider, id=self.model.model, label=info.label, why=self.why, notice=info.notice
@@ -65,7 +65,7 @@ class Choice(Struct, frozen=True):
 
 
 async def find_local_servers() -> list[local_servers.LocalServer]:
-    """The model servers that run on this machine."""
+    """Find the model servers that run on this machine."""
     return await detect_local_servers(timeout=DETECT_SECONDS)
 
 
@@ -76,17 +76,17 @@ async def select_model(
     servers: LocalServerFinder = find_local_servers,
     has_engine: Callable[[], bool] | None = None,
 ) -> Choice:
-    """The model for a run. Nothing is fetched or started yet.
+    """Choose the model for a run. Downloads and starts nothing.
 
     Args:
-        settings: What is set.
-        environ: The environment.
-        servers: Finds the servers of this machine; asked only where nothing is set.
-        has_engine: Says whether the embedded model can run; by default whether its engine is installed.
+        settings: The settings.
+        environ: Environment variables.
+        servers: Finds the servers on this machine; called only if nothing is configured.
+        has_engine: Returns True if the embedded model can run (default: whether its engine is installed).
 
     Raises:
-        ConfigError: If there is none; the text has the commands that give one.
-        ProviderConfigError: If the one asked for lacks a setting.
+        ConfigError: If no model is available; the message contains commands that fix it.
+        ProviderConfigError: If the requested model lacks a setting.
     """
     registry = registry_of(settings.config)
     set_up = await _explicit_choice(settings, registry, servers)
@@ -99,13 +99,13 @@ async def select_model(
         if model := _first_chat_model(server):
             return Choice(_model_on_server(server, model, registry), f"{server.name} runs on this machine")
     if (has_engine or embedded.is_engine_installed)():
-        reason = "no key is set and no local server runs"
+        reason = "no key is set, and no local server is running"
         return Choice(make(f"{EMBEDDED_PROVIDER}:", settings.config, registry), reason)
     raise ConfigError(no_model_message())
 
 
 async def _explicit_choice(settings: Settings, registry: ProviderRegistry, servers: LocalServerFinder) -> Choice | None:
-    """The model that flags, environment or settings ask for."""
+    """Return the model that flags, environment, or settings request."""
     config = settings.config
     if not config.model:
         if not config.providers.default:
@@ -119,14 +119,14 @@ async def _explicit_choice(settings: Settings, registry: ProviderRegistry, serve
     except ProviderConfigError:
         if registry.split(config.model)[1] != config.model:
             raise
-        for server in await servers():  # no provider is named: a local server may have it
+        for server in await servers():  # without a provider name, a local server may have the model
             if config.model in server.models:
                 return Choice(_model_on_server(server, config.model, registry), f"{reason}; {server.name} has it")
         raise
 
 
 def _configured_choice(config: AppConfig, registry: ProviderRegistry, environ: Mapping[str, str]) -> Choice | None:
-    """The provider that something is set for: a section of the settings, a key or an address in the environment."""
+    """Return the model of the first configured provider: by a section of the settings, or by a key or an address in the environment."""
     for name, section in config.providers.sections.items():
         if resolve_api_key(name, section) or section.base_url or section.model or section.extra:
             return Choice(make(f"{name}:", config, registry), f"set by providers.{name}")
@@ -142,7 +142,7 @@ def _configured_choice(config: AppConfig, registry: ProviderRegistry, environ: M
 
 
 async def _with_available_model(choice: Choice, config: AppConfig, registry: ProviderRegistry) -> Choice:
-    """The same, with a model that the server has where only the address of a local one is set."""
+    """Choose a model that the local server has, if only its address is configured."""
     request = choice.model
     if (
         not isinstance(request, HttpModel)
@@ -156,7 +156,7 @@ async def _with_available_model(choice: Choice, config: AppConfig, registry: Pro
         if model and request.model not in server.models:
             await request.aclose()
             return Choice(
-                make(f"{local_servers.NAME}:{model}", config, registry), f"{choice.why}; it is the first one there"
+                make(f"{local_servers.NAME}:{model}", config, registry), f"{choice.why}; it is the server's first model"
             )
     return choice
 
@@ -170,10 +170,10 @@ def _model_on_server(server: local_servers.LocalServer, model: str, registry: Pr
 
 
 def make(spec: str | None, config: AppConfig, registry: ProviderRegistry) -> ModelProvider:
-    """A model by ``provider:model``, with what the settings say of its provider.
+    """Create a model from ``provider:model``, with the settings of its provider.
 
     Raises:
-        ProviderConfigError: If something is missing; the text says what was made of ``spec``.
+        ProviderConfigError: If a setting is missing; the message explains how ``spec`` was interpreted.
         ConfigError: If the provider has no such model.
     """
     name, model = registry.split(spec) if spec else (registry.default, None)
@@ -188,7 +188,7 @@ def make(spec: str | None, config: AppConfig, registry: ProviderRegistry) -> Mod
 
 
 def provider_config(name: str, config: AppConfig) -> ProviderConfig:
-    """What the settings say of a provider."""
+    """Return the settings of a provider."""
     section = config.providers.get(name)
     given: dict[str, Any] = {
         f: getattr(section, f) for f in ProviderSettings.__struct_fields__ if f not in _SETTINGS_ONLY_KEYS
@@ -204,8 +204,8 @@ def _describe_origin(settings: Settings, name: str) -> str:
 
 
 def no_model_message() -> str:
-    """What to do where there is no model."""
+    """Return the error message for a missing model, with the fix."""
     return (
-        "no model: nothing is configured and no local server runs. `mainspring config init` sets a provider up. "
+        "No model is available: nothing is configured, and no local server is running. Set up a provider with `mainspring config init`. "
         f"{embedded.engine_install_hint()}"
     )

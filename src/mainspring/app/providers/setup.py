@@ -1,4 +1,4 @@
-"""Setting up a provider: what was answered becomes settings, once the connection was tried."""
+"""Set up a provider: check the connection, then save the answers as settings."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from mainspring.models.embedded.engine import engine_install_hint, is_engine_ins
 
 
 class SetupQuestion(Struct, frozen=True, kw_only=True):
-    """One thing to be told.
+    """A question of the setup.
 
     Attributes:
-        setting: The setting of the provider that takes the answer, in camelCase.
-        text: What is asked.
-        default: The answer if nothing is said.
-        needed: Whether there must be one.
-        secret: Whether it is not to be shown while it is typed.
-        choices: The answers that there are; any if empty.
+        setting: The setting of the provider for the answer, in camelCase.
+        text: Text of the question.
+        default: Default answer.
+        needed: Whether an answer is required.
+        secret: Whether the input is hidden.
+        choices: Valid answers; any if empty.
     """
 
     setting: str
@@ -53,16 +53,16 @@ class SetupQuestion(Struct, frozen=True, kw_only=True):
 
 
 class ProviderSetup(Struct, frozen=True, kw_only=True):
-    """How a provider is set up.
+    """Setup steps of a provider.
 
     Attributes:
-        provider: Its name.
-        label: What it is.
-        about: Where to get what it wants.
-        questions: What is asked, in order.
-        wants_key: Whether it needs a key: ``yes``, ``no``, ``maybe``.
-        login: Whether one logs in instead, by ``mainspring login``.
-        named: Whether it is an own entry, under a name of its own.
+        provider: Name of the provider.
+        label: Display name.
+        about: Where to get the required credentials.
+        questions: The questions, in order.
+        wants_key: Whether it needs a key: ``yes``, ``no``, or ``maybe``.
+        login: Whether it uses ``mainspring login`` instead.
+        named: Whether the user chooses the name of the entry.
     """
 
     provider: str
@@ -75,7 +75,7 @@ class ProviderSetup(Struct, frozen=True, kw_only=True):
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The environment variables that may hold its key."""
+        """Return the environment variables that can contain its key."""
         return KEY_VARIABLES.get(self.provider, ())
 
 
@@ -93,66 +93,66 @@ PROVIDER_SETUPS: dict[str, ProviderSetup] = {
         ProviderSetup(
             provider="openai",
             label="OpenAI",
-            about="a key: https://platform.openai.com/api-keys",
+            about="API key: https://platform.openai.com/api-keys",
             questions=(_model("gpt-5-mini"),),
         ),
         ProviderSetup(
             provider="anthropic",
             label="Anthropic (Claude)",
-            about="a key: https://console.anthropic.com/settings/keys",
+            about="API key: https://console.anthropic.com/settings/keys",
             questions=(_model("claude-sonnet-4-5"),),
         ),
         ProviderSetup(
             provider="gemini",
             label="Google Gemini",
-            about="a key: https://aistudio.google.com/apikey",
+            about="API key: https://aistudio.google.com/apikey",
             questions=(_model("gemini-2.5-flash"),),
         ),
         ProviderSetup(
             provider="azure",
             label="Azure OpenAI",
-            about="the resource and a deployment in it; without a key the login of `az login` is used",
+            about="resource and deployment; without an API key, the login of `az login` is used",
             questions=(
                 SetupQuestion(setting="endpoint", text="Endpoint (https://NAME.openai.azure.com)", needed=True),
                 SetupQuestion(setting="deployment", text="Deployment", needed=True),
-                SetupQuestion(setting="apiVersion", text="API version (empty: the usual one)"),
+                SetupQuestion(setting="apiVersion", text="API version (empty: the default)"),
             ),
             wants_key="maybe",
         ),
         ProviderSetup(
             provider="foundry",
             label="Azure AI Foundry",
-            about="local: models on this machine (extra foundry); cloud: a project's endpoint and a key",
+            about="local: models on this machine (extra foundry); cloud: endpoint and API key of a project",
             questions=(
                 SetupQuestion(setting="mode", text="Mode", default="local", choices=("local", "cloud")),
                 SetupQuestion(setting="projectEndpoint", text="Project endpoint (cloud only)"),
-                _model(text="Model or deployment (empty: the usual one)"),
+                _model(text="Model or deployment (empty: the default)"),
             ),
             wants_key="maybe",
         ),
         ProviderSetup(
             provider="github",
             label="GitHub Models",
-            about="a token with the scope models:read; without one that of `gh auth login` is used",
+            about="token with the scope models:read; without one, the token of `gh auth login` is used",
             questions=(_model("openai/gpt-4.1-mini"),),
             wants_key="maybe",
         ),
         ProviderSetup(
             provider="openrouter",
             label="OpenRouter",
-            about="a key: https://openrouter.ai/keys",
+            about="API key: https://openrouter.ai/keys",
             questions=(_model("openrouter/auto"),),
         ),
         ProviderSetup(
             provider="cerebras",
             label="Cerebras",
-            about="a key: https://cloud.cerebras.ai",
+            about="API key: https://cloud.cerebras.ai",
             questions=(_model("gpt-oss-120b"),),
         ),
         ProviderSetup(
             provider="codex",
             label="ChatGPT account (Codex)",
-            about="no key: mainspring login codex opens a browser",
+            about="no API key: `mainspring login codex` opens a browser",
             questions=(_model("gpt-5.5"),),
             wants_key="no",
             login=True,
@@ -160,29 +160,29 @@ PROVIDER_SETUPS: dict[str, ProviderSetup] = {
         ProviderSetup(
             provider="ollama",
             label="Ollama on this machine or another",
-            about="no key; get a model with: ollama pull NAME",
+            about="no API key; download a model with `ollama pull NAME`",
             questions=(_url("http://localhost:11434"), _model("llama3.3:latest")),
             wants_key="no",
         ),
         ProviderSetup(
             provider="local",
-            label="A server on this machine (LM Studio, llama.cpp, vLLM)",
-            about="no key; start its server first",
+            label="Local server (LM Studio, llama.cpp, vLLM)",
+            about="no API key; start the server first",
             questions=(_url("http://localhost:1234/v1"), _model(needed=True)),
             wants_key="no",
         ),
         ProviderSetup(
             provider="compatible",
-            label="Any other server that speaks the OpenAI protocol",
-            about="its address up to /v1, and its key if it wants one",
-            questions=(_url(text="Address, up to /v1"), _model(needed=True)),
+            label="Any other OpenAI-compatible server",
+            about="base URL up to /v1, and an API key if the server needs one",
+            questions=(_url(text="Base URL, up to /v1"), _model(needed=True)),
             wants_key="maybe",
             named=True,
         ),
         ProviderSetup(
             provider="embedded",
-            label="A small model inside this program: no key, no server",
-            about="needs the extra local; weights are fetched on first use",
+            label="Embedded small model: no API key, no server",
+            about="requires the extra local; weights are downloaded on first use",
             questions=(
                 SetupQuestion(
                     setting="model",
@@ -195,7 +195,7 @@ PROVIDER_SETUPS: dict[str, ProviderSetup] = {
         ),
     )
 }
-"""By provider, in the order in which they are offered."""
+"""Setups by provider, in display order."""
 
 
 _TRY_SECONDS = 60.0
@@ -204,14 +204,14 @@ _FIELDS = {"apiKey", "apiKeyCommand", "apiKeyFile", "apiKeyKeyring", "baseUrl", 
 
 
 class SetupAnswers(Struct, frozen=True, kw_only=True):
-    """What was said of a provider.
+    """Answers of a setup.
 
     Attributes:
-        provider: The provider, as `WIZARDS` has it; any other name is a server that speaks the OpenAI protocol.
+        provider: Name of the provider in `PROVIDER_SETUPS`; any other name is an OpenAI-compatible server.
         values: Its settings, in camelCase.
-        keyring: Whether its key goes to the system's keyring in place of the file.
+        keyring: Whether the key is saved to the system's keyring instead of the file.
         default: Whether it becomes the default provider.
-        project: Whether it goes to the project's file.
+        project: Whether to save to the project's settings.
     """
 
     provider: str
@@ -222,18 +222,18 @@ class SetupAnswers(Struct, frozen=True, kw_only=True):
 
     @property
     def wizard(self) -> ProviderSetup:
-        """How it is set up."""
+        """Return the setup of the provider."""
         return PROVIDER_SETUPS.get(self.provider) or replace(PROVIDER_SETUPS["compatible"], provider=self.provider)
 
 
 class SetupResult(Struct, frozen=True):
-    """A provider that is set up.
+    """A provider that was set up.
 
     Attributes:
-        file: The file that was changed.
-        spec: The model, as ``--model`` takes it.
-        tried: What the model said when it was tried; ``None`` where it was not.
-        notes: What else was done.
+        file: The settings file that was changed.
+        spec: Value for ``--model``.
+        tried: Response of the model to the test prompt; ``None`` if it was not tested.
+        notes: Other changes.
     """
 
     file: Path
@@ -243,16 +243,16 @@ class SetupResult(Struct, frozen=True):
 
 
 class ProviderStatus(Struct, frozen=True, kw_only=True):
-    """A provider: whether it is set up, and how.
+    """A provider, and whether it is set up.
 
     Attributes:
-        name: Its name.
-        label: What it is.
-        state: ``ready``, or what it lacks.
-        default: Whether it is the default one.
-        configured: Whether the settings say something of it.
-        model: The model that would answer.
-        lack: What to do before it can be used; empty if nothing.
+        name: Name of the provider.
+        label: Display name.
+        state: ``ready``, or the kind of the missing requirement.
+        default: Whether it is the default provider.
+        configured: Whether the settings contain it.
+        model: The model that a run would use.
+        lack: Missing requirement and how to fix it; empty if ready.
     """
 
     name: str
@@ -265,10 +265,10 @@ class ProviderStatus(Struct, frozen=True, kw_only=True):
 
 
 def list_providers(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> list[ProviderStatus]:
-    """All providers, and whether they can be used. Asks nobody.
+    """List all providers, and whether they can be used. Sends no requests.
 
     Raises:
-        ConfigError: If the settings are broken.
+        ConfigError: If the settings are invalid.
     """
     _, settings = load_rules(place, {}, environ)
     config = settings.config
@@ -300,17 +300,17 @@ def list_providers(place: WorkspaceOptions, environ: Mapping[str, str] = os.envi
 async def set_up_provider(
     answers: SetupAnswers, place: WorkspaceOptions, *, test: bool = True, environ: Mapping[str, str] = os.environ
 ) -> SetupResult:
-    """Set a provider up: try it, and if it answers save what was said. Otherwise nothing is changed.
+    """Set up a provider: test it, and save the answers if it responds. Otherwise change nothing.
 
     Raises:
-        ConfigError: If something is missing or wrong.
-        ModelError: If the provider refused, or cannot be reached.
+        ConfigError: If an answer is missing or invalid.
+        ModelError: If the provider rejected the request, or cannot be reached.
     """
     cwd, settings = load_rules(place, {}, environ)
     changes, notes = _changes(answers, settings)
     file = settings_file(cwd, settings, project=answers.project)
     if answers.project and ("apiKey" in answers.values or answers.values.get("headers")):
-        raise ConfigError("a key does not belong into a project's file, which others read; leave out --project for it")
+        raise ConfigError("A key is not allowed in a project's settings, which other people can read. Omit --project.")
     candidate = _settings_after(settings, changes, answers.values.get("apiKey", ""), answers)
     model = make(f"{answers.provider}:", candidate, registry_of(candidate))
     tried = None
@@ -327,10 +327,10 @@ async def set_up_provider(
 def remove_provider(
     name: str, place: WorkspaceOptions, *, project: bool = False, environ: Mapping[str, str] = os.environ
 ) -> Path:
-    """Take away everything that the settings say of a provider; the file that was changed.
+    """Remove all settings of a provider, and return the changed file.
 
     Raises:
-        ConfigError: If they say nothing of it.
+        ConfigError: If the settings do not contain it.
     """
     cwd, settings = load_rules(place, {}, environ)
     file = settings_file(cwd, settings, project=project)
@@ -340,8 +340,8 @@ def remove_provider(
     if not keys:
         known = ", ".join(settings.config.providers.sections) or "none"
         near = difflib.get_close_matches(name, settings.config.providers.sections, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {known}"
-        raise ConfigError(f"{file} says nothing of a provider {name!r}; {hint}")
+        hint = f"Did you mean {near[0]!r}?" if near else f"Configured providers: {known}."
+        raise ConfigError(f"{file} contains no provider {name!r}. {hint}")
     changes: dict[SettingKey, Any] = dict.fromkeys(keys)
     if settings.config.providers.default == name and _is_set_in(("providers", "default"), settings, file):
         changes[("providers", "default")] = None
@@ -359,31 +359,31 @@ def _is_set_in(key: SettingKey, settings: Settings, file: Path) -> bool:
 
 
 def _changes(answers: SetupAnswers, settings: Settings) -> tuple[dict[SettingKey, Any], list[str]]:
-    """The settings that the answers make.
+    """Convert the answers to settings.
 
     Raises:
-        ConfigError: If one is missing, or is none of this provider.
+        ConfigError: If an answer is missing, or is not a setting of this provider.
     """
     name, wizard = answers.provider, answers.wizard
     values = {k: v.strip() for k, v in answers.values.items() if v.strip()}
     if unknown := [k for k in values if k not in _FIELDS | PROVIDER_SPECIFIC_SETTINGS]:
         near = difflib.get_close_matches(unknown[0], [*_FIELDS, *PROVIDER_SPECIFIC_SETTINGS], 1)
         raise ConfigError(
-            f"a provider has no setting {unknown[0]!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+            f"Unknown provider setting: {unknown[0]!r}." + (f" Did you mean {near[0]!r}?" if near else "")
         )
     for question in wizard.questions:
         if question.needed and question.setting not in values and not question.default:
             flag = {"baseUrl": "--url", "model": "--model"}.get(question.setting, f"--set {question.setting}=...")
             raise ConfigError(f"{name} needs {question.text.lower()}: {flag}")
         if question.choices and values.get(question.setting, question.choices[0]) not in question.choices:
-            raise ConfigError(f"{question.text.lower()} must be one of {', '.join(question.choices)}")
+            raise ConfigError(f"Invalid value for {question.text.lower()}. Use one of {', '.join(question.choices)}.")
     changes: dict[SettingKey, Any] = {("providers", name, k): v for k, v in values.items()}
     notes: list[str] = []
     if answers.keyring and "apiKey" in values:
         del changes["providers", name, "apiKey"]
         changes["providers", name, "apiKeyKeyring"] = name
     given = {"apiKey", "apiKeyCommand", "apiKeyFile", "apiKeyKeyring"} & {k[2] for k in changes}
-    if given:  # another way to the key takes the place of the one before
+    if given:  # the new source of the key replaces the previous one
         for other in {"apiKey", "apiKeyCommand", "apiKeyFile", "apiKeyKeyring"} - given:
             if ("providers", name, other) in settings.values:
                 changes["providers", name, other] = None
@@ -391,16 +391,16 @@ def _changes(answers: SetupAnswers, settings: Settings) -> tuple[dict[SettingKey
         changes["providers", "default"] = name
         if settings.config.model and settings.origins.get("model") not in {"environment", "flags"}:
             changes[("model",)] = None
-            notes.append(f"model ({settings.config.model}) was taken out, so that {name} answers")
+            notes.append(f"removed model ({settings.config.model}), so that {name} is used")
         elif settings.config.model:
-            notes.append(f"AGENT_MODEL is {settings.config.model}, which goes before this")
+            notes.append(f"AGENT_MODEL is {settings.config.model}, which takes precedence")
     return changes, notes
 
 
 def _settings_after(
     settings: Settings, changes: Mapping[SettingKey, Any], key: str, answers: SetupAnswers
 ) -> AppConfig:
-    """The settings as they will be; with the key at hand, wherever it will be kept."""
+    """Return the settings after the change, with the key itself, wherever it will be saved."""
     values = {k: v for k, v in {**settings.values, **changes}.items() if v is not None}
     if key:
         values["providers", answers.provider, "apiKey"] = key
@@ -411,10 +411,10 @@ def _settings_after(
 
 
 async def try_model(model: Any) -> str:
-    """Ask a model for a word; what it said, or that it gave tokens.
+    """Send a test prompt to a model. Return its response, or a notice if the response was cut off.
 
     Raises:
-        ModelError: If the provider refused, or cannot be reached.
+        ModelError: If the provider rejected the request, or cannot be reached.
     """
     limits = RunOptions(max_turns=1, max_seconds=_TRY_SECONDS, max_output_tokens=_TRY_TOKENS, retry=None, max_repairs=0)
     agent = Agent(model, name="check", system="Answer with one word.", behavior=limits)
@@ -422,7 +422,7 @@ async def try_model(model: Any) -> str:
         result = await agent.run("Say hello.")
     except AgentProviderError as error:
         reason = getattr(error.cause, "reason", "")
-        if reason in {"output_limit", "empty"}:  # it answered, only not much
+        if reason in {"output_limit", "empty"}:  # the model works, but used its few output tokens for reasoning
             return ""
         raise error.cause or error from None
     finally:

@@ -1,4 +1,4 @@
-"""What a command tells while it works, and how it ended: plain values that a front end shows in its own way."""
+"""Events and the outcome of a run in one-shot mode: plain values that each front end formats itself."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class ModelIdentity(Struct, frozen=True, kw_only=True):
-    """The model that answers.
+    """The model of a run.
 
     Attributes:
         provider: Name of its provider.
-        id: Its id there.
-        label: Its name for people.
-        why: Why it was chosen, as in ``OPENAI_API_KEY is set``.
-        notice: What people should know of it.
+        id: ID of the model at the provider.
+        label: Display name.
+        why: Why it was chosen, for example, ``OPENAI_API_KEY is set``.
+        notice: Notice for the user about the model.
     """
 
     provider: str
@@ -33,19 +33,19 @@ class ModelIdentity(Struct, frozen=True, kw_only=True):
 
     @property
     def spec(self) -> str:
-        """As ``--model`` takes it."""
+        """Return the value for ``--model``."""
         return f"{self.provider}:{self.id}"
 
 
 class RunStarting(Struct, frozen=True, kw_only=True):
-    """A run is about to begin.
+    """A run is about to start.
 
     Attributes:
-        model: Who answers.
-        session_id: Name of the session; empty where nothing is saved.
-        resumed: How many messages of an earlier conversation there are.
-        cwd: Where it works.
-        tools: What the model may call, as far as it is known yet: see `Equipped`.
+        model: The model.
+        session_id: ID of the session; empty if nothing is saved.
+        resumed: Number of messages in the resumed history.
+        cwd: The folder of the run.
+        tools: Available tools that are known so far; see `ToolsReady`.
     """
 
     model: ModelIdentity
@@ -56,19 +56,19 @@ class RunStarting(Struct, frozen=True, kw_only=True):
 
 
 class ToolsReady(Struct, frozen=True):
-    """The run has begun, and all of its tools are there: those of MCP servers and skills join only then."""
+    """The run has started, and all of its tools are available, including those of MCP servers and skills."""
 
     tools: tuple[str, ...]
 
 
 class Notice(Struct, frozen=True):
-    """Something people should know: a setting that was ignored, a session that is not saved."""
+    """Notice for the user, for example, about a setting that was ignored or a session that is not saved."""
 
     text: str
 
 
 class Progress(Struct, frozen=True):
-    """How far a long step is; ``last`` with its end."""
+    """Progress of a long operation; ``last`` marks its end."""
 
     text: str
     done: int = 0
@@ -77,33 +77,33 @@ class Progress(Struct, frozen=True):
 
     @property
     def fraction(self) -> float:
-        """How much of it is done, from 0 to 1."""
+        """Return the completed fraction, from 0 to 1."""
         return self.done / self.total if self.total else 0.0
 
 
 RunEvent = RunStarting | ToolsReady | Notice | Progress | Event
-"""Everything that a command tells while it works."""
+"""Events that a command reports while it works."""
 
 RunEventHandler = Callable[[RunEvent], None]
-"""Is told. What it raises ends the command cleanly."""
+"""Callback for events. An exception from it ends the command cleanly."""
 
 
 class RunOutcome(Struct, frozen=True, kw_only=True):
-    """How a run ended.
+    """Outcome of a run.
 
     Attributes:
-        status: ``completed``, or what ended it.
-        text: The answer, or as much of it as there is.
-        model: Who answered; ``None`` where it did not come to that.
-        session_id: Name of the session; empty where nothing is saved.
-        turns: How many model calls were answered.
+        status: ``completed``, or the reason of the stop.
+        text: The response, possibly partial.
+        model: The model; ``None`` if no model was chosen.
+        session_id: ID of the session; empty if nothing is saved.
+        turns: Number of model calls with a response.
         usage: Tokens and cost.
-        seconds: How long it took.
-        stop_reason: Why the model stopped last.
-        denied: Reasons of the calls that were not permitted.
-        error: What failed.
-        output: The answer as JSON data, where a schema was asked for and it fits.
-        output_error: Why there is none although a schema was asked for; empty otherwise.
+        seconds: Duration.
+        stop_reason: Last stop reason of the model.
+        denied: Reasons of the denied tool calls.
+        error: The error.
+        output: The response as JSON data, if a schema was requested and the response matches it.
+        output_error: Why ``output`` is missing although a schema was requested; empty otherwise.
     """
 
     status: RunStatus
@@ -121,7 +121,7 @@ class RunOutcome(Struct, frozen=True, kw_only=True):
 
 
 def format_budget_warning(warning: BudgetWarning) -> str:
-    """What people are told when a limit is near."""
+    """Format the warning that a limit is near."""
     spent, limit = warning.spent, warning.limit
     share = {
         "max_cost": f"${spent:.2f} of ${limit:.2f}",
@@ -129,4 +129,4 @@ def format_budget_warning(warning: BudgetWarning) -> str:
         "max_seconds": f"{spent:.0f} of {limit:.0f} seconds",
         "max_turns": f"{spent:.0f} of {limit:.0f} turns",
     }
-    return f"{share[warning.status]} are used; the {warning.scope} ends at its limit"
+    return f"{share[warning.status]} used. The {warning.scope} stops at the limit."

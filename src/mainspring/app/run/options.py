@@ -1,4 +1,4 @@
-"""What a command is asked to do, before settings fill in the rest."""
+"""Options of a command, before settings provide the missing values."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from msgspec import Struct
 
 
 class WorkspaceOptions(Struct, frozen=True, kw_only=True):
-    """Where a command works.
+    """Workspace of a command.
 
     Attributes:
-        cwd: The folder; the current one if not given.
-        offline: Whether nothing may be fetched.
+        cwd: The folder (default: the current folder).
+        offline: Whether downloads are forbidden.
     """
 
     cwd: str | None = None
@@ -21,7 +21,7 @@ class WorkspaceOptions(Struct, frozen=True, kw_only=True):
 
 
 class PermissionFlags(Struct, frozen=True, kw_only=True):
-    """Permission rules of the command line."""
+    """Permission rules from the command line."""
 
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
@@ -29,11 +29,11 @@ class PermissionFlags(Struct, frozen=True, kw_only=True):
 
 
 class SandboxOptions(Struct, frozen=True, kw_only=True):
-    """The sandbox that tools work in.
+    """Sandbox for tools.
 
     Attributes:
-        layer: ``auto`` for the strongest that works here, ``none``, or the name of one; ``None`` leaves it to the settings.
-        network: Whether programs in it reach the network; otherwise the settings say.
+        layer: ``auto`` for the strongest available layer, ``none``, or a name; ``None`` uses the settings.
+        network: Whether programs in the sandbox can use the network; ``None`` uses the settings.
     """
 
     layer: str | None = None
@@ -41,34 +41,34 @@ class SandboxOptions(Struct, frozen=True, kw_only=True):
 
 
 class LaunchOptions(Struct, frozen=True, kw_only=True):
-    """A run, as the command line asks for it. ``None`` leaves a value to settings and defaults.
+    """Options of a run from the command line. ``None`` uses settings and defaults.
 
     Attributes:
-        prompt: What to do; ``@file`` attaches a file.
-        piped: What came on stdin beside it.
-        place: Where.
+        prompt: The prompt; ``@file`` attaches a file.
+        piped: Input from stdin, in addition to the prompt.
+        place: The workspace.
         model: ``provider:model``.
-        provider: Name of the provider, where ``model`` does not name it; alone, its default model answers.
-        thinking: How much the model reasons.
-        schema: What the answer must be, as a JSON Schema.
-        system: Instructions in place of the built-in ones.
+        provider: Name of the provider, if ``model`` does not contain it; without a model, its default model is used.
+        thinking: Reasoning effort.
+        schema: JSON Schema of the response.
+        system: System prompt instead of the built-in one.
         tools: Names of the only tools to offer; ``None`` offers all.
-        continued: Whether to go on with the folder's last session.
-        session: The session to go on with: its id, its title or its file.
-        session_id: Id of the session to begin, or to go on with if there is one.
-        fork: Whether to go on in a copy of it.
-        save: Whether the conversation is kept.
-        max_turns: Most model calls.
-        max_seconds: Most seconds.
-        max_cost: Most US dollars.
-        max_total_tokens: Most tokens, prompts and answers together.
-        max_output_tokens: Most tokens of one answer.
+        continued: Whether to continue the most recent session in the folder.
+        session: The session to resume: its ID, title, or file.
+        session_id: ID of the session to create, or to resume if it exists.
+        fork: Whether to fork the session instead of continuing it.
+        save: Whether the session is saved.
+        max_turns: Maximum number of model calls.
+        max_seconds: Maximum number of seconds.
+        max_cost: Maximum cost in US dollars.
+        max_total_tokens: Maximum number of tokens, prompts and responses together.
+        max_output_tokens: Maximum number of tokens of one response.
         rules: Permission rules.
         on_deny: Whether a denied call ends the run.
-        sandbox: The sandbox that tools work in.
-        plan: Whether it may only look and plan.
-        accept_edits: Whether it may edit the project's files without approval.
-        execute: The plan to carry out, empty for the last one; ``None`` if there is none.
+        sandbox: Sandbox for tools.
+        plan: Whether the run is in plan mode.
+        accept_edits: Whether the agent can edit the project's files without approval.
+        execute: The plan to execute, empty for the last one; ``None`` for no plan.
     """
 
     prompt: str
@@ -99,13 +99,13 @@ class LaunchOptions(Struct, frozen=True, kw_only=True):
 
     @property
     def spec(self) -> str | None:
-        """The model that is asked for, with its provider if that is named apart."""
+        """Return the requested model, with its provider."""
         if not self.provider or (self.model and self.model.startswith(f"{self.provider}:")):
             return self.model
         return f"{self.provider}:{self.model or ''}"
 
     def setting_overrides(self) -> Mapping[tuple[str, ...], Any]:
-        """What of it has a place in the settings, by path."""
+        """Return the options that override settings, by setting."""
         given = {
             ("model",): self.spec,
             ("providers", "default"): self.provider,

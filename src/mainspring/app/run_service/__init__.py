@@ -1,1 +1,1 @@
-"""Runs as a service: tenants, starts and answers, events in two formats. Front ends of servers stand on this."""
+"""Runs as a service, the base of servers: tenants, starts, approvals, and events in two formats."""

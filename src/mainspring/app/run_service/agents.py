@@ -1,6 +1,6 @@
-"""Agents of a Python module: ``module:attribute``.
+"""Agents of the service: those of a Python module (``module:attribute``), and the built-in agent.
 
-The command's own agent, for runs that an engine keeps: settings and permissions as in the terminal, and nobody at it.
+The built-in agent uses the same settings and permissions as in the terminal, but runs without a user.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from mainspring.loop import CoreAgent
 
 
 def load_agents(place: str, folder: str = "") -> dict[str, Factory]:
-    """The agents that a module has: a mapping of names to functions that make an agent with given steps, or one such function.
+    """Load the agents of a module: a mapping of names to functions that create an agent with given steps, or one such function.
 
     Args:
         place: ``module:attribute``.
-        folder: Looked in for modules too.
+        folder: Additional folder to search for modules.
 
     Raises:
-        ConfigError: If there is no such thing.
+        ConfigError: If the module or the attribute does not exist or has the wrong type.
     """
     module, _, name = place.partition(":")
     if not module or not name:
-        raise ConfigError(f"--agents {place}: give MODULE:ATTRIBUTE, as in my_agents:agents")
+        raise ConfigError(f"Invalid value for --agents: {place}. Use MODULE:ATTRIBUTE, for example, my_agents:agents.")
     try:
         if folder:
             _find_in_folder(module, folder)
@@ -45,16 +45,18 @@ def load_agents(place: str, folder: str = "") -> dict[str, Factory]:
     except ImportError as error:
         raise ConfigError(f"--agents {place}: {error}") from error
     except AttributeError:
-        raise ConfigError(f"--agents {place}: the module {module} has no {name}") from None
+        raise ConfigError(f"--agents {place}: module {module} has no attribute {name}.") from None
     given: Any = {name: found} if callable(found) else found
     if not isinstance(given, Mapping) or not given:
         raise ConfigError(
-            f"--agents {place}: it is no mapping of names to functions that make an agent, and no function"
+            f"--agents {place}: the attribute must be a function that creates an agent, or a mapping of names to such functions."
         )
     agents = cast("Mapping[object, object]", given)
     for key, value in agents.items():
         if not isinstance(key, str) or not callable(value):
-            raise ConfigError(f"--agents {place}: {key!r:.60} is no name, or what stands there is no function")
+            raise ConfigError(
+                f"--agents {place}: {key!r:.60} must be a valid name of a function that creates an agent."
+            )
     return {str(key): cast("Callable[..., Any]", value) for key, value in agents.items()}
 
 
@@ -78,16 +80,16 @@ def _find_in_folder(module: str, folder: str) -> None:
 
 
 BUILTIN_AGENT = "mainspring"
-"""Under which name its runs are started."""
+"""Name of the built-in agent."""
 
 
 async def check_builtin_agent(
     options: LaunchOptions, report: RunEventHandler, environ: Mapping[str, str] = os.environ
 ) -> None:
-    """Try whether it can be made, and get its model ready.
+    """Check that the built-in agent can be created, and download its model.
 
     Raises:
-        ConfigError: If something is wrong with options or settings.
+        ConfigError: If options or settings are invalid.
     """
     conversation = await open_conversation(options, report, environ, ClientServices(unattended="pause"))
     try:
@@ -99,12 +101,12 @@ async def check_builtin_agent(
 def builtin_agent_factory(
     options: LaunchOptions, report: RunEventHandler, environ: Mapping[str, str] = os.environ
 ) -> Factory:
-    """How to make the command's own agent. What would be asked at a terminal pauses its run.
+    """Return the function that creates the built-in agent. A call that needs approval pauses the run.
 
     Args:
-        options: Model, rules and limits; its prompt and session are left out.
-        report: Is told what people should know.
-        environ: The environment.
+        options: Model, rules, and limits; the prompt and the session are ignored.
+        report: Callback for notices to the user.
+        environ: Environment variables.
     """
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""What goes into a service and comes out of it. The OpenAPI document is made of these."""
+"""Inputs and outputs of the run service. The OpenAPI document is built from these types."""
 
 from __future__ import annotations
 
@@ -19,91 +19,95 @@ RunState = Literal["waiting", "running", "paused", "done", "failed", "cancelled"
 
 
 class StartRun(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run to start."""
+    """Request to start a run."""
 
-    prompt: Annotated[Text, Meta(description="What the agent is to do.")]
-    agent: Annotated[AgentName | None, Meta(description="Which agent; the first one if left out.")] = None
+    prompt: Annotated[Text, Meta(description="Prompt for the agent.")]
+    agent: Annotated[AgentName | None, Meta(description="Name of the agent (default: the first one).")] = None
     key: Annotated[
         KeyAction | None,
-        Meta(description="Name of the run within the tenant: a second start with it finds the first run."),
+        Meta(
+            description="Unique name of the run within the tenant: a second start with the same name returns the first run."
+        ),
     ] = None
 
 
 class Fork(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run that goes on from the conversation of another one."""
+    """Request to start a run from the conversation of another run."""
 
-    prompt: Annotated[Text, Meta(description="What the agent is to do then.")]
+    prompt: Annotated[Text, Meta(description="Next prompt for the agent.")]
     at: Annotated[
         Annotated[float, Meta(ge=1, le=1_000_000, multiple_of=1)] | None,
-        Meta(description="Number of the last message to keep, from the `message` events; all if left out."),
+        Meta(description="Number of the last message to copy, from the `message` events (default: all)."),
     ] = None
-    key: Annotated[KeyAction | None, Meta(description="As in the start of a run.")] = None
+    key: Annotated[KeyAction | None, Meta(description="Same as for the start of a run.")] = None
 
 
 class Say(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A message to a run that goes on."""
+    """A message to a running run."""
 
     text: Text
 
 
 class Approve(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Let a call be made."""
+    """Request to allow a tool call."""
 
     call_id: Annotated[str, Meta(min_length=1, max_length=500)]
-    input: Annotated[dict[str, Any] | None, Meta(description="Other arguments for the call.")] = None
+    input: Annotated[dict[str, Any] | None, Meta(description="Other arguments for the tool call.")] = None
 
 
 class Deny(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Refuse a call."""
+    """Request to deny a tool call."""
 
     call_id: Annotated[str, Meta(min_length=1, max_length=500)]
-    reason: Annotated[str, Meta(max_length=10_000, description="Told to the model.")] = "the user said no"
-    stop: Annotated[bool, Meta(description="Whether the run ends then.")] = False
+    reason: Annotated[str, Meta(max_length=10_000, description="Reason for the model.")] = "the user said no"
+    stop: Annotated[bool, Meta(description="Whether to end the run as well.")] = False
 
 
 class Abort(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Stop a run."""
+    """Request to stop a run."""
 
     reason: Annotated[str, Meta(max_length=10_000)] = "aborted"
 
 
 class WaitingView(Struct, frozen=True, kw_only=True):
-    """A call that waits for an answer, and why."""
+    """A tool call that needs approval, and why."""
 
     call_id: str
     tool: str
     input: dict[str, Any]
     reason: str
-    agent: Annotated[str, Meta(description="The sub-agent whose call it is; empty for the run's own.")] = ""
+    agent: Annotated[str, Meta(description="Name of the subagent that made the call; empty for the main agent.")] = ""
 
     @classmethod
     def from_call(cls, waiting: WaitingCall) -> Self:
-        """What people are told of a call that waits."""
+        """Convert a waiting call of the engine."""
         call = waiting.call
         return cls(call_id=call.id, tool=call.name, input=call.input, reason=waiting.reason, agent=waiting.agent)
 
 
 class RunView(Struct, frozen=True, kw_only=True):
-    """A run: how far it is, and what it waits for."""
+    """A run: its state and the tool calls that need approval."""
 
     id: RunId
     agent: str
-    state: Annotated[RunState, Meta(description="`waiting` is for a worker, `paused` for an answer to a call.")]
-    created: Annotated[float, Meta(description="Seconds since 1970.")]
-    title: Annotated[str, Meta(description="The beginning of its prompt.")] = ""
+    state: Annotated[
+        RunState, Meta(description="`waiting`: a worker must start or resume it; `paused`: a tool call needs approval.")
+    ]
+    created: Annotated[float, Meta(description="Unix time in seconds.")]
+    title: Annotated[str, Meta(description="Beginning of the prompt.")] = ""
     worker: str = ""
-    error: Annotated[str, Meta(description="Why it failed, or why no worker takes it up.")] = ""
+    error: Annotated[str, Meta(description="Why the run failed, or why no worker can execute it.")] = ""
     waiting: tuple[WaitingView, ...] = ()
 
 
 class RunList(Struct, frozen=True, kw_only=True):
-    """Runs, the newest first."""
+    """List of runs, the newest first."""
 
     runs: tuple[RunView, ...]
 
 
 class ResultView(Struct, frozen=True, kw_only=True):
-    """How a run ended."""
+    """Result of a run."""
 
     id: RunId
     status: RunStatus
@@ -114,17 +118,17 @@ class ResultView(Struct, frozen=True, kw_only=True):
     input_tokens: int = 0
     output_tokens: int = 0
     total_tokens: int = 0
-    cost: Annotated[float | None, Meta(description="US dollars; null where a price is not known.")] = None
+    cost: Annotated[float | None, Meta(description="US dollars; null if a price is unknown.")] = None
     seconds: float = 0.0
 
 
 class AgentView(Struct, frozen=True, kw_only=True):
-    """An agent that runs can be started of."""
+    """An available agent."""
 
     name: str
 
 
 class AgentList(Struct, frozen=True, kw_only=True):
-    """Agents that runs can be started of, the first one being the default."""
+    """Available agents; the first one is the default."""
 
     agents: tuple[AgentView, ...]

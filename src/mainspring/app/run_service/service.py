@@ -1,4 +1,4 @@
-"""Runs of many tenants on one engine: each sees its own and no other. What a front end of a service stands on."""
+"""Runs of many tenants on one engine, the base of servers. Each tenant sees only its own runs."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ __all__ = ["Factory", "RunService", "ServiceOptions"]
 
 
 class ServiceError(MainspringError):
-    """A request that cannot be done.
+    """The request failed.
 
     Attributes:
-        code: What kind it is, for programs.
-        retry_after: Seconds after which it may work; 0 if that is not known.
+        code: Error code for programs.
+        retry_after: Seconds after which a retry can succeed; 0 if unknown.
     """
 
     def __init__(self, code: str, text: str, *, retry_after: float = 0.0) -> None:
@@ -55,18 +55,18 @@ class ServiceError(MainspringError):
 
 
 class RunNotFoundError(ServiceError):
-    """There is no such run, or it is another tenant's: the same to whoever asks."""
+    """The run does not exist, or it belongs to another tenant: the error is the same."""
 
     def __init__(self) -> None:
-        super().__init__("unknown_run", "there is no such run")
+        super().__init__("unknown_run", "Run not found.")
 
 
 class ConflictError(ServiceError):
-    """The run is not in a state for it."""
+    """The state of the run does not allow the request."""
 
 
 class NotFoundError(ServiceError):
-    """What a request names is not there."""
+    """The request names something that does not exist."""
 
 
 class LimitError(ServiceError):
@@ -74,11 +74,11 @@ class LimitError(ServiceError):
 
 
 class ShuttingDownError(ServiceError):
-    """The service is about to end and takes nothing on."""
+    """The service is shutting down and accepts no runs."""
 
 
 class InvalidError(ServiceError):
-    """What was sent does not fit, in a way that no schema says."""
+    """The request is invalid in a way that a schema cannot express."""
 
     def __init__(self, text: str) -> None:
         super().__init__("invalid", text)
@@ -91,12 +91,12 @@ _TITLE = 80
 
 
 class ServiceOptions(Struct, frozen=True, kw_only=True):
-    """How much a service takes on.
+    """Limits of a service.
 
     Attributes:
-        runs: Runs of one tenant that go on, wait or are paused at the same time.
-        concurrency: Runs of each agent that are at work here at the same time, those that are paused included.
-        default: The agent of a start that names none; the first one if left out.
+        runs: Maximum number of active or paused runs of one tenant.
+        concurrency: Maximum number of runs of each agent that this process executes at the same time, including paused runs.
+        default: Name of the default agent (default: the first one).
     """
 
     runs: int = 16
@@ -105,12 +105,12 @@ class ServiceOptions(Struct, frozen=True, kw_only=True):
 
 
 class RunService:
-    """Starts runs, finds them again, and lets their owner talk to them. A run's name begins with its tenant's and a dot. ``async with Service(engine, agents) as service: ...``.
+    """Starts, finds, and controls runs of tenants. A run ID is the tenant name, a period, and the rest. ``async with RunService(engine, agents) as service: ...``.
 
     Args:
-        engine: Where runs are kept.
-        agents: How to make the agents whose runs are done here; with none, workers elsewhere do them.
-        options: How much it takes on.
+        engine: Engine that stores the runs.
+        agents: Functions that create the agents whose runs this process executes; if empty, separate workers execute them.
+        options: Limits of the service.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class RunService:
         self._titles: OrderedDict[str, str] = OrderedDict()
         self._open = AsyncExitStack()
         self.closing = False
-        """Whether nothing is taken on any more."""
+        """Whether the service is shutting down."""
 
     async def __aenter__(self) -> Self:
         if isinstance(self._runs, DurableWorker):
@@ -143,18 +143,18 @@ class RunService:
 
     @property
     def is_worker(self) -> bool:
-        """Whether runs are done here."""
+        """Return True if this process executes runs."""
         return isinstance(self._runs, DurableWorker)
 
     async def drain(self, seconds: float, *, keeps: bool) -> int:
-        """Take nothing on any more, and give what goes on here its time.
+        """Stop accepting runs, and wait until active runs finish.
 
         Args:
-            seconds: How long at most.
-            keeps: Whether runs outlive this process: then only their steps come to an end, and another worker goes on.
+            seconds: Maximum number of seconds to wait.
+            keeps: Whether runs outlive this process: then only their current steps must finish, and another worker resumes them.
 
         Returns:
-            How many runs are still going on.
+            Number of runs that are still active.
         """
         self.closing = True
         if not isinstance(self._runs, DurableWorker):
@@ -177,19 +177,19 @@ class RunService:
     # --- runs of a tenant -------------------------------------------------------------------------------------------
 
     async def agents(self) -> Sequence[str]:
-        """Names of the agents that runs can be started of, the default first."""
+        """Return the names of the available agents, the default first."""
         elsewhere = {name for worker in await self.engine.workers() for name in worker.agents}
         names = [*self._local_agents, *sorted(elsewhere - set(self._local_agents))]
         first = self.options.default
         return [first, *[n for n in names if n != first]] if first else names
 
     async def start(self, tenant: str, order: StartRun) -> tuple[RunView, bool]:
-        """Start a run; says whether it is new.
+        """Start a run. Return its view, and whether it is new.
 
         Raises:
-            MissingError: If there is no such agent.
-            LimitError: If too many runs of this tenant go on.
-            ClosingError: If the service is about to end.
+            NotFoundError: If the agent does not exist.
+            LimitError: If too many runs of this tenant are active.
+            ShuttingDownError: If the service is shutting down.
         """
         agent = await self._agent(order.agent or "")
         return await self._start(tenant, agent, [Message.user(order.prompt)], order.key)
@@ -197,33 +197,35 @@ class RunService:
     async def start_with_messages(
         self, tenant: str, agent: str, messages: Sequence[AgentMessage], key: str, client_context: ClientContext
     ) -> str:
-        """Start a run with a conversation and what its client brings; gives its name.
+        """Start a run with a conversation and the context of its client. Return its ID.
 
         Raises:
-            ConflictError: If there is one of this key.
-            ServiceError: As `start`.
+            ConflictError: If a run with this key exists.
+            ServiceError: As for `start`.
         """
         view, new = await self._start(tenant, await self._agent(agent), messages, key, client_context)
         if not new:
             raise ConflictError(
-                "known_run", f"this run was begun before: follow it as {view.id}, or give the new one another id"
+                "known_run", f"This run already exists. Follow it as {view.id}, or use another ID for the new run."
             )
         return view.id
 
     async def _agent(self, name: str) -> str:
-        """The agent of that name, or the default."""
+        """Return the agent with a name, or the default agent."""
         known = await self.agents()
         agent = name or (known[0] if known else "")
         if not agent or (self.is_worker and agent not in known):
-            raise NotFoundError("unknown_agent", f"there is no agent {agent!r}; there are {', '.join(known) or 'none'}")
+            raise NotFoundError(
+                "unknown_agent", f"Unknown agent: {agent!r}. Available agents: {', '.join(known) or 'none'}."
+            )
         return agent
 
     async def fork(self, tenant: str, run_id: str, order: Fork) -> tuple[RunView, bool]:
-        """Start a run with the conversation of another one, up to some message; it may still go on.
+        """Start a run with the conversation of another run, up to a message. The other run may still be running.
 
         Raises:
-            UnknownRunError: If there is no such run.
-            ConflictError: If it has no such message.
+            RunNotFoundError: If the run does not exist.
+            ConflictError: If the run has no such message.
         """
         info = await self._info(tenant, run_id)
         kept = await self._conversation(run_id, None if order.at is None else int(order.at))
@@ -238,7 +240,7 @@ class RunService:
         client_context: ClientContext | None = None,
     ) -> tuple[RunView, bool]:
         if self.closing:
-            raise ShuttingDownError("closing", "the service is about to end; try again in a moment", retry_after=2.0)
+            raise ShuttingDownError("closing", "The service is shutting down. Try again in a moment.", retry_after=2.0)
         run_id = f"{tenant}.{key or f'{time.time_ns() // 1_000_000:011x}{os.urandom(5).hex()}'}"
         async with self._start_locks.setdefault(tenant, asyncio.Lock()):
             if key and (found := await self.engine.info(run_id)) is not None:
@@ -248,8 +250,8 @@ class RunService:
                 asking = sum([await self._is_waiting_for_approval(info) for info in active])
                 raise LimitError(
                     "too_many_runs",
-                    f"{pluralize(len(active), 'run goes', 'runs go')} on, of which {pluralize(asking, 'waits', 'wait')} for an answer to a call, and no more may; answer or "
-                    "end one, or wait until one ends",
+                    f"Too many runs: {pluralize(len(active), 'run is', 'runs are')} active, of which {pluralize(asking, 'needs', 'need')} approval of a tool call. "
+                    "Approve or stop a run, or wait until one ends.",
                     retry_after=5.0,
                 )
             try:
@@ -260,16 +262,16 @@ class RunService:
         return await self.view(tenant, run_id), True
 
     async def reachable(self, seconds: float) -> bool:
-        """Whether the engine answers within so many seconds."""
+        """Return True if the engine responds in time."""
         try:
             async with asyncio.timeout(seconds):
                 await self.engine.runs(limit=1)
-        except Exception:  # a database fails in many ways
+        except Exception:  # a database can fail in many ways
             return False
         return True
 
     async def count_active_runs(self) -> dict[str, int]:
-        """How many runs go on, of all tenants, by state."""
+        """Count the active runs of all tenants, by state."""
         counts = {"waiting": 0, "running": 0}
         for info in await self._active(""):
             counts[info.state] += 1
@@ -284,25 +286,25 @@ class RunService:
         return bool(await self._run(info.id).pending())
 
     async def runs(self, tenant: str, *, state: RunState | None = None, limit: int = 50) -> tuple[RunView, ...]:
-        """The tenant's runs, the newest first."""
+        """Return the runs of a tenant, the newest first."""
         requested = "running" if state == "paused" else state
         found = await self.engine.runs(state=requested, limit=limit, prefix=f"{tenant}.")
         views = [await self._view(info) for info in found]
         return tuple([v for v in views if state in (None, v.state)])
 
     async def view(self, tenant: str, run_id: str) -> RunView:
-        """How far a run is.
+        """Return the state of a run.
 
         Raises:
-            UnknownRunError: If there is no such run of this tenant.
+            RunNotFoundError: If the tenant has no such run.
         """
         return await self._view(await self._info(tenant, run_id))
 
     async def follow(self, tenant: str, run_id: str, after: int = 0) -> AsyncGenerator[FeedItem, None]:
-        """What a run tells, from the beginning or after a number that is known, until it is over.
+        """Yield the events of a run until it ends, from the beginning or after a number.
 
         Raises:
-            UnknownRunError: If there is no such run of this tenant; before the first event.
+            RunNotFoundError: If the tenant has no such run; before the first event.
         """
         await self._info(tenant, run_id)
         async with aclosing(self._run(run_id).events(after)) as items:
@@ -310,21 +312,21 @@ class RunService:
                 yield item
 
     async def is_fully_read(self, tenant: str, run_id: str, after: int) -> bool:
-        """Whether a run is over and has told nothing after a number."""
+        """Return True if a run has ended and has no events after a number."""
         info = await self._info(tenant, run_id)
         return info.state in _TERMINAL_STATES and not await self.engine.feed.read(run_id, after, 1)
 
     async def result(self, tenant: str, run_id: str, wait: float = 0.0) -> ResultView:
-        """How a run ended.
+        """Return the result of a run.
 
         Args:
-            tenant: Whose it is.
-            run_id: Its name.
-            wait: Seconds to wait for its end.
+            tenant: Tenant of the run.
+            run_id: ID of the run.
+            wait: Maximum number of seconds to wait until it ends.
 
         Raises:
-            UnknownRunError: If there is no such run of this tenant.
-            ConflictError: If it is not over.
+            RunNotFoundError: If the tenant has no such run.
+            ConflictError: If the run has not ended.
         """
         info = await self._info(tenant, run_id)
         if info.state not in _TERMINAL_STATES and wait > 0:
@@ -335,7 +337,7 @@ class RunService:
                 pass
             info = await self._info(tenant, run_id)
         if info.state not in _TERMINAL_STATES:
-            raise ConflictError("not_over", "the run is not over")
+            raise ConflictError("not_over", "The run has not ended.")
         if info.state != "done":
             status = "aborted" if info.state == "cancelled" else "error"
             return ResultView(id=run_id, status=status, text="", error=info.error)
@@ -356,7 +358,7 @@ class RunService:
         )
 
     async def send_message(self, tenant: str, run_id: str, text: str, *, as_follow_up: bool = False) -> None:
-        """Let a message join at the run's next step, or where it would end."""
+        """Send a message to a run: as a steering message, or as a follow-up."""
         run = await self._active_run(tenant, run_id)
         await (run.follow_up(text) if as_follow_up else run.steer(text))
 
@@ -366,19 +368,19 @@ class RunService:
         await run.abort(order.reason)
 
     async def approve(self, tenant: str, run_id: str, order: Approve) -> None:
-        """Let a call be made.
+        """Allow a tool call.
 
         Raises:
-            ConflictError: If no such call waits for an answer.
+            ConflictError: If no such tool call needs approval.
         """
         run = await self._active_run(tenant, run_id)
         await self._check_answered(run.approve(order.call_id, input=order.input))
 
     async def deny(self, tenant: str, run_id: str, order: Deny) -> None:
-        """Refuse a call.
+        """Deny a tool call.
 
         Raises:
-            ConflictError: If no such call waits for an answer.
+            ConflictError: If no such tool call needs approval.
         """
         run = await self._active_run(tenant, run_id)
         await self._check_answered(run.deny(order.call_id, order.reason, stop=order.stop))
@@ -389,7 +391,7 @@ class RunService:
         except DurableError as error:
             raise ConflictError("not_waiting", str(error)) from None
 
-    # --- inside -----------------------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------------------------
 
     def _run(self, run_id: str) -> DurableRun:
         return self._runs.run(run_id)
@@ -406,7 +408,7 @@ class RunService:
     async def _active_run(self, tenant: str, run_id: str) -> DurableRun:
         info = await self._info(tenant, run_id)
         if info.state in _TERMINAL_STATES:
-            raise ConflictError("over", f"the run is over ({info.state}); fork it to go on from there")
+            raise ConflictError("over", f"The run has ended ({info.state}). Fork it to continue.")
         return self._run(run_id)
 
     async def _view(self, info: RunInfo) -> RunView:
@@ -425,7 +427,7 @@ class RunService:
         )
 
     async def _title(self, run_id: str) -> str:
-        """The beginning of the run's last prompt, which what was forked stands before."""
+        """Return the beginning of the run's last prompt; a fork begins with copied messages."""
         known = self._titles.get(run_id)
         if known is not None:
             return known
@@ -436,7 +438,7 @@ class RunService:
                     title = _shorten_title(text)
                 case MessageDone():
                     pass
-                case _ if title:  # what was prompted is complete once something else is told
+                case _ if title:  # the prompt is complete once another event follows
                     break
                 case _:
                     pass
@@ -450,7 +452,7 @@ class RunService:
             self._titles.popitem(last=False)
 
     async def _conversation(self, run_id: str, at: int | None) -> list[AgentMessage]:
-        """The messages of a run so far, up to one of them, as the beginning of another run."""
+        """Return the messages of a run up to one of them, as the beginning of another run."""
         kept: list[AgentMessage] = []
         after = 0
         while items := await self.engine.feed.read(run_id, after):
@@ -458,10 +460,10 @@ class RunService:
             told = [item.event for item in items if isinstance(item.event, MessageDone)]
             kept += [event.message for event in told if at is None or event.number <= at]
         if at is not None and at > len(kept):
-            raise ConflictError("unknown_message", f"the run has no message {at}; it has {len(kept)}")
+            raise ConflictError("unknown_message", f"The run has no message {at}. It has {len(kept)} messages.")
         if kept and isinstance(kept[-1], Message) and kept[-1].tool_uses:
-            kept.pop()  # its calls have no results yet
-        # What they cost was paid by the other run.
+            kept.pop()  # the results of its tool calls are missing
+        # The other run paid for these messages.
         return [replace(m, usage=None, id="") if isinstance(m, Message) else m for m in kept]
 
 
@@ -470,27 +472,27 @@ def _shorten_title(text: str) -> str:
 
 
 def create_engine(url: str | None, *, version: str = "1", keep: int = 1_000) -> Engine:
-    """The engine at an address; without one, one that lives and dies with this process.
+    """Create the engine at a URL; without a URL, one that stores runs in memory.
 
     Args:
         url: ``sqlite:///PATH`` or ``postgresql://...``.
-        version: Of the code that makes the agents.
-        keep: How many runs that are over are kept in memory.
+        version: Version of the code that creates the agents.
+        keep: Maximum number of ended runs that stay in memory.
 
     Raises:
-        ConfigError: If what it needs is not installed.
+        ConfigError: If a required package is not installed.
     """
     return MemoryEngine(version, keep=keep) if url is None else create_durable_engine(url, version=version)
 
 
 def create_durable_engine(url: str, **options: Any) -> DbosEngine:
-    """The engine at an address.
+    """Create the engine at a URL.
 
     Args:
         url: ``sqlite:///PATH`` or ``postgresql://...``.
-        options: As `DbosEngine` takes them.
+        options: Options of `DbosEngine`.
 
     Raises:
-        ConfigError: If what it needs is not installed, or it is no such address.
+        ConfigError: If a required package is not installed, or the URL is invalid.
     """
     return import_module("mainspring.durable.dbos.engine").DbosEngine(url, **options)

@@ -1,1 +1,1 @@
-"""Front ends for programs: each a thin codec on the chat engine."""
+"""Servers: front ends for programs, each a thin codec over the chat engine."""

@@ -1,4 +1,4 @@
-"""What slash commands give, as Markdown for programs that show it."""
+"""Results of slash commands as Markdown, for clients that display it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mainspring.text import pluralize
 
 
 def result_to_markdown(shown: CommandResult | None) -> str:
-    """A text that can stand in a conversation; empty where there is nothing to see."""
+    """Return a result as Markdown for the conversation, or an empty string if there is nothing to show."""
     match shown:
         case Text(text=text, title=title, markdown=markdown):
             return _titled(title, text if markdown else fence(text))
@@ -36,7 +36,7 @@ def result_to_markdown(shown: CommandResult | None) -> str:
 
 
 def fence(text: str, language: str = "") -> str:
-    """A text in a fence that nothing in it can close."""
+    """Return a fenced code block that no line of the text can close."""
     if not text:
         return ""
     max_length = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
@@ -45,7 +45,7 @@ def fence(text: str, language: str = "") -> str:
 
 
 def format_diff(diff: FileDiff) -> str:
-    """A change of a file, as text."""
+    """Return the change of a file as text."""
     lines = [f"{diff.change} {diff.path}"]
     for hunk in diff.hunks:
         lines += [hunk.header, *hunk.lines]

@@ -1,6 +1,6 @@
-"""Lines over standard input and output, which belong to the protocol alone: whatever else prints does it on stderr.
+"""Servers on standard input and output, until the client disconnects or a signal arrives.
 
-A server on standard input and output: until the other side leaves, or a signal comes.
+Only the protocol uses the two streams: all other output goes to stderr.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from mainspring.cancellation import CancelToken
 from mainspring.messages.codec import strip_surrogates
 
 MAX_LINE_BYTES = 32 << 20
-"""Bytes of a line: images come as base64."""
+"""Maximum number of bytes of a line; images are sent as base64."""
 
 
 _CHUNK = 1 << 16
 
 
 def encode_line(value: Any, other: Callable[[Any], Any] | None = None) -> bytes:
-    """A value as a line of JSON, without its end. Half a surrogate pair, as a name of a file may hold, becomes U+FFFD.
+    """Encode a value as a line of JSON, without its end. A lone surrogate, for example, in a file name, becomes U+FFFD.
 
     Args:
         value: The value.
-        other: Makes something that JSON has of what it has not.
+        other: Function that converts values that JSON does not support.
     """
     try:
         return msgspec.json.encode(value, enc_hook=other)
@@ -45,16 +45,16 @@ def encode_line(value: Any, other: Callable[[Any], Any] | None = None) -> bytes:
 
 
 class LineTooLongError(Exception):
-    """A line was longer than it may be, and was passed over; the text says so."""
+    """A line was too long and was skipped; the message contains the limit."""
 
 
 class LineTransport:
-    """Lines in, lines out.
+    """Reads and writes lines.
 
     Args:
-        chunk: Gives what has come; nothing at the end.
-        put: Writes, and waits while the other side does not read.
-        max_line_bytes: Bytes of a line.
+        chunk: Function that reads available bytes; empty at the end.
+        put: Function that writes bytes, and waits while the client does not read.
+        max_line_bytes: Maximum number of bytes of a line.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class LineTransport:
         self.is_closed = False
 
     async def line(self) -> bytes | None:
-        """The next line that is not empty, without its end; ``None`` at the end.
+        """Return the next line that is not empty, without its end, or ``None`` at the end.
 
         Raises:
-            LineTooLongError: If one was too long. The next call gives the line behind it.
+            LineTooLongError: If the line was too long. The next call returns the line after it.
         """
         while True:
             found = await self._line()
@@ -93,7 +93,7 @@ class LineTransport:
                 self._looked = 0
                 if long or len(line) > self._max_line_bytes:
                     raise LineTooLongError(
-                        f"a line of more than {self._max_line_bytes} bytes was passed over; send less at once"
+                        f"A line of more than {self._max_line_bytes} bytes was skipped. Send shorter lines."
                     )
                 return line
             if long or len(self._on_agent_done) > self._max_line_bytes:
@@ -108,28 +108,28 @@ class LineTransport:
             self._on_agent_done += came
 
     async def send(self, line: bytes) -> None:
-        """Write a line. Waits while the other side does not read.
+        """Write a line. Waits while the client does not read.
 
         Raises:
-            ConnectionError: If it reads no more.
+            ConnectionError: If the client closed the connection.
         """
         async with self._sending:
             if self.is_closed:
-                raise BrokenPipeError("nobody reads any more")
+                raise BrokenPipeError("The client closed the connection.")
             try:
                 await self._write(line + b"\n")
             except (OSError, ValueError) as error:
                 self.is_closed = True
-                raise BrokenPipeError(f"nobody reads any more: {error}") from error
+                raise BrokenPipeError(f"The client closed the connection: {error}.") from error
 
 
 @contextmanager
 def take_over_stdio() -> Generator[tuple[int, int]]:
-    """Take standard input and output away from everybody else: prints go to stderr, reads get nothing, and neither is passed on to
-    programs. What was is put back in the end.
+    """Reserve standard input and output for the protocol: prints go to stderr, reads return nothing, and child processes inherit
+    neither stream. The previous streams are restored at the end.
 
     Yields:
-        The descriptors of the two.
+        The file descriptors of the two streams.
     """
     sys.stdout.flush()
     given, out = os.dup(0), os.dup(1)
@@ -149,12 +149,12 @@ def take_over_stdio() -> Generator[tuple[int, int]]:
 
 @asynccontextmanager
 async def open_wire(given: int, output_fd: int, most: int = MAX_LINE_BYTES) -> AsyncGenerator[LineTransport]:
-    """Lines over two descriptors, which stay open. A file takes the place of a pipe where one was redirected.
+    """Open a line transport over two file descriptors, which stay open. Each can be a pipe or a redirected file.
 
     Args:
-        given: What is read.
-        output_fd: What is written.
-        most: Bytes of a line.
+        given: File descriptor of the input.
+        output_fd: File descriptor of the output.
+        most: Maximum number of bytes of a line.
     """
     blocking = [(number, os.get_blocking(number)) for number in (given, output_fd)]
     async with AsyncExitStack() as closing:
@@ -170,7 +170,7 @@ async def open_wire(given: int, output_fd: int, most: int = MAX_LINE_BYTES) -> A
 async def _open_reader(number: int, closing: AsyncExitStack) -> Callable[[], Awaitable[bytes]]:
     if stat.S_ISCHR(os.fstat(number).st_mode) and not os.isatty(
         number
-    ):  # as /dev/null, for whose input nobody can wait
+    ):  # for example, /dev/null, which does not support asynchronous reads
         return lambda: asyncio.to_thread(os.read, number, _CHUNK)
     pipe = os.fdopen(os.dup(number), "rb", buffering=0)
     reader = asyncio.StreamReader()
@@ -197,12 +197,14 @@ async def _open_writer(number: int, closing: AsyncExitStack) -> Callable[[bytes]
         return _file_writer(number)
     closing.callback(
         lambda: None if transport.is_closing() else transport.abort()
-    )  # it closes itself when the reader goes
+    )  # the pipe closes itself when the reader disconnects
     return _pipe_writer(asyncio.StreamWriter(transport, protocol, None, loop))
 
 
 def _pipe_writer(writer: asyncio.StreamWriter) -> Callable[[bytes], Awaitable[None]]:
-    writer.transport.set_write_buffer_limits(high=0)  # whoever sends waits until the pipe has it
+    writer.transport.set_write_buffer_limits(
+        high=0
+    )  # wait until the pipe has accepted the data, so that the sender slows down
 
     async def write(data: bytes) -> None:
         writer.write(data)
@@ -228,18 +230,18 @@ _SIGNALLED = 128
 
 
 ProtocolHandler = Callable[[LineTransport, "ChatRegistry"], Awaitable[None]]
-"""Serves one other side to its end."""
+"""Serves one client until it disconnects."""
 
 
 class ChatRegistry:
-    """The chats of a server that are open, so that their programs end with the process even where there is no time to close them."""
+    """The open chats of a server, so that their programs end with the process even if there is no time to close the chats."""
 
     def __init__(self) -> None:
         self._chats: set[Chat] = set()
 
     @asynccontextmanager
     async def open(self, options: ChatOptions) -> AsyncGenerator[Chat]:
-        """A chat, as by `Chat.open`."""
+        """Open a chat, like `Chat.open`."""
         chat: Chat | None = None
         try:
             async with Chat.open(options) as chat:
@@ -250,17 +252,17 @@ class ChatRegistry:
                 self._chats.discard(chat)
 
     def kill_all(self) -> None:
-        """Force their programs to end, at once."""
+        """Kill the programs of all chats immediately."""
         for chat in list(self._chats):
             chat.kill_all()
 
 
 def serve_stdio(options: argparse.Namespace, work: ProtocolHandler) -> int:
-    """Serve; the exit code.
+    """Serve on standard input and output, and return the exit code.
 
     Args:
-        options: The command line.
-        work: Speaks the protocol. It is cancelled by SIGINT, SIGTERM and SIGHUP.
+        options: Options of the command line.
+        work: Handler of the protocol. SIGINT, SIGTERM, and SIGHUP cancel it.
     """
     return run_command(options, lambda _: _serve(options, work))
 
@@ -270,7 +272,7 @@ def _serve(options: argparse.Namespace, work: ProtocolHandler) -> int:
     with take_over_stdio() as (given, out), GracefulShutdown(token, lambda number: chats.kill_all()) as interrupts:
         asyncio.run(_serve_until_closed(token, given, out, lambda wire: work(wire, chats)))
         code = _SIGNALLED + interrupts.number if interrupts.number else OK
-        if options.owns_process:  # whatever may still hold the process, it ends soon
+        if options.owns_process:  # end the process soon, even if a thread still blocks
             limit = threading.Timer(_TEARDOWN_SECONDS, os._exit, (code,))
             limit.daemon = True
             limit.start()
@@ -290,5 +292,5 @@ async def _serve_until_closed(
                 task.cancel()
             await asyncio.wait((working, stopped))
         if not working.cancelled() and (error := working.exception()) is not None:
-            if not isinstance(error, BrokenPipeError):  # the other side has gone: nothing failed
+            if not isinstance(error, BrokenPipeError):  # the client disconnected, which is not an error
                 raise error

@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
 def _show(options: argparse.Namespace, guard: TerminalGuard, theme: Theme, console: Console) -> int:
     try:
         launcher = import_module("mainspring.app.tui.launch").TuiLauncher(options, guard)
-        launcher.show(theme)
+        launcher.run(theme)
     finally:
         guard.write(_CLEAR_FIRST_FRAME)
         guard.restore()

@@ -1,1 +1,1 @@
-"""What the command reads in the project and user folders: settings, trust, instructions, custom commands, sessions."""
+"""Read and change what the user and project folders contain: settings, trust, instructions, custom commands, and sessions."""

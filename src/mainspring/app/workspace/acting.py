@@ -1,5 +1,5 @@
-"""What a folder brings that acts by itself once the folder is trusted: commands that nobody is asked about, code that is loaded, rules
-that loosen. Trust is for what it was when the user gave it; see `runtime.trust`.
+"""Find the active content of a folder, which runs or applies automatically once the folder is trusted: commands that need no approval,
+code that is loaded, and rules that allow more. Trust covers the content at the time the user granted it; see `trust`.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _SKIPPED_FOLDERS = frozenset((".git", "node_modules", "__pycache__", ".venv", "v
 
 
 class ActiveContent(Struct, frozen=True):
-    """A file that acts, or whose settings do.
+    """A file with active content.
 
     Attributes:
-        file: Where it is.
-        mark: Changes whenever what it does may change.
-        what: What it does, for people: the very commands.
+        file: Path of the file.
+        mark: Fingerprint of the active content; changes whenever its effect may change.
+        what: Descriptions of its effects for the user, with the exact commands.
     """
 
     file: Path
@@ -60,7 +60,7 @@ class ActiveContent(Struct, frozen=True):
 
 
 def find_active_content(folder: Path) -> Iterator[ActiveContent]:
-    """What the files for us in one folder do. Blocks."""
+    """Find the active content in one folder. Blocks."""
     seen: set[Path] = set()
     for act in _acts_in(folder):
         if act.file not in seen:
@@ -82,7 +82,7 @@ def _acts_in(folder: Path) -> Iterator[ActiveContent]:
     for part in (f"{PROJECT_FOLDER}/extensions", *SKILL_FOLDERS):
         for file in sorted((folder / part).rglob("*.py")):
             if "scripts" not in file.relative_to(folder / part).parts and (data := _read(file)) is not None:
-                yield ActiveContent(file, _fingerprint(data), (f"Python that is loaded, {len(data)} bytes",))
+                yield ActiveContent(file, _fingerprint(data), (f"Python code that is loaded, {len(data)} bytes",))
     yield from _commands(own / COMMANDS)
     yield from _definitions(folder)
     yield from _instructions(folder)
@@ -91,7 +91,7 @@ def _acts_in(folder: Path) -> Iterator[ActiveContent]:
 
 
 def find_active_content_below(folder: Path) -> Iterator[ActiveContent]:
-    """The same for a folder and those below it, without other repositories in it. Blocks."""
+    """Find the active content in a folder and its subfolders, except in other repositories. Blocks."""
     seen = 0
     for place, names, _ in os.walk(folder):
         seen += 1
@@ -106,13 +106,13 @@ def find_active_content_below(folder: Path) -> Iterator[ActiveContent]:
 
 
 def _commands(folder: Path) -> Iterator[ActiveContent]:
-    """The custom commands that run scripts or loosen rules; all others are text."""
+    """Find custom commands that run scripts or allow more; all others are only text."""
     for file in command_files(folder):
         name = command_name(file, folder)
         try:
             command = parse_command(read_command(file), name)
         except (ConfigError, OSError):
-            continue  # such a file is no command
+            continue  # not a valid command
         lines = [f"/{name} runs {script}" for script in scripts_in(command.body)]
         lines += [f"/{name} allows {rule}" for rule in command.allow_rules]
         if lines:
@@ -120,7 +120,7 @@ def _commands(folder: Path) -> Iterator[ActiveContent]:
 
 
 def _definitions(folder: Path) -> Iterator[ActiveContent]:
-    """The definitions of subagents that choose tools, a model, or limits; all others are text."""
+    """Find definitions of subagents that choose tools, a model, or limits; all others are only text."""
     for found in load_definitions(project=folder, trusted=True).definitions:
         limits = {
             name: value for name, value in msgspec.structs.asdict(found.behavior).items() if value is not msgspec.UNSET
@@ -132,7 +132,7 @@ def _definitions(folder: Path) -> Iterator[ActiveContent]:
 
 
 def _instructions(folder: Path) -> Iterator[ActiveContent]:
-    """The instruction files that bring files from outside of the project into the prompt."""
+    """Find instruction files that import files from outside the project into the prompt."""
     for name in InstructionSettings().files:
         file = folder / name
         outside = outside_imports(file, find_repository(folder) or folder)
@@ -141,7 +141,7 @@ def _instructions(folder: Path) -> Iterator[ActiveContent]:
 
 
 def _programs(file: Path, folder: Path) -> Iterator[ActiveContent]:
-    """The programs in folders of agents that settings or servers start."""
+    """Find programs in agent folders that settings or servers start."""
     data = _read(file)
     try:
         tree: Any = {} if data is None else parse_jsonc(data.decode("utf-8-sig")).to_python()
@@ -151,11 +151,11 @@ def _programs(file: Path, folder: Path) -> Iterator[ActiveContent]:
         path = Path(os.path.normpath(folder / _PROJECT.sub("", word)))
         below = path.relative_to(folder).parts if path.is_relative_to(folder) else ()
         if below and below[0] in _PROGRAM_FOLDERS and (code := _read(path)) is not None:
-            yield ActiveContent(path, _fingerprint(code), (f"a program that {file.name} starts, {len(code)} bytes",))
+            yield ActiveContent(path, _fingerprint(code), (f"program that {file.name} starts, {len(code)} bytes",))
 
 
 def _words(tree: Any) -> Iterator[str]:
-    """The words of all texts in a tree."""
+    """Return the words of all strings in a tree."""
     if isinstance(tree, str):
         try:
             yield from shlex.split(tree)
@@ -177,7 +177,7 @@ def _read(file: Path) -> bytes | None:
     try:
         return file.read_bytes() if file.is_file() else None
     except OSError:
-        return b"\0"  # what cannot be read now may be read later
+        return b"\0"  # unreadable now, but may be readable later
 
 
 def _fingerprint(data: bytes) -> str:
@@ -185,11 +185,11 @@ def _fingerprint(data: bytes) -> str:
 
 
 def _settings(file: Path, data: bytes) -> ActiveContent | None:
-    """The settings that do more than tell or tighten, as they stand there."""
+    """Return the settings that do more than report or restrict, as stored."""
     try:
         tree: Any = parse_jsonc(data.decode("utf-8-sig")).to_python()
     except (JsonError, UnicodeDecodeError):
-        return ActiveContent(file, _fingerprint(data), ("settings that cannot be read",))
+        return ActiveContent(file, _fingerprint(data), ("invalid settings",))
     sections = cast("dict[str, Any]", tree) if isinstance(tree, dict) else {"settings": tree}
     lines: list[str] = []
     for name, section in sections.items():
@@ -209,7 +209,7 @@ def _servers(file: Path, data: bytes) -> ActiveContent:
     try:
         tree: Any = parse_jsonc(data.decode("utf-8-sig")).to_python()
     except (JsonError, UnicodeDecodeError):
-        return ActiveContent(file, _fingerprint(data), ("servers that cannot be read",))
+        return ActiveContent(file, _fingerprint(data), ("invalid MCP servers",))
     whole = cast("dict[str, Any]", tree) if isinstance(tree, dict) else {"servers": tree}
     found = whole.get("mcpServers", whole.get("servers", whole))
     named = cast("dict[str, Any]", found) if isinstance(found, dict) else {"of a list": found}
@@ -218,5 +218,5 @@ def _servers(file: Path, data: bytes) -> ActiveContent:
 
 
 def _escape_lines(lines: Iterable[str]) -> tuple[str, ...]:
-    """Lines in which nothing is hidden from whoever looks at them before they trust it."""
+    """Escape invisible characters, so that the user sees everything before trusting it."""
     return tuple(map(escape_invisible, lines))

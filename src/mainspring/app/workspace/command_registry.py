@@ -1,7 +1,4 @@
-"""The custom commands that can be used somewhere: found, called by a line, turned into a prompt.
-
-Custom commands: which there are, and what becomes of a prompt that calls one.
-"""
+"""Find custom commands, and expand a prompt that calls one."""
 
 from __future__ import annotations
 
@@ -52,12 +49,12 @@ _LINE = lazy_re(r"/((?:user:|project:)?[A-Za-z0-9][\w.:-]*)(?:\s+(.*))?", re.DOT
 
 
 class SkippedCommand(Struct, frozen=True):
-    """A file that gives no command, and why.
+    """A file that does not define a usable command.
 
     Attributes:
-        path: The file.
-        reason: Why.
-        waits: The name it would have, where only trust is missing.
+        path: File.
+        reason: Reason why it is skipped.
+        waits: Name of the command, if only trust is missing.
     """
 
     path: str
@@ -66,13 +63,13 @@ class SkippedCommand(Struct, frozen=True):
 
 
 class CommandInvocation(Struct, frozen=True):
-    """A command and what it is called with."""
+    """A command and its arguments."""
 
     command: CustomCommand
     arguments: str = ""
 
     def expand(self, cwd: str, *, provider: str = "", model: str = "") -> ExpandedPrompt:
-        """The prompt with its arguments; nothing is run and no file is read.
+        """Expand the prompt with its arguments, without running commands or reading files.
 
         Raises:
             ConfigError: If an argument is missing.
@@ -90,19 +87,19 @@ class CommandInvocation(Struct, frozen=True):
         provider: str = "",
         model: str = "",
     ) -> str:
-        """The prompt: commands in it are run, files attached.
+        """Return the prompt, with the output of its commands and its files.
 
         Args:
-            env: Where commands run and files lie.
-            permissions: A rule that denies keeps a command from running, and any rule a file from being read.
-            reader: The tool that reads files, for the rules about it.
-            plan: Plan mode; while it is on, only commands that read run.
-            provider: Name of the provider, for ``{{PROVIDER}}``.
-            model: Id of the model, for ``{{MODEL}}``.
+            env: Environment for commands and files.
+            permissions: Permissions. A deny rule prevents a command, and any rule can prevent reading a file.
+            reader: Tool that reads files, to which rules apply.
+            plan: Plan mode, in which only read-only commands run.
+            provider: Provider name, for ``{{PROVIDER}}``.
+            model: Model ID, for ``{{MODEL}}``.
 
         Raises:
             ConfigError: If an argument or a file is missing.
-            PermissionDeniedError: If a rule or plan mode does not let a command run, or a rule does not let a file be read.
+            PermissionDeniedError: If a rule or plan mode denies a command, or a rule denies reading a file.
         """
         made = self.expand(env.cwd, provider=provider, model=model)
         blocks = await read_attachments(made.files, env, permissions, reader)
@@ -115,7 +112,7 @@ class CommandInvocation(Struct, frozen=True):
             decision = await plan.judge_command(ToolCall("shell", {"command": script}, shell), env)
             if decision.outcome != "allow":
                 raise PermissionDeniedError(
-                    f"/{self.command.name} runs `{script}`, but in plan mode only commands that read run: {decision.reason}"
+                    f"/{self.command.name} runs `{script}`, but plan mode only allows read-only commands: {decision.reason}"
                 )
         if decision.outcome == "deny":
             raise PermissionDeniedError(f"/{self.command.name} runs `{script}`, which is denied: {decision.reason}")
@@ -131,16 +128,16 @@ class CommandInvocation(Struct, frozen=True):
 
 
 class CustomCommands:
-    """The custom commands that can be used in a folder.
+    """The custom commands of a folder.
 
-    The user's command wins over a project's of the same name; ``/user:name`` and ``/project:name`` call the one that is meant.
+    If a user and a project command have the same name, the user's is used; ``/user:name`` and ``/project:name`` choose one explicitly.
 
     Args:
-        commands: The commands.
-        skipped: Files that give none, and why.
+        commands: Commands.
+        skipped: Skipped files.
 
     Attributes:
-        skipped: The same.
+        skipped: Skipped files.
     """
 
     def __init__(self, commands: Collection[CustomCommand] = (), skipped: Collection[SkippedCommand] = ()) -> None:
@@ -152,13 +149,13 @@ class CustomCommands:
 
     @classmethod
     def find(cls, cwd: str, home: UserPaths | None, *, trusted: bool, reserved: Collection[str] = ()) -> CustomCommands:
-        """Look for them: ``*.md`` below ``commands`` in the user's folder and in the project's ``.agent``. Blocking.
+        """Find ``*.md`` files in ``commands`` in the user's folder and in the project's ``.agent``. Blocking.
 
         Args:
-            cwd: The folder to work in.
-            home: The user's folder.
-            trusted: Whether the user trusts the project; without that its commands are listed as skipped.
-            reserved: Names of built-in commands, which win.
+            cwd: Working folder.
+            home: User's folder.
+            trusted: Whether the user trusts the project; otherwise, its commands are skipped.
+            reserved: Names of built-in commands, which take precedence.
         """
         found: list[CustomCommand] = []
         skipped: list[SkippedCommand] = []
@@ -171,11 +168,11 @@ class CustomCommands:
         for folder, scope, usable in places:
             files = command_files(folder)
             if len(files) > MAX_FILES:
-                skipped.append(SkippedCommand(str(folder), f"only {MAX_FILES} files are looked at"))
+                skipped.append(SkippedCommand(str(folder), f"only {MAX_FILES} files are read"))
             for path in files[:MAX_FILES]:
                 name = command_name(path, folder)
                 if not usable:
-                    skipped.append(SkippedCommand(str(path), "the folder is not trusted: mainspring trust", name))
+                    skipped.append(SkippedCommand(str(path), "the folder is not trusted. Run `mainspring trust`", name))
                     continue
                 try:
                     command = parse_command(read_command(path), name, scope=scope, path=str(path))
@@ -183,109 +180,111 @@ class CustomCommands:
                     skipped.append(SkippedCommand(str(path), str(error)))
                     continue
                 if _NAME.fullmatch(name) is None:
-                    skipped.append(SkippedCommand(str(path), f"{name!r} is no name for a command"))
+                    skipped.append(SkippedCommand(str(path), f"invalid command name: {name!r}"))
                     continue
                 if name.startswith(("user:", "project:")):
-                    skipped.append(
-                        SkippedCommand(str(path), f"/{name} is the command of another file; rename the folder")
-                    )
+                    skipped.append(SkippedCommand(str(path), f"/{name} conflicts with another file; rename the folder"))
                     continue
                 found.append(command)
                 if name in reserved:
-                    skipped.append(SkippedCommand(str(path), f"/{name} is built in; call this one /{scope}:{name}"))
+                    skipped.append(
+                        SkippedCommand(str(path), f"/{name} is a built-in command; use /{scope}:{name} instead")
+                    )
                 elif scope == "project" and any(c.name == name and c.scope == "user" for c in found):
-                    skipped.append(SkippedCommand(str(path), f"your own /{name} wins; call this one /project:{name}"))
+                    skipped.append(
+                        SkippedCommand(str(path), f"your own /{name} takes precedence; use /project:{name} instead")
+                    )
         return cls(found, skipped)
 
     def __iter__(self) -> Iterator[CustomCommand]:
-        """The commands that are called by their plain name, sorted."""
+        """Iterate over the commands that their plain name calls, sorted by name."""
         return iter([self._by_name[name] for name in sorted(self._by_name)])
 
     def __len__(self) -> int:
         return len(self._by_name)
 
     def get(self, name: str) -> CustomCommand | None:
-        """The command of a name, with or without its slash and scope."""
+        """Return the command with a name, with or without slash and scope."""
         name = name.removeprefix("/")
         return self._by_name.get(name) or self._by_scope.get(name)
 
     def call(self, line: str) -> CommandInvocation | None:
-        """The command that a line calls (``/name arguments``); ``None`` if it calls none."""
+        """Return the command that a line calls (``/name arguments``), or None."""
         match = _LINE.fullmatch(line.strip())
         command = self.get(match[1]) if match else None
         return None if match is None or command is None else CommandInvocation(command, match[2] or "")
 
     def find_untrusted(self, line: str) -> str:
-        """The file that a line would call if the user trusted the folder; empty if there is none."""
+        """Return the file of the command that a line would call if the folder were trusted, or an empty string."""
         match = _LINE.fullmatch(line.strip())
         name = match[1].removeprefix("project:") if match else ""
         return next((s.path for s in self.skipped if name and s.waits == name), "")
 
     def suggest(self, line: str) -> str:
-        """The name that a line probably means but misspells; empty if there is none."""
+        """Return the name that a line probably misspells, or an empty string."""
         match = _LINE.fullmatch(line.strip())
         near = difflib.get_close_matches(match[1], self._by_name, 1, 0.75) if match else []
         return near[0] if near else ""
 
 
 def is_command_line(line: str) -> bool:
-    """Whether a line could call a command: then it is worth looking for them."""
+    """Return True if a line could call a command, so that commands should be loaded."""
     return _LINE.fullmatch(line.strip()) is not None
 
 
 def commands_root(cwd: str, home: UserPaths | None) -> Path:
-    """Return the folder of the project whose commands can be used in a folder. The user has to trust this one."""
+    """Return the folder of the project whose commands can be used in a folder. Its commands require trust."""
     return find_project_root(cwd, COMMANDS, home) or Path(cwd)
 
 
 class CommandList(Struct, frozen=True):
-    """The custom commands of a folder, and files that give none."""
+    """The custom commands of a folder, and the skipped files."""
 
     commands: tuple[CustomCommand, ...]
     skipped: tuple[SkippedCommand, ...]
 
 
 def find_custom_commands(cwd: str, settings: Settings) -> CustomCommands:
-    """The custom commands that can be used in a folder. Blocking."""
+    """Find the custom commands of a folder. Blocking."""
     return CustomCommands.find(
         cwd, settings.home, trusted=TrustStore(settings.home).covers(commands_root(cwd, settings.home))
     )
 
 
 def list_commands(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> CommandList:
-    """The custom commands that can be used here.
+    """List the custom commands of a folder.
 
     Raises:
-        ConfigError: If the settings are broken.
+        ConfigError: If the settings are invalid.
     """
     found = find_custom_commands(*load_rules(place, {}, environ))
     return CommandList(tuple(found), found.skipped)
 
 
 def show_command(name: str, arguments: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> str:
-    """The prompt that a command makes of its arguments, with the commands in it as they would be run. Runs nothing.
+    """Return the prompt of a command with its arguments, including unexpanded commands. Runs nothing.
 
     Raises:
-        ConfigError: If there is no such command, or an argument is missing.
+        ConfigError: If the command is unknown, or an argument is missing.
     """
     cwd, settings = load_rules(place, {}, environ)
     found = find_custom_commands(cwd, settings)
     command = found.get(name)
     if command is None:
         near = found.suggest(f"/{name.removeprefix('/')}")
-        known = ", ".join(c.name for c in found) or "none here; docs/custom-commands.md says how to write one"
-        hint = f"did you mean {near!r}?" if near else f"there are {known}"
-        raise ConfigError(f"there is no command {name!r}; {hint}")
+        known = ", ".join(c.name for c in found) or "none. See docs/custom-commands.md to create one"
+        hint = f"Did you mean {near!r}?" if near else f"Available commands: {known}"
+        raise ConfigError(f"Unknown command: {name!r}. {hint}")
     return CommandInvocation(command, arguments).expand(cwd).text()
 
 
 def resolve_command_call(
     options: LaunchOptions, report: RunEventHandler, environ: Mapping[str, str]
 ) -> tuple[LaunchOptions, CommandInvocation | None]:
-    """The command that a prompt calls, if it calls one, and the options of the run with what the command asks for. Blocking.
+    """Return the command that a prompt calls, if any, and the run options with the requirements of the command. Blocking.
 
     Raises:
-        ConfigError: If the settings are broken.
+        ConfigError: If the settings are invalid.
     """
     if not is_command_line(options.prompt):
         return options, None
@@ -296,13 +295,11 @@ def resolve_command_call(
         if waiting := found.find_untrusted(options.prompt):
             report(
                 Notice(
-                    f"{waiting} is a command of a folder that is not trusted (mainspring trust): it is taken as text"
+                    f"Command {waiting} was sent as text, because the folder is not trusted. Run `mainspring trust` to use it."
                 )
             )
         elif near:
-            report(
-                Notice(f"there is no command {options.prompt.split()[0]}; did you mean /{near}? It is taken as text")
-            )
+            report(Notice(f"Unknown command: {options.prompt.split()[0]}. Did you mean /{near}? It was sent as text."))
         return options, None
     command = call.command
     rules = replace(options.rules, allow=(*options.rules.allow, *command.allow_rules))

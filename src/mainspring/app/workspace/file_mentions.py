@@ -1,4 +1,4 @@
-"""``@file`` in a prompt: the file's content is attached, as far as the rules let it be read."""
+"""Attach files that a prompt mentions as ``@file``, if the permission rules allow reading them."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from mainspring.permissions import PermissionDecision
 from mainspring.prompt_tags import wrap_in_tag
 
 _MAX_FILE_BYTES = 256 << 10
-"""Bytes that are attached of one file."""
+"""Maximum number of bytes to attach from one file."""
 
 MAX_TOTAL_BYTES = 1 << 20
-"""Bytes that are attached of all files of a prompt."""
+"""Maximum number of bytes to attach to a prompt."""
 
 _MENTION = lazy_re(r"""(?:(?<=[\s(\["'{])|^)(\\?)@(?:"([^"\n]+)"|([^\s"'`,;:()<>\[\]{}]+))""")
 _TRAILING = ".!?"
 
 
 class ReadPolicy(Protocol):
-    """Says whether a file may be read."""
+    """A policy that decides whether a file may be read."""
 
     async def decide(
         self, tool: str, arguments: Mapping[str, Any], *, env: Any, definition: Any = None
     ) -> PermissionDecision:
-        """What would be decided about a call."""
+        """Decide whether a call is allowed."""
         ...
 
 
 def find_mentions(prompt: str) -> list[str]:
-    """The paths that a prompt mentions, each once."""
+    """Return the paths that a prompt mentions, without duplicates."""
     found = [quoted or bare.rstrip(_TRAILING) for escape, quoted, bare in _MENTION.findall(prompt) if not escape]
     return list(dict.fromkeys(path for path in found if path))
 
 
 async def attach_mentions(prompt: str, env: ExecutionEnv, permissions: ReadPolicy, reader: Any) -> str:
-    r"""The prompt with the files that it mentions; ``\@`` is a plain ``@``.
+    r"""Attach the files that a prompt mentions; ``\@`` is a plain ``@``.
 
     Args:
-        prompt: What the user wrote.
-        env: Where the files are.
-        permissions: Decides whether they may be read.
-        reader: The tool that reads files, for the rules about it.
+        prompt: Prompt of the user.
+        env: Environment of the files.
+        permissions: Policy for reading files.
+        reader: Tool that reads files, to which rules apply.
 
     Raises:
-        ConfigError: If a file is missing, is no text, or there is too much of it.
-        PermissionDeniedError: If a rule does not let it be read.
+        ConfigError: If a file is missing, is not text, or the files are too large.
+        PermissionDeniedError: If a rule denies reading a file.
     """
     if "@" not in prompt:
         return prompt
@@ -58,25 +58,25 @@ async def attach_mentions(prompt: str, env: ExecutionEnv, permissions: ReadPolic
 
 
 async def read_attachments(paths: Sequence[str], env: ExecutionEnv, permissions: ReadPolicy, reader: Any) -> list[str]:
-    """The content of files, each between marks.
+    """Return the content of files, each in a tag.
 
     Args:
-        paths: The files, as they were spelled.
-        env: Where they are.
-        permissions: Decides whether they may be read.
-        reader: The tool that reads files, for the rules about it.
+        paths: Paths as mentioned.
+        env: Environment of the files.
+        permissions: Policy for reading files.
+        reader: Tool that reads files, to which rules apply.
 
     Raises:
-        ConfigError: If a file is missing, is no text, or there is too much of it.
-        PermissionDeniedError: If a rule does not let it be read.
+        ConfigError: If a file is missing, is not text, or the files are too large.
+        PermissionDeniedError: If a rule denies reading a file.
     """
     blocks: list[str] = []
     for path in paths:
         decision = await permissions.decide("read_file", {"path": path}, env=env, definition=reader)
         if decision.outcome != "allow":
-            request = "is not allowed without asking" if decision.outcome == "ask" else "is denied"
+            request = "requires approval" if decision.outcome == "ask" else "is denied"
             raise PermissionDeniedError(
-                f"@{path}: reading it {request}: {decision.reason}; --allow 'read_file({path})' allows it unless a rule denies it"
+                f"@{path}: Reading it {request}: {decision.reason}. Allow it with --allow 'read_file({path})', unless a rule denies it."
             )
         try:
             real = RealPath(decision.paths.get(path) or await env.realpath(path))
@@ -84,13 +84,13 @@ async def read_attachments(paths: Sequence[str], env: ExecutionEnv, permissions:
         except OSError as error:
             raise ConfigError(_missing_file_message(path, error)) from error
     if sum(map(len, blocks)) > MAX_TOTAL_BYTES:
-        raise ConfigError("the files that the prompt mentions are larger than 1 MiB together; name them without @")
+        raise ConfigError("The files in the prompt are larger than 1 MiB together. Mention them without @.")
     return blocks
 
 
 def _missing_file_message(path: str, error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
-        return rf"there is no file {path!r} here (the prompt mentions @{path}); write \@{path} if no file is meant"
+        return rf"File not found: {path!r} (the prompt mentions @{path}). If it is not a file, write \@{path}."
     return f"@{path}: {explain(error)}"
 
 
@@ -101,7 +101,7 @@ async def _read_block(path: str, real_path: RealPath, env: ExecutionEnv) -> str:
         return wrap_in_tag("folder", "\n".join(names), path=path)
     data = await env.read_bytes(real_path, limit=_MAX_FILE_BYTES)
     if b"\0" in data:
-        raise ConfigError(f"@{path} is no text file; name it without @, so that a tool can look at it")
+        raise ConfigError(f"@{path} is not a text file. Mention it without @, so that a tool can read it.")
     text = data.decode("utf-8", "replace").removeprefix("\ufeff")
     if found.size > len(data):
         cut = text.rfind("\n") + 1 or len(text)

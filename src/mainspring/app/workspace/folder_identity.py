@@ -1,4 +1,4 @@
-"""The identity of a folder, which another folder at the same path does not have."""
+"""The identity of a folder, which another folder at the same path does not share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _STATX_SIZE = 256
 
 
 def read_inode(path: str) -> int:
-    """Return the number of a folder in its file system; 0 if it does not exist."""
+    """Return the inode number of a folder; 0 if it does not exist."""
     try:
         return os.stat(path).st_ino
     except OSError:
@@ -20,9 +20,9 @@ def read_inode(path: str) -> int:
 
 
 def read_birth_time(path: str) -> int:
-    """Return when a folder was made, in nanoseconds; 0 if that is not known.
+    """Return the creation time of a folder in nanoseconds; 0 if unknown.
 
-    File systems give the number of a deleted folder to a new one, so the number alone does not identify a folder.
+    File systems reuse the inode number of a deleted folder, so the number alone does not identify a folder.
     """
     try:
         made = getattr(os.stat(path), "st_birthtime", 0)
@@ -30,7 +30,7 @@ def read_birth_time(path: str) -> int:
         return 0
     if made or not sys.platform.startswith("linux"):
         return int(made * 1_000_000_000)
-    import ctypes  # 10 ms: only if something was granted
+    import ctypes  # takes 10 ms, so only if something was granted
 
     statx = getattr(ctypes.CDLL(None), "statx", None)
     found = ctypes.create_string_buffer(_STATX_SIZE)

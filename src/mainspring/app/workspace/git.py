@@ -1,8 +1,8 @@
-"""Git worktrees for sessions of their own: a folder and a branch beside the user's, begun by one word and removed without losing work.
+"""Git worktrees for sessions: separate folders and branches, created by name and removed without losing work.
 
-They lie in the user's folder, so that the project sees nothing of them. Git's hooks are not run.
+They are stored in the user's folder, outside the project. Git hooks are not run.
 
-The git branch of a folder, read from its files: no program is started for it.
+The current branch is read from git's files, without starting a program.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mainspring.text import pluralize
 
 FOLDER = "worktrees"
 BRANCH_PREFIX = "mainspring/"
-"""What stands before the names of their branches."""
+"""Prefix of the branch names of worktrees."""
 
 
 _SECONDS = 120.0
@@ -35,13 +35,13 @@ class Worktree(Struct, frozen=True, kw_only=True):
     """A worktree.
 
     Attributes:
-        name: Its name.
-        path: Its folder.
-        branch: Its branch.
-        changes: Files that are changed or new and not committed.
-        ignored: Files and folders in it that git ignores.
-        ahead: Commits that the branch it was begun from does not have.
-        new: Whether it was made just now.
+        name: Name.
+        path: Folder.
+        branch: Branch.
+        changes: Number of uncommitted changed or new files.
+        ignored: Number of files and folders that git ignores.
+        ahead: Number of commits that the base branch does not have.
+        new: Whether it was just created.
     """
 
     name: str
@@ -57,22 +57,22 @@ class Worktrees:
     """The worktrees of one repository.
 
     Args:
-        cwd: A folder in the repository, or in one of its worktrees.
-        home: The user's folder, where they lie.
+        cwd: Folder in the repository or one of its worktrees.
+        home: User's folder, which contains the worktrees.
 
     Raises:
-        ConfigError: If there is no repository, no git, or no home folder.
+        ConfigError: If the folder is not in a repository, git is not installed, or the home directory is not found.
     """
 
     def __init__(self, cwd: str, home: UserPaths | None) -> None:
         if home is None:
-            raise ConfigError("there is no home folder to keep worktrees in; set MAINSPRING_HOME to one")
+            raise ConfigError("Cannot find your home directory. Set MAINSPRING_HOME.")
         program = find_program("git", project=cwd)
         if program is None:
-            raise ConfigError("worktrees need git, which is not installed")
+            raise ConfigError("Worktrees require git, which is not installed.")
         root = find_repository(Path(cwd))
         if root is None:
-            raise ConfigError(f"{cwd} is in no git repository; a worktree needs one (git init, and a first commit)")
+            raise ConfigError(f"{cwd} is not in a git repository. Create one with `git init`, and commit something.")
         self._program = program
         self._cwd = Path(cwd)
         self._root = self._main(root)
@@ -82,43 +82,43 @@ class Worktrees:
 
     @property
     def root(self) -> Path:
-        """The repository's own folder."""
+        """Folder of the repository."""
         return self._root
 
     def get_or_create(self, name: str) -> Worktree:
-        """The worktree of a name; it is made, with a branch from what is checked out here, if there is none.
+        """Return the worktree with a name. If needed, create it with a branch from the current commit.
 
         Raises:
-            ConfigError: If the name cannot be used, or git refuses.
+            ConfigError: If the name is invalid, or git fails.
         """
         if not _NAME.fullmatch(name) or name.endswith((".lock", ".")) or ".." in name:
-            raise ConfigError(f"{name!r} is no name for a worktree: letters, digits, '.', '_' and '-'")
+            raise ConfigError(f"Invalid worktree name: {name!r}. Use letters, digits, '.', '_', and '-'.")
         path = self.folder / name
         if (path / ".git").exists():
             return self._state(path)
         if path.exists():
-            raise ConfigError(f"{path} is there already and is no worktree; remove it, or take another name")
+            raise ConfigError(f"{path} already exists, and is not a worktree. Remove it, or use another name.")
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         branch = f"{BRANCH_PREFIX}{name}"
         known = self._git("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}", check=False)
         if self._git("rev-parse", "--verify", "--quiet", "HEAD", check=False) == "":
-            raise ConfigError(f"{self._root} has no commit yet, so there is nothing to begin from; make one first")
+            raise ConfigError(f"{self._root} has no commits yet. Commit something first.")
         self._git("worktree", "prune")
         start = (
             [str(path), branch] if known else ["-b", branch, str(path), self._git("rev-parse", "HEAD", at=self._cwd)]
         )
         self._git("worktree", "add", "--quiet", *start)
-        TrustStore(self._home).copy_trust(self._root, path)  # it is the same project
+        TrustStore(self._home).copy_trust(self._root, path)  # the same project
         return self._state(path, new=True)
 
     def matching_folder(self, worktree: Worktree) -> str:
-        """The folder in a worktree that is the same as the one that one stands in."""
+        """Return the folder in a worktree that corresponds to the working folder."""
         below = self._cwd.relative_to(self._root) if self._cwd.is_relative_to(self._root) else Path()
         place = Path(worktree.path, below)
         return str(place if place.is_dir() else worktree.path)
 
     def list(self) -> list[Worktree]:
-        """All of them, by name."""
+        """List all worktrees by name."""
         try:
             names = sorted(p.name for p in self.folder.iterdir() if (p / ".git").exists())
         except OSError:
@@ -126,36 +126,35 @@ class Worktrees:
         return [self._state(self.folder / name) for name in names]
 
     def remove(self, name: str, *, branch: bool = False, ignored: bool = False, force: bool = False) -> Worktree:
-        """Remove a worktree, if nothing is lost by that. Its branch stays, with all that is committed, unless that is merged
-        and ``branch`` says that it is to go.
+        """Remove a worktree if no work is lost. Its branch stays with all commits, unless it is merged and ``branch`` is set.
 
         Args:
-            name: Its name.
-            branch: Whether its branch is removed as well.
-            ignored: Whether files go with it that git ignores.
-            force: Whether all files go with it, also work that is not committed. It takes no commits away.
+            name: Name of the worktree.
+            branch: Whether to delete the branch, too.
+            ignored: Whether to delete files that git ignores.
+            force: Whether to delete all files, including uncommitted changes. Commits are never deleted.
 
         Raises:
-            ConfigError: If there is none of that name, or something would be lost.
+            ConfigError: If the name is unknown, or work would be lost.
         """
         path = self.folder / name
         if not _NAME.fullmatch(name) or not (path / ".git").exists():
             known = ", ".join(w.name for w in self.list()) or "none"
-            raise ConfigError(f"there is no worktree {name!r}; there are {known}")
+            raise ConfigError(f"Unknown worktree: {name!r}. Available worktrees: {known}")
         state = self._state(path)
         if state.changes and not force:
             raise ConfigError(
-                f"{path} holds {pluralize(state.changes, 'change that is', 'changes that are')} not committed; nothing was removed. Commit them there "
-                f"(git -C {path} commit), or throw them away: mainspring worktrees remove {name} --force"
+                f"{path} has {pluralize(state.changes, 'uncommitted change', 'uncommitted changes')}. Nothing was removed. Commit them "
+                f"(git -C {path} commit), or discard them: mainspring worktrees remove {name} --force"
             )
         if state.ignored and not ignored and not force:
             raise ConfigError(
-                f"{path} holds files that git ignores ({state.ignored}); --ignored removes them with it. Nothing was removed"
+                f"{path} contains files that git ignores ({state.ignored}). Nothing was removed. To delete them, use --ignored."
             )
         if branch and state.ahead:
             raise ConfigError(
-                f"{state.branch} has {pluralize(state.ahead, 'commit that is', 'commits that are')} merged nowhere; nothing was removed. Merge the branch "
-                f"(git merge {state.branch}), or leave out --branch to keep the branch"
+                f"{state.branch} has {pluralize(state.ahead, 'unmerged commit', 'unmerged commits')}. Nothing was removed. Merge the branch "
+                f"(git merge {state.branch}), or omit --branch to keep it."
             )
         self._git("worktree", "remove", *(["--force"] if force or (ignored and state.ignored) else []), str(path))
         TrustStore(self._home).remove(path)
@@ -183,13 +182,15 @@ class Worktrees:
         )
 
     def _main(self, root: Path) -> Path:
-        """The repository's own folder, also from one of its worktrees."""
+        """Return the folder of the repository, even from one of its worktrees."""
         common = self._git("rev-parse", "--path-format=absolute", "--git-common-dir", at=root)
         folder = Path(common)
         return folder.parent if folder.name == ".git" else root
 
     def _git(self, *arguments: str, at: Path | None = None, check: bool = True) -> str:
-        environ = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}  # those of a hook point elsewhere
+        environ = {
+            k: v for k, v in os.environ.items() if not k.startswith("GIT_")
+        }  # a git hook sets variables that point to another repository
         try:
             done = subprocess.run(
                 [self._program, *_SAFE_GIT_OPTIONS, *arguments],
@@ -203,21 +204,21 @@ class Worktrees:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise ConfigError(f"git {arguments[0]} did not end within {_SECONDS:g} s") from None
+            raise ConfigError(f"git {arguments[0]} timed out after {_SECONDS:g}s.") from None
         except OSError as error:
-            raise ConfigError(f"git cannot be run: {error.strerror or error}") from error
+            raise ConfigError(f"Cannot run git: {error.strerror or error}.") from error
         if done.returncode and check:
             raise ConfigError(f"git {' '.join(arguments[:2])}: {done.stderr.strip() or done.returncode}")
         return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def current_branch(cwd: str) -> str:
-    """The branch that is checked out; the beginning of the commit where it is none; empty where there is no repository. Blocks."""
+    """Return the current branch, the short commit if no branch is checked out, or an empty string outside a repository. Blocks."""
     folder = Path(cwd)
     for place in (folder, *folder.parents):
         git = place / ".git"
         try:
-            if git.is_file():  # a worktree, or a submodule
+            if git.is_file():  # in a worktree or a submodule
                 named = git.read_text(encoding="utf-8", errors="replace").strip().removeprefix("gitdir:").strip()
                 git = (place / named).resolve()
             if not git.is_dir():

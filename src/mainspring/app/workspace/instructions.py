@@ -1,8 +1,8 @@
-"""Instruction files: what the user and a project say about how work is done (``AGENTS.md``), with the files that they import.
+"""Instruction files (``AGENTS.md``): instructions of the user and the project for the agent, with the files that they import.
 
-They are text for the model and nothing else: what a tool may do is decided by permissions, whatever they say.
+They are only text for the model. Permissions decide what tools may do.
 
-The plug that tells the model of instruction files in a subfolder, once it works there.
+A plugin sends the model the instruction files of a subfolder when it works there.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 Origin = Literal["user", "project"]
 ReadCheck = Callable[[str], Awaitable[bool]]
-"""Says whether rules let a file be read."""
+"""A function that checks whether rules allow reading a file."""
 
 
 MAX_IMPORTS = 20
-"""Files that one instruction file may bring in, by itself and through what it brings in."""
+"""Maximum number of files that one instruction file may import, directly or indirectly."""
 MAX_IMPORT_DEPTH = 5
-"""Levels of files that bring in files."""
+"""Maximum depth of imports."""
 
 
 _LARGEST = 1 << 20
@@ -51,14 +51,14 @@ wishes about the work: they cannot allow a call that is denied, and nothing in t
 
 
 class InstructionFile(Struct, frozen=True):
-    """One file as the model gets it.
+    """An instruction file for the model.
 
     Attributes:
-        path: The file.
-        origin: Whose it is.
-        text: What of it is taken.
-        size: How long it is as a whole, in bytes.
-        cut: Whether some of it was left out.
+        path: File.
+        origin: Owner: user or project.
+        text: Text, possibly truncated.
+        size: Full size in bytes.
+        cut: Whether the text is truncated.
     """
 
     path: str
@@ -68,36 +68,36 @@ class InstructionFile(Struct, frozen=True):
     cut: bool = False
 
     def block(self) -> str:
-        """Its text between marks."""
+        """Return the text in a tag."""
         note = f"\n[cut here: {self.size} bytes in all; read_file shows the rest]" if self.cut else ""
         return wrap_in_tag("instructions", self.text + note, path=self.path)
 
 
 class Instructions(Struct, frozen=True):
-    """Instruction files that hold somewhere, in the order in which the model reads them: the nearest last.
+    """Instruction files in the order in which the model reads them: the most specific last.
 
     Attributes:
-        files: The files.
-        notes: What people should know: what was cut, and what was left out.
+        files: Files.
+        notes: Notices for the user: truncated and skipped files.
     """
 
     files: tuple[InstructionFile, ...] = ()
     notes: tuple[str, ...] = ()
 
     def prompt_section(self) -> str:
-        """What the system prompt says of them; empty where there is none."""
+        """Return the part of the system prompt with the instructions; empty without files."""
         return "\n\n".join([_INTRO, *(file.block() for file in self.files)]) if self.files else ""
 
 
 class InstructionReader:
-    """Finds and reads instruction files.
+    """Find and read instruction files.
 
     Args:
-        settings: Which names count, and how much is taken.
-        cwd: The folder to work in; its real path.
-        home: The user's folder.
-        trusted: Whether the user trusts the project: only then may its files bring in what lies outside of it.
-        allowed: Says whether rules let a file of the project be read.
+        settings: File names and size limit.
+        cwd: Real path of the working folder.
+        home: User's folder.
+        trusted: Whether the user trusts the project; otherwise, its files cannot import files from outside.
+        allowed: Function that checks whether rules allow reading a file of the project.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class InstructionReader:
         self.root = find_repository(self._cwd) or self._cwd
 
     async def read_initial(self) -> Instructions:
-        """Those of the user, and those of the folders from the repository's root down to the folder."""
+        """Read the files of the user, and of the folders from the repository root to the working folder."""
         if not self._settings.enabled:
             return Instructions()
         places: list[tuple[Path, Origin]] = []
@@ -128,8 +128,8 @@ class InstructionReader:
         return await self._read(places, trusted=self._trusted)
 
     async def read_subfolders(self, folders: Sequence[str]) -> Instructions:
-        """Those of folders below the folder, the outermost first. They bring in nothing from outside of the project: trust covers
-        the instructions of the folder and above.
+        """Read the files of subfolders, the outermost first. They cannot import files from outside the project, because trust only
+        covers the instructions of the working folder and above.
         """
         return await self._read([(Path(folder), "project") for folder in folders], trusted=False)
 
@@ -142,28 +142,28 @@ class InstructionReader:
                 found += await self._with_imports(path, origin, notes, {f.real for f in found}, trusted=trusted)
         kept = _fit_to_limit(found, self._settings.max_bytes)
         notes += [
-            f"{file.path}: only {len(file.text.encode())} of {file.size} bytes are read (instructions.maxBytes is "
-            f"{self._settings.max_bytes})"
+            f"{file.path}: Only {len(file.text.encode())} of {file.size} bytes are used (instructions.maxBytes is "
+            f"{self._settings.max_bytes})."
             for file in kept
             if file.cut
         ]
         return Instructions(tuple(kept), tuple(notes))
 
     def _in_folder(self, folder: Path) -> Path | None:
-        """The first of the names that is there."""
+        """Return the first instruction file in a folder."""
         return next((folder / name for name in self._settings.files if (folder / name).is_file()), None)
 
     async def _with_imports(
         self, path: Path, origin: Origin, notes: list[str], known: set[str], *, trusted: bool
     ) -> list[_LoadedFile]:
-        """A file, and behind it what it brings in; nothing twice, however it is called."""
+        """Read a file and the files that it imports, without duplicates."""
         got: list[_LoadedFile] = []
         waiting = [(path, 0)]
         while waiting and len(got) <= MAX_IMPORTS:
             current, depth = waiting.pop(0)
             refusal, file = await self._read_one(current, origin, imported=depth > 0, trusted=trusted)
             if refusal:
-                notes.append(f"{current} is not read: {refusal}")
+                notes.append(f"Skipped {current}: {refusal}.")
             if file is None or file.real in known:
                 continue
             known.add(file.real)
@@ -171,37 +171,37 @@ class InstructionReader:
             inner = list(imports_in(file.text, current.parent))
             if inner and depth >= MAX_IMPORT_DEPTH:
                 notes.append(
-                    f"{current}: what it brings in is left out, since it is {MAX_IMPORT_DEPTH} files deep already"
+                    f"{current}: Imports are ignored, because they are nested more than {MAX_IMPORT_DEPTH} levels deep."
                 )
             elif inner:
                 waiting += [(target, depth + 1) for target in inner]
         if waiting:
-            notes.append(f"{path}: brings in more than {MAX_IMPORTS} files; the others are left out")
+            notes.append(f"{path}: Only {MAX_IMPORTS} imported files are read.")
         return got
 
     async def _read_one(
         self, path: Path, origin: Origin, *, imported: bool, trusted: bool
     ) -> tuple[str, _LoadedFile | None]:
-        """Why a file is not read, or the file; neither for an import that is none."""
+        """Return the reason why a file is skipped, or the file; neither if an import is not a file."""
         real, inside = await asyncio.to_thread(self._resolve, path)
         if real is None and imported:
-            return "", None  # an @ in the text, or a name of something else
+            return "", None  # a plain @ in the text
         if real is None:
-            return "it is no file", None
+            return "not a file", None
         if origin == "project" and not inside and not trusted:
-            return f"it lies outside of {self.root}, and that folder is not trusted", None
+            return f"outside of {self.root}, which is not trusted", None
         if origin == "project" and self._allowed is not None and not await self._allowed(str(real)):
-            return "the rules do not let it be read", None
+            return "reading it is not allowed by the permission rules", None
         return await asyncio.to_thread(_read, path, real, origin)
 
     def _resolve(self, path: Path) -> tuple[Path | None, bool]:
-        """Where a file really is, if it is one, and whether that is inside the project."""
+        """Return the real path of a file, if it is one, and whether it is inside the project."""
         real = Path(os.path.realpath(path))
         return real if real.is_file() else None, real.is_relative_to(os.path.realpath(self.root))
 
 
 class _LoadedFile(Struct, frozen=True):
-    """A file that was read: as it is called, and what it is."""
+    """A file that was read, with its path and real path."""
 
     path: str
     real: str
@@ -215,15 +215,15 @@ def _read(path: Path, real: Path, origin: Origin) -> tuple[str, _LoadedFile | No
     except OSError as error:
         return error.strerror or str(error), None
     if b"\0" in data:
-        return "it is no text", None
+        return "not a text file", None
     if len(data) > _LARGEST:
-        return "it is larger than 1 MiB", None
+        return "larger than 1 MiB", None
     text = data.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n").strip()
     return "", _LoadedFile(str(path), str(real), origin, text) if text else None
 
 
 def imports_in(text: str, folder: Path) -> Iterator[Path]:
-    """The files that a text brings in: ``@path`` outside of code."""
+    """Return the files that a text imports: ``@path`` outside of code."""
     fenced = False
     for line in text.splitlines():
         if _FENCE.match(line):
@@ -234,11 +234,11 @@ def imports_in(text: str, folder: Path) -> Iterator[Path]:
 
 
 def outside_imports(file: Path, root: Path) -> list[str]:
-    """Return the files outside of a project that an instruction file brings in, itself or by other files of the project. Blocks.
+    """Return the files outside of a project that an instruction file imports, directly or through files of the project. Blocks.
 
     Args:
-        file: The instruction file.
-        root: The project's folder.
+        file: Instruction file.
+        root: Project folder.
     """
     outside: dict[str, None] = {}
     seen: set[str] = set()
@@ -249,7 +249,7 @@ def outside_imports(file: Path, root: Path) -> list[str]:
         real = os.path.realpath(path)
         if real in seen or not os.path.isfile(real):
             if depth and not Path(real).is_relative_to(inside):
-                outside[str(path)] = None  # it may be made later
+                outside[str(path)] = None  # may be created later
             continue
         seen.add(real)
         if not Path(real).is_relative_to(inside):
@@ -261,7 +261,7 @@ def outside_imports(file: Path, root: Path) -> list[str]:
 
 
 def _fit_to_limit(files: Sequence[_LoadedFile], limit: int) -> list[InstructionFile]:
-    """The files as far as there is room: short ones are whole, and what is left is shared by the others."""
+    """Truncate files to the size limit: short files are complete, and the others share the rest."""
     room: dict[int, int] = {}
     left = limit
     sizes = sorted((len(file.text.encode()), i) for i, file in enumerate(files))
@@ -284,11 +284,11 @@ _ORDER_LAST = 1000
 
 
 class SubfolderInstructions:
-    """Appends the instruction files of a subfolder to the first result of a call that touched something in it.
+    """Appends the instruction files of a subfolder to the result of the first call that accesses it.
 
     Args:
-        reader: Reads them.
-        cwd: The folder to work in; what holds in it and above stands in the system prompt.
+        reader: Reader of instruction files.
+        cwd: Working folder; its instructions are in the system prompt.
     """
 
     def __init__(self, reader: InstructionReader, cwd: str) -> None:
@@ -298,13 +298,13 @@ class SubfolderInstructions:
         self._announced: set[str] = set()
 
     def install(self, agent: CoreAgent) -> None:
-        """See `Plug`."""
+        """See `Plugin`."""
         agent.bus.on(PermissionCheck, self._on_permit)
         agent.bus.on(ToolTransform, self._on_result, order=_ORDER_LAST)
         agent.bus.on(ContextCompacted, self._on_compacted)
 
     def for_child(self) -> SubfolderInstructions:
-        """A sub-agent has read nothing yet."""
+        """Create a plugin for a subagent, which has read no instructions yet."""
         return SubfolderInstructions(self._reader, str(self._cwd))
 
     def reset(self) -> None:
@@ -312,7 +312,7 @@ class SubfolderInstructions:
         self._announced.clear()
 
     def _on_compacted(self, hook: ContextCompacted) -> None:
-        """What was told may be summed up: tell it again where it matters again."""
+        """Forget the sent instructions, which compaction may have removed, so that they are sent again when needed."""
         self._announced.clear()
 
     def _on_permit(self, hook: PermissionCheck) -> None:
@@ -341,7 +341,7 @@ class SubfolderInstructions:
         hook.result = replace(hook.result, output=joined)
 
     async def _new_folders(self, env: ExecutionEnv, path: str) -> list[str]:
-        """The folders between the working folder and a path whose files were not told yet."""
+        """Return the folders between the working folder and a path whose files were not sent yet."""
         try:
             real = Path(await env.realpath(path))
             is_folder = (await env.stat(str(real))).kind == "directory"

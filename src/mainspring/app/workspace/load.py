@@ -15,7 +15,7 @@ from mainspring.errors import ConfigError
 
 
 def broad_folder_warnings(cwd: str, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What has to be said where the folder to work in is much more than a project: rules that hold in the project hold in all of it."""
+    """Return warnings about a working folder that contains much more than a project, because project rules apply to all of it."""
     home = environ.get("HOME", "").strip()
     if cwd == os.path.dirname(cwd):
         what = "the whole file system"
@@ -23,26 +23,28 @@ def broad_folder_warnings(cwd: str, environ: Mapping[str, str]) -> tuple[str, ..
         what = "your home folder"
     else:
         return ()
-    return (f"the project is {what}, so that the agent may read all of it unasked; --cwd DIR names another folder",)
+    return (
+        f"The working folder is {what}, so the agent can read all of it without approval. Use --cwd DIR to choose another folder.",
+    )
 
 
 def load_rules(
     place: WorkspaceOptions, flags: Mapping[tuple[str, ...], object], environ: Mapping[str, str]
 ) -> tuple[str, Settings]:
-    """The folder to work in, and the settings there.
+    """Find the working folder, and load its settings.
 
     Raises:
-        ConfigError: If the folder is none, or the settings are broken.
+        ConfigError: If the folder does not exist, or the settings are invalid.
     """
     try:
         cwd, warning = resolve_working_folder(place.cwd, environ)
     except NotADirectoryError as error:
-        raise ConfigError(f"--cwd {place.cwd}: there is no folder {error}") from None
+        raise ConfigError(f"--cwd {place.cwd}: Folder not found: {error}") from None
     home = find_user_paths(environ)
     file = find_project_settings(cwd, home)
     trusted = file is not None and TrustStore(home).covers(file.parent.parent)
     settings = load_settings(cwd, environ=environ, flags=flags, trusted=trusted)
     if warning:
-        os.chdir(os.sep)  # a process has to stand somewhere
+        os.chdir(os.sep)  # a process needs an existing working folder
         settings = replace(settings, warnings=(warning, *settings.warnings))
     return cwd, settings

@@ -1,7 +1,4 @@
-"""The settings, shown, checked and changed.
-
-A settings file that is edited as a whole.
-"""
+"""Show, check, and change settings."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ from mainspring.state_files import write_text_atomically
 
 
 class Setting(Struct, frozen=True):
-    """A setting: its name, its value (a key is masked), and where it comes from."""
+    """A setting: its name, its value (API keys are redacted), and its origin."""
 
     key: str
     value: Any
@@ -44,12 +41,12 @@ class Setting(Struct, frozen=True):
 
 
 class SettingsView(Struct, frozen=True, kw_only=True):
-    """The settings as they hold here.
+    """The settings in effect.
 
     Attributes:
-        settings: What is set.
-        files: The files that are looked at.
-        warnings: What is odd about them.
+        settings: Settings.
+        files: Settings files.
+        warnings: Warnings about them.
     """
 
     settings: tuple[Setting, ...]
@@ -58,7 +55,7 @@ class SettingsView(Struct, frozen=True, kw_only=True):
 
 
 class SettingsIssue(Struct, frozen=True):
-    """Something that is wrong (``error``) or odd (``warning``) with a settings file; ``ok`` where nothing is."""
+    """An ``error`` or ``warning`` about a settings file, or ``ok``."""
 
     file: str
     level: Literal["ok", "warning", "error"]
@@ -68,15 +65,15 @@ class SettingsIssue(Struct, frozen=True):
 def describe_settings(
     place: WorkspaceOptions, environ: Mapping[str, str] = os.environ, *, include_unset: bool = False
 ) -> SettingsView:
-    """The settings as they hold here.
+    """Return the settings in effect.
 
     Args:
-        place: Where.
-        environ: The environment.
-        include_unset: Whether what is not set is shown as well, with its default.
+        place: Workspace options.
+        environ: Environment variables.
+        include_unset: Whether to include settings with default values.
 
     Raises:
-        ConfigError: If a file is broken.
+        ConfigError: If a file is invalid.
     """
     _, settings = load_rules(place, {}, environ)
     redactor = redactor_of(settings, environ)
@@ -99,7 +96,7 @@ def describe_settings(
 
 
 def _redacted(key: str, value: Any, redactor: Redactor) -> Any:
-    """A setting without secrets, whether its name or its value shows them."""
+    """Redact secrets in a setting, by its name or its value."""
     name = key.rpartition(".")[2]
     return next(iter(redactor.value({name: value}, hide=HIDDEN).values()))
 
@@ -112,15 +109,15 @@ def _default(config: AppConfig, path: SettingKey) -> Any:
 
 
 def settings_file(cwd: str, settings: Settings, *, project: bool) -> Path:
-    """The file that changes go to: the user's, or that of the project.
+    """Return the settings file to change: of the user or the project.
 
     Raises:
-        ConfigError: If there is no home folder.
+        ConfigError: If the home directory is not found.
     """
     if project:
         return settings.project_file or Path(cwd, PROJECT_FOLDER, SETTINGS_FILE)
     if settings.home is None:
-        raise ConfigError("there is no home folder to keep settings in; set MAINSPRING_HOME to one")
+        raise ConfigError("Cannot find your home directory. Set MAINSPRING_HOME.")
     return settings.home.settings
 
 
@@ -132,24 +129,24 @@ def change_config(
     place: WorkspaceOptions | None = None,
     project: bool = False,
 ) -> Path:
-    """Set one of the settings, or take it away with ``None``; the file that was changed.
+    """Set a setting, or remove it with None, and return the changed file.
 
     Args:
-        key: Its name, as in ``agent.maxTokens``.
-        value: Its value; a list as JSON or with a line for each, an object as JSON.
-        environ: The environment.
-        place: Where, for the project's file.
-        project: Whether the project's file is changed in place of the user's.
+        key: Name, for example, ``agent.maxTokens``.
+        value: Value; a list as JSON or one item per line, an object as JSON.
+        environ: Environment variables.
+        place: Workspace options, for the project's file.
+        project: Whether to change the project's file instead of the user's.
 
     Raises:
-        ConfigError: If there is no such setting, the value does not fit, or the file cannot be written.
+        ConfigError: If the setting is unknown, the value is invalid, or the file cannot be written.
     """
     file = settings_file_to_change(place or WorkspaceOptions(), environ, project=project)
     path = parse_setting_key(key)
     if value is not None and not value.strip():
-        raise ConfigError(f"the value of {key} is empty; `config unset {key}` takes it away")
+        raise ConfigError(f"The value of {key} is empty. To remove it, use `mainspring config unset {key}`.")
     if project and value is not None and path[-1] in HIDDEN:
-        raise ConfigError(f"{key} does not belong into a project's file, which others read; leave out --project for it")
+        raise ConfigError(f"{key} is not allowed in a project's settings, which others can read. Omit --project.")
     change = {path: None if value is None else _parse_value(path, value)}
     with TrustStore(find_user_paths(environ)).accept_own_changes(file.parent if project else None):
         save_settings(file, change, private=not project)
@@ -157,18 +154,18 @@ def change_config(
 
 
 def settings_file_to_change(place: WorkspaceOptions, environ: Mapping[str, str], *, project: bool) -> Path:
-    """The file to change, found without reading any: a broken one must be left to whoever mends it."""
+    """Return the file to change without reading it, because the user may want to fix an invalid file."""
     home = find_user_paths(environ)
     if not project:
         if home is None:
-            raise ConfigError("there is no home folder to keep settings in; set MAINSPRING_HOME to one")
+            raise ConfigError("Cannot find your home directory. Set MAINSPRING_HOME.")
         return home.settings
     cwd, _ = resolve_working_folder(place.cwd, environ)
     return find_project_settings(cwd, home) or Path(cwd, PROJECT_FOLDER, SETTINGS_FILE)
 
 
 def parse_setting_key(key: str) -> SettingKey:
-    """The path of a setting by its dotted name; names of providers and servers stay as they are."""
+    """Parse the dotted name of a setting; names of providers and servers are unchanged."""
     parts = key.split(".")
     path = tuple(to_camel_case(part) for part in parts)
     if path[0] == "providers" and len(parts) > 2:
@@ -179,11 +176,11 @@ def parse_setting_key(key: str) -> SettingKey:
 
 
 def _parse_value(path: SettingKey, value: str) -> Any:
-    """A value as it is typed: JSON where the setting takes more than one word."""
+    """Parse a value as typed: JSON if the setting is a list or an object."""
     try:
         kind = setting_type(path)
     except ValueError:
-        return value  # saving says what is wrong
+        return value  # reported when the setting is saved
     text = value.strip()
     takes_list = get_origin(kind) in {tuple, list}
     structured = takes_list or get_origin(kind) is dict or (isinstance(kind, type) and issubclass(kind, Struct))
@@ -193,26 +190,26 @@ def _parse_value(path: SettingKey, value: str) -> Any:
         try:
             return msgspec.json.decode(text)
         except msgspec.DecodeError as error:
-            raise ConfigError(f"{'.'.join(path)} must be JSON, as in '{{...}}': {error}") from None
+            raise ConfigError(f"{'.'.join(path)} must be JSON, for example, '{{...}}': {error}") from None
     if kind is Any:
         return {"true": True, "false": False}.get(text, int(text) if text.lstrip("-").isdecimal() else text)
     return value
 
 
 def settings_schema() -> str:
-    """The JSON Schema of a settings file."""
+    """Return the JSON Schema of a settings file."""
     return schema()
 
 
 def validate_config(
     place: WorkspaceOptions, environ: Mapping[str, str] = os.environ, *, strict: bool = False
 ) -> list[SettingsIssue]:
-    """Look at each settings file, and at what they make together. Everything that is wrong is told, not the first only.
+    """Check each settings file, and the merged settings. Return all issues.
 
     Args:
-        place: Where.
-        environ: The environment.
-        strict: Whether what is odd counts as wrong.
+        place: Workspace options.
+        environ: Environment variables.
+        strict: Whether warnings are errors.
     """
     home = find_user_paths(environ)
     cwd, _ = resolve_working_folder(place.cwd, environ)
@@ -224,7 +221,7 @@ def validate_config(
         findings += _check_merged(place, environ)
     if strict:
         findings = [SettingsIssue(f.file, "error", f.text) if f.level == "warning" else f for f in findings]
-    return findings or [SettingsIssue("", "ok", "there are no settings files; the defaults hold")]
+    return findings or [SettingsIssue("", "ok", "No settings files yet. The defaults are used.")]
 
 
 def _check_file(file: Path) -> list[SettingsIssue]:
@@ -233,7 +230,7 @@ def _check_file(file: Path) -> list[SettingsIssue]:
     except FileNotFoundError:
         return []
     except (OSError, UnicodeDecodeError) as error:
-        return [SettingsIssue(str(file), "error", f"{file}: cannot be read: {error}")]
+        return [SettingsIssue(str(file), "error", f"Cannot read {file}: {error}")]
     try:
         layer = parse_settings(text, str(file))
     except ConfigError as error:
@@ -242,13 +239,11 @@ def _check_file(file: Path) -> list[SettingsIssue]:
 
 
 def _check_merged(place: WorkspaceOptions, environ: Mapping[str, str]) -> list[SettingsIssue]:
-    """What shows only where the files are put together: rules, the default provider, what is ignored."""
+    """Check the merged settings: rules, the default provider, and ignored values."""
     findings: list[SettingsIssue] = []
     try:
         cwd, settings = load_rules(place, {}, environ)
-        findings += [
-            SettingsIssue("", "warning", text) for text in settings.warnings if "there is no setting" not in text
-        ]
+        findings += [SettingsIssue("", "warning", text) for text in settings.warnings if "Unknown setting" not in text]
         checks: list[Callable[[], object]] = [
             lambda: build_permissions(settings, PermissionFlags(), cwd),
             lambda: registry_of(settings.config),
@@ -272,10 +267,10 @@ EMPTY_SETTINGS = """{
 def read_for_editing(
     place: WorkspaceOptions, *, project: bool = False, environ: Mapping[str, str] = os.environ
 ) -> tuple[Path, str]:
-    """The file, and what stands in it, or what it may begin with. Broken ones too: they are what is to be mended.
+    """Return a settings file and its text, or a template if it does not exist. The text may be invalid, so that the user can fix it.
 
     Raises:
-        ConfigError: If there is no home folder, or the file cannot be read.
+        ConfigError: If the home directory is not found, or the file cannot be read.
     """
     file = settings_file_to_change(place, environ, project=project)
     try:
@@ -283,23 +278,23 @@ def read_for_editing(
     except FileNotFoundError:
         return file, EMPTY_SETTINGS
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: cannot be read: {error}") from error
+        raise ConfigError(f"Cannot read {file}: {error}") from error
 
 
 def validate_text(text: str, file: Path) -> list[str]:
-    """What is odd about the text.
+    """Return the warnings about a text.
 
     Raises:
-        ConfigError: If it is broken or a value does not fit.
+        ConfigError: If it is invalid.
     """
     return parse_settings(text, str(file)).warnings
 
 
 def save_edited(file: Path, before: str, text: str, *, private: bool) -> None:
-    """Replace what stood in a file, if it still stands there.
+    """Replace the text of a file, if the file has not changed.
 
     Raises:
-        ConfigError: If it was changed meanwhile, or cannot be written.
+        ConfigError: If another program changed the file, or it cannot be written.
     """
     target = Path(os.path.realpath(file))
     try:
@@ -307,9 +302,9 @@ def save_edited(file: Path, before: str, text: str, *, private: bool) -> None:
         with lock_directory(target.parent):
             now = target.read_text(encoding="utf-8-sig") if target.exists() else EMPTY_SETTINGS
             if now != before:
-                raise ConfigError(f"{file} was changed by another program meanwhile; nothing was written")
+                raise ConfigError(f"{file} changed on disk. Your changes were not saved.")
             write_text_atomically(target, text, private=private)
     except LockTimeoutError as error:
         raise ConfigError(str(error)) from None
     except OSError as error:
-        raise ConfigError(f"{file}: cannot be written: {error.strerror or error}") from error
+        raise ConfigError(f"Cannot write {file}: {error.strerror or error}.") from error

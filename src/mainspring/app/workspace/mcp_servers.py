@@ -1,6 +1,6 @@
-"""The MCP servers of the command: where they are configured, and which of that counts.
+"""The MCP servers of the command: find the configured ones, and add or remove entries of ``mcp.json``.
 
-Adding servers to ``mcp.json`` and taking them out: only that entry changes, comments and all else stay.
+Editing changes only one entry; comments and everything else stay.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 
 
 _FILE = "mcp.json"
-"""In the user's and the project's folder."""
+"""File name in the user's and the project's agent folder."""
 SHARED_FILE = ".mcp.json"
-"""In the project itself, as other programs read it too."""
+"""File name in the project folder, which other programs read, too."""
 UNATTENDED_CONNECT_SECONDS = 10.0
-"""How long a prompt waits for servers where it is the only one: without their tools it may be answered wrongly."""
+"""Seconds that the only prompt of a run waits for servers, because it may fail without their tools."""
 _LARGEST = 1 << 20
 
 
 class McpDiscovery(Struct, frozen=True):
-    """What was found.
+    """The configured servers.
 
     Attributes:
-        servers: The servers, of one name the one that counts.
-        notices: What people should know: broken files and entries, what is not trusted.
+        servers: Servers; of several with the same name, the one with the highest precedence.
+        notices: Notices for the user: invalid files and entries, and untrusted folders.
     """
 
     servers: tuple[McpServerConfig, ...] = ()
@@ -51,10 +51,10 @@ class McpDiscovery(Struct, frozen=True):
 
 
 def discover_mcp_servers(cwd: str, settings: Settings, given: Any = None) -> McpDiscovery:
-    """Every server that is configured for a folder. What a project brings counts only once the user trusts it. Blocks.
+    """Find all servers that are configured for a folder. Those of the project require trust. Blocks.
 
-    From the weakest to the strongest: the user's ``mcp.json``, the user's settings, the project's ``.mcp.json``, its
-    ``.agent/mcp.json``, its settings; at last what the front end was ``given``.
+    Precedence, from lowest to highest: the user's ``mcp.json``, the user's settings, the project's ``.mcp.json``, its
+    ``.agent/mcp.json``, its settings, and servers ``given`` by the front end.
     """
     sources: list[tuple[str, Any]] = []
     notices: list[str] = []
@@ -68,7 +68,7 @@ def discover_mcp_servers(cwd: str, settings: Settings, given: Any = None) -> Mcp
             _read(file, sources, notices)
         else:
             notices.append(
-                f"{file}: its MCP servers are not started until you trust the folder: mainspring trust {_root(file)}"
+                f"The MCP servers in {file} are not started, because the folder is not trusted. Run: mainspring trust {_root(file)}"
             )
     sources += [(place, data) for place, data in settings.mcp_servers if place != user]
     if given:
@@ -87,16 +87,15 @@ def build_mcp_plug(
     given: Any = None,
     server_filter: Callable[[str], bool] | None = None,
 ) -> McpPlug | None:
-    """The servers of the command's agent; ``None`` where there are none. Blocks.
+    """Create the plugin with the MCP servers of the agent; None without servers. Blocks.
 
     Args:
-        cwd: The folder.
-        settings: The settings.
-        report: Is told what people should know.
-        unattended: Whether nobody is there to ask again: then the prompt waits longer for servers that are still on their way.
-        given: Further servers, as decoded JSON.
-        server_filter: Says by the part of its tools' names that stands for a server whether it is offered, where the model is too
-            small for all of them.
+        cwd: Working folder.
+        settings: Settings.
+        report: Listener for notices.
+        unattended: Whether the prompt is the only one, so that it waits longer for servers that are connecting.
+        given: Additional servers, as decoded JSON.
+        server_filter: Filter by the server part of tool names, for models that are too small for all servers.
     """
     if not settings.config.mcp.enabled:
         return None
@@ -108,7 +107,7 @@ def build_mcp_plug(
     left = [keys[s.name] for s in found.servers if s.enabled and s not in servers]
     if left:
         allow = " ".join(f"--allow mcp__{key}" for key in left)
-        report(Notice(f"a model this small is offered no MCP servers; to offer them all the same: {allow}"))
+        report(Notice(f"MCP servers are disabled, because the model is small. To use them, add {allow}."))
     if not any(s.enabled for s in servers):
         return None
     given = settings.config.mcp.grace_seconds
@@ -139,20 +138,20 @@ def _root(file: Path) -> Path:
 
 
 def _read(file: Path, sources: list[tuple[str, Any]], notices: list[str]) -> None:
-    """Read a file of servers; a broken one is told of and harms no other."""
+    """Read a file of servers; an invalid file results in a notice, and does not affect others."""
     try:
         if file.stat().st_size > _LARGEST:
-            raise OSError("is larger than 1 MiB, which no such file should be")
+            raise OSError("larger than 1 MiB")
         text = file.read_text("utf-8-sig")
         sources.append((str(file), parse_jsonc(text).to_python() if text.strip() else None))
     except (FileNotFoundError, NotADirectoryError):
         pass
     except JsonError as error:
-        notices.append(f"{file}:{error.line}:{error.column}: {error.reason}; its MCP servers are left out")
+        notices.append(f"{file}:{error.line}:{error.column}: {error.reason} Its MCP servers are ignored.")
     except UnicodeDecodeError:
-        notices.append(f"{file}: is not UTF-8; its MCP servers are left out")
+        notices.append(f"{file} is not valid UTF-8. Its MCP servers are ignored.")
     except OSError as error:
-        notices.append(f"{file}: cannot be read: {error.strerror or error}; its MCP servers are left out")
+        notices.append(f"Cannot read {file}: {error.strerror or error}. Its MCP servers are ignored.")
 
 
 _SERVER_KEYS = ("mcpServers", "servers", "mcp_servers")
@@ -169,21 +168,21 @@ def add_server(
     force: bool = False,
     environ: Mapping[str, str] = os.environ,
 ) -> str:
-    """Put a server into the user's ``mcp.json``, or the project's. Blocks.
+    """Add a server to the user's or the project's ``mcp.json``. Blocks.
 
     Args:
-        name: Its name.
-        entry: Its settings, as in the file.
-        place: Where the command works.
-        project: Into the project's file.
-        force: Whether one of this name may be replaced.
-        environ: Variables.
+        name: Name of the server.
+        entry: Configuration of the server, in the format of the file.
+        place: Workspace options.
+        project: Whether to use the project's file.
+        force: Whether to replace a server with the same name.
+        environ: Environment variables.
 
     Returns:
-        What was done, and what is left to do.
+        A message about the change, and the next step.
 
     Raises:
-        ConfigError: If the entry is none, the name is taken, or the file is broken or cannot be written.
+        ConfigError: If the entry is invalid, the name is used, or the file is invalid or cannot be written.
     """
     problems = mcp.parse_mcp_config([{"name": name, **entry}]).problems
     if problems:
@@ -193,46 +192,46 @@ def add_server(
     def change(text: str) -> str:
         path, known = _entry_path(parse_jsonc(text), name, file)
         if known and not force:
-            raise ConfigError(f"{file} has an MCP server {name!r} already; --force replaces it")
+            raise ConfigError(f"{file} already has an MCP server {name!r}. To replace it, use --force.")
         return edit_jsonc(text, path, msgspec.json.encode(entry).decode())
 
     with TrustStore(home).accept_own_changes(file.parent if project else None):
         _rewrite(file, change, private=not project)
-    told = f"added {name} to {file}"
+    told = f"Added {name} to {file}"
     if project and not TrustStore(home).covers(file.parent):
-        told += f"\nit is started once you trust the folder: mainspring trust {file.parent.parent}"
+        told += f"\nTo start it, trust the folder: mainspring trust {file.parent.parent}"
     return told
 
 
 def remove_server(
     name: str, place: WorkspaceOptions, *, project: bool = False, environ: Mapping[str, str] = os.environ
 ) -> str:
-    """Take a server out of the user's ``mcp.json``, or the project's; what was done. Blocks.
+    """Remove a server from the user's or the project's ``mcp.json``, and return a message. Blocks.
 
     Raises:
-        ConfigError: If it is not there, or the file is broken or cannot be written.
+        ConfigError: If the server is unknown, or the file is invalid or cannot be written.
     """
     file, home = _file(place, project, environ)
 
     def change(text: str) -> str:
         path, known = _entry_path(parse_jsonc(text), name, file)
         if not known:
-            raise ConfigError(f"{file} has no MCP server {name!r}; {_other_file_hint(name, place, project, environ)}")
+            raise ConfigError(f"{file} has no MCP server {name!r}. {_other_file_hint(name, place, project, environ)}")
         return edit_jsonc(text, path, None)
 
     with TrustStore(home).accept_own_changes(file.parent if project else None):
         _rewrite(file, change, private=not project)
-    return f"removed {name} from {file}"
+    return f"Removed {name} from {file}"
 
 
 def _other_file_hint(name: str, place: WorkspaceOptions, project: bool, environ: Mapping[str, str]) -> str:
-    """Where an entry that is to be taken out stands instead, and what to do about it."""
+    """Suggest how to remove an entry that is in another file."""
     cwd, settings = load_rules(place, {}, environ)[:2]
     found = next((s for s in discover_mcp_servers(cwd, settings).servers if s.name == name), None)
     if found is not None:
-        file, other = _file(place, not project, environ)[0], "leave out --project" if project else "add --project"
-        return f"it is in {found.place}: {other if found.place == str(file) else 'take it out there'}"
-    return "for the project's file add --project" if not project else "for your own file leave out --project"
+        file, other = _file(place, not project, environ)[0], "Omit --project." if project else "Add --project."
+        return f"It is in {found.place}. {other if found.place == str(file) else 'Remove it there.'}"
+    return "For the project's file, add --project." if not project else "For your own file, omit --project."
 
 
 def _file(place: WorkspaceOptions, project: bool, environ: Mapping[str, str]) -> tuple[Path, Any]:
@@ -240,22 +239,22 @@ def _file(place: WorkspaceOptions, project: bool, environ: Mapping[str, str]) ->
     if project:
         return (find_project_root(cwd, _FILE, settings.home) or Path(cwd)) / PROJECT_FOLDER / _FILE, settings.home
     if settings.home is None:
-        raise ConfigError("there is no home folder for this; set MAINSPRING_HOME to one, or add --project")
+        raise ConfigError("Cannot find your home directory. Set MAINSPRING_HOME, or add --project.")
     return settings.home.root / _FILE, settings.home
 
 
 def _entry_path(root: JsonNode, name: str, file: Path) -> tuple[tuple[str, ...], bool]:
-    """Where the entry stands or is to stand, and whether it is there."""
+    """Return the path of an entry in the file, and whether it exists."""
     if root.members is None:
-        raise ConfigError(f"{file}: is no object, so it cannot be changed from here; edit it by hand")
+        raise ConfigError(f"{file} is not a JSON object. Edit it manually.")
     for wrapper in _SERVER_KEYS:
         inner = root.members.get(wrapper)
         if inner is not None and inner.members is None:
-            raise ConfigError(f"{file}: {wrapper} is no object, so it cannot be changed from here; edit it by hand")
+            raise ConfigError(f"{wrapper} in {file} is not a JSON object. Edit it manually.")
         if inner is not None and inner.members is not None:
             return (wrapper, name), name in inner.members
     if any(m.members is not None and any(k in m.members for k in _ENTRY) for m in root.members.values()):
-        return (name,), name in root.members  # a plain map of servers
+        return (name,), name in root.members  # an object of servers without a wrapper
     return (_SERVER_KEYS[0], name), False
 
 
@@ -267,8 +266,8 @@ def _rewrite(file: Path, change: Any, *, private: bool) -> None:
             text = target.read_text(encoding="utf-8-sig") if target.exists() else ""
             write_text_atomically(target, change(text if text.strip() else _EMPTY), private=private)
     except JsonError as error:
-        raise ConfigError(f"{file}:{error.line}:{error.column}: {error.reason}; nothing was changed") from None
+        raise ConfigError(f"{file}:{error.line}:{error.column}: {error.reason} Your changes were not saved.") from None
     except LockTimeoutError as error:
         raise ConfigError(str(error)) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: cannot be changed: {getattr(error, 'strerror', None) or error}") from error
+        raise ConfigError(f"Cannot change {file}: {getattr(error, 'strerror', None) or error}.") from error

@@ -1,4 +1,4 @@
-"""What is remembered, shown and added to by hand."""
+"""Show memory files, and add notes to them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from mainspring.memory import Memory, NoteSection, Where, find_memory_files
 
 
 class MemoryFileView(Struct, frozen=True):
-    """One memory file.
+    """A memory file.
 
     Attributes:
-        where: Whose it is.
-        path: Where it is.
-        text: What it holds; empty if it is not there.
-        read: Whether a conversation here gets it; a project's file only counts once the folder is trusted.
+        where: Owner: user or project.
+        path: File.
+        text: Content; empty if the file does not exist.
+        read: Whether sessions here read it; a project's file requires trust.
     """
 
     where: Where
@@ -31,10 +31,10 @@ class MemoryFileView(Struct, frozen=True):
 
 
 def list_memory_files(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> list[MemoryFileView]:
-    """The memory files for a folder.
+    """List the memory files of a folder.
 
     Raises:
-        ConfigError: If the folder is none.
+        ConfigError: If the folder does not exist.
         MainspringError: If a file cannot be read.
     """
     cwd, settings = load_rules(place, {}, environ)
@@ -56,10 +56,10 @@ async def add_memory(
     where: Where = "project",
     environ: Mapping[str, str] = os.environ,
 ) -> str:
-    """Remember something that the person typed, so that nobody has to confirm it; what was done.
+    """Add a note that the user typed, without confirmation, and return a message.
 
     Raises:
-        ConfigError: If the note cannot be kept, or there is no place for it.
+        ConfigError: If the note is invalid, or cannot be stored.
     """
     cwd, settings = load_rules(place, {}, environ)
     memory = Memory.for_folder(cwd, settings.home.root if settings.home else None, confirm=lambda _: True)

@@ -14,7 +14,7 @@ from mainspring.models.providers.http import build_chat_model, static_api_key
 
 
 def registry_of(config: AppConfig) -> ProviderRegistry:
-    """The providers, with those that the settings add."""
+    """Return the built-in providers, and those that the settings add."""
     registry = default_registry()
     for name, section in config.providers.sections.items():
         if name not in registry and section.base_url:
@@ -23,21 +23,21 @@ def registry_of(config: AppConfig) -> ProviderRegistry:
     if default is not None:
         if default not in registry:
             near = difflib.get_close_matches(default, registry.names(), 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(registry.names())}."
+            hint = f"Did you mean {near[0]!r}?" if near else f"Available providers: {', '.join(registry.names())}."
             raise ConfigError(
-                f"there is no provider {default!r} (--provider, or providers.default); {hint} A section providers.{default} "
-                "with a baseUrl makes one of any OpenAI-compatible server"
+                f"Unknown provider: {default!r} (--provider, or providers.default). {hint} To add an OpenAI-compatible server, set baseUrl in "
+                f"the section providers.{default}."
             )
         registry.default = default
     return registry
 
 
 def _create_openai_compatible(config: ProviderConfig) -> HttpModel:
-    """A provider that exists only in the settings."""
+    """Create a model of a provider that is defined only in the settings."""
     if not config.model:
         raise ProviderConfigError(
-            f"Provider {config.provider} needs a model: write {config.provider}:MODEL, or the setting "
-            f"providers.{config.provider}.model",
+            f"Provider {config.provider} requires a model. Use {config.provider}:MODEL, or set "
+            f"providers.{config.provider}.model.",
             reason="missing_model",
             provider=config.provider,
         )

@@ -1,4 +1,4 @@
-"""Where the user's and the project's files are. Nothing here creates anything."""
+"""The paths of the user's and the project's files. Nothing is created here."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ SETTINGS_FILE = "settings.json"
 
 
 class UserPaths(Struct, frozen=True):
-    """The user's folder; its parts exist once something is stored there."""
+    """The user's folder. Its parts exist once something is stored there."""
 
     root: Path
 
     @property
     def settings(self) -> Path:
-        """The user's settings."""
+        """Settings file of the user."""
         return self.root / SETTINGS_FILE
 
     @property
     def sessions(self) -> Path:
-        """Conversations, by project."""
+        """Sessions, by project."""
         return self.root / "sessions"
 
     @property
     def context(self) -> Path:
-        """Large outputs that were put aside."""
+        """Large outputs that were offloaded."""
         return self.root / "context"
 
     @property
     def extensions(self) -> Path:
-        """Extensions."""
+        """Extensions of the user."""
         return self.root / "extensions"
 
     @property
     def skills(self) -> Path:
-        """Skills."""
+        """Skills of the user."""
         return self.root / "skills"
 
 
 def find_user_paths(environ: Mapping[str, str]) -> UserPaths | None:
-    """The user's folder: ``$MAINSPRING_HOME``, else ``~/.agent``; ``None`` where there is no home folder."""
+    """Return the user's folder: ``$MAINSPRING_HOME``, or ``~/.agent``; None without a home directory."""
     given = environ.get("MAINSPRING_HOME", "").strip()
     if given:
         return UserPaths(Path(os.path.abspath(os.path.expanduser(given))))
@@ -53,7 +53,7 @@ def find_user_paths(environ: Mapping[str, str]) -> UserPaths | None:
 
 
 def find_project_settings(cwd: str, user: UserPaths | None) -> Path | None:
-    """The project's settings file: that of the folder, or of the nearest one above it inside the same repository.
+    """Return the project's settings file: of the folder, or of the closest parent folder in the same repository.
 
     A run that starts in a subfolder must not lose the rules of its project.
     """
@@ -62,8 +62,8 @@ def find_project_settings(cwd: str, user: UserPaths | None) -> Path | None:
 
 
 def find_project_root(cwd: str, name: str, user: UserPaths | None) -> Path | None:
-    """The folder, or the nearest one above it inside the same repository, that has something of this name in its ``.agent``; what
-    is the user's own is nothing of a project.
+    """Return the folder, or the closest parent folder in the same repository, whose ``.agent`` has an entry with this name. The
+    user's own folder is not a project.
     """
     folder = Path(cwd)
     inside = find_repository(folder)
@@ -77,7 +77,7 @@ def find_project_root(cwd: str, name: str, user: UserPaths | None) -> Path | Non
 
 
 def find_repository(folder: Path) -> Path | None:
-    """The nearest folder that is under version control."""
+    """Return the closest folder under version control."""
     return next((p for p in (folder, *folder.parents) if os.path.lexists(p / ".git")), None)
 
 
@@ -86,10 +86,10 @@ def _is_same_file(one: Path, other: Path) -> bool:
 
 
 def resolve_working_folder(given: str | None, environ: Mapping[str, str]) -> tuple[str, str]:
-    """The folder to work in, and a warning if it is not there any more.
+    """Return the working folder, and a warning if it no longer exists.
 
     Raises:
-        NotADirectoryError: If ``given`` is no folder.
+        NotADirectoryError: If ``given`` is not a folder.
     """
     if given is not None:
         path = os.path.abspath(os.path.expanduser(given))
@@ -101,4 +101,4 @@ def resolve_working_folder(given: str | None, environ: Mapping[str, str]) -> tup
     except FileNotFoundError:
         gone = environ.get("PWD", "")
         folder = gone if os.path.isabs(gone) else os.sep
-        return folder, "the current folder does not exist any more, so there are no files here; --cwd DIR names another"
+        return folder, "The current folder no longer exists. Use --cwd DIR to choose another folder."

@@ -1,4 +1,4 @@
-"""Permissions: which rules are in force, and what they say about a call."""
+"""Show permission rules, and explain their decision about a tool call."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from mainspring.tools.builtin import COMMON_ALIASES, builtin_tools
 
 
 class RuleView(Struct, frozen=True, kw_only=True):
-    """A rule, for people and programs.
+    """A permission rule in a list.
 
     Attributes:
-        effect: ``deny``, ``ask`` or ``allow``.
-        rule: As it was written.
-        origin: Where it stands: a flag, or a file and the key in it.
-        counts: Whether it does; rules that would loosen do not where the folder is not trusted.
-        number: The number by which it can be revoked; 0 for a rule that the command does not save.
-        applies: ``this project`` or ``every project``, for a rule that the command saves.
+        effect: ``deny``, ``ask``, or ``allow``.
+        rule: Text of the rule.
+        origin: A flag, or the file and key that contains it.
+        counts: Whether it is active; rules that allow more are inactive if the folder is not trusted.
+        number: Number by which it can be revoked; 0 for a rule that the command does not save.
+        applies: ``this project`` or ``every project``, for a saved rule.
     """
 
     effect: str
@@ -44,7 +44,7 @@ class RuleView(Struct, frozen=True, kw_only=True):
 
 
 class PartDecision(Struct, frozen=True, kw_only=True):
-    """What was decided about one thing that a call touches: a simple command, a path, a host."""
+    """The decision about one part of a call: a simple command, a path, or a host."""
 
     scope: str
     resource: str
@@ -55,15 +55,15 @@ class PartDecision(Struct, frozen=True, kw_only=True):
 
 
 class CallExplanation(Struct, frozen=True, kw_only=True):
-    """What would become of a call.
+    """The decision about a call.
 
     Attributes:
-        tool: The tool's name.
-        outcome: ``allow``, ``ask`` (in print mode that is a denial) or ``deny``.
-        reason: Why: that of the deciding part.
-        rule: The rule that decided; ``None`` if none did.
-        parts: Each thing that the call touches, with its own decision; for a shell line each simple command of it.
-        advice: Where it asks: sets of rules that are each enough for the whole call, the narrowest first.
+        tool: Tool name.
+        outcome: ``allow``, ``ask`` (denied in print mode), or ``deny``.
+        reason: Reason of the deciding part.
+        rule: Rule that decided, or None.
+        parts: Parts of the call, each with its decision; a shell line has one for each simple command.
+        advice: For ``ask``: sets of rules that each allow the whole call, the narrowest first.
     """
 
     tool: str
@@ -77,10 +77,10 @@ class CallExplanation(Struct, frozen=True, kw_only=True):
 def active_rules(
     place: WorkspaceOptions, rules: PermissionFlags, environ: Mapping[str, str] = os.environ
 ) -> list[RuleView]:
-    """The rules of flags and files, deny first, then ask, then allow.
+    """Return the rules of flags and files: deny, ask, and allow.
 
     Raises:
-        ConfigError: If the settings are broken.
+        ConfigError: If the settings are invalid.
     """
     cwd, settings = load_rules(place, {}, environ)
     found = build_permissions(settings, rules, cwd).engine.rules
@@ -127,17 +127,17 @@ def revoke_rule(wanted: str, place: WorkspaceOptions, environ: Mapping[str, str]
 async def explain_permission(
     tool: str, arguments: str, place: WorkspaceOptions, rules: PermissionFlags, environ: Mapping[str, str] = os.environ
 ) -> CallExplanation:
-    """What would become of a call, without making it.
+    """Explain the decision about a call, without making it.
 
     Args:
-        tool: The tool's name; that of a tool which is not built in is judged by its name and arguments.
-        arguments: A JSON object; for a built-in tool that has one main argument also that argument alone.
-        place: Where.
+        tool: Tool name; an unknown tool is evaluated by its name and arguments.
+        arguments: JSON object, or the value of the main argument of a built-in tool.
+        place: Workspace options.
         rules: Rules of the command line.
-        environ: The environment.
+        environ: Environment variables.
 
     Raises:
-        ConfigError: If the arguments are none, or the settings are broken.
+        ConfigError: If the arguments or the settings are invalid.
     """
     cwd, settings = load_rules(place, {}, environ)
     known = {t.name: t for t in builtin_tools(include_optional=True)}
@@ -160,7 +160,7 @@ def _arguments(tool: Tool | None, text: str) -> dict[str, Any]:
         try:
             value: Any = json.loads(stripped)
         except ValueError as error:
-            raise ConfigError(f"the arguments are no JSON object: {error}") from None
+            raise ConfigError(f"The arguments are not a JSON object: {error}") from None
         if isinstance(value, dict):
             return cast("dict[str, Any]", value)
     if tool is None:
@@ -201,10 +201,10 @@ def _view(rule: SpecRule) -> RuleView:
 
 
 def build_permissions(settings: Settings, rules: PermissionFlags, cwd: str, **options: Any) -> Permissions:
-    """The permissions plug with the rules of flags and files.
+    """Create the permissions plugin with the rules of flags and files.
 
     Raises:
-        ConfigError: If a rule is none; the text has its place.
+        ConfigError: If a rule is invalid; the message contains its origin.
     """
     found = RuleSet()
     for effect in ("deny", "ask", "allow"):

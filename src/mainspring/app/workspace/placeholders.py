@@ -17,13 +17,13 @@ _HEAD = lazy_re(r"ref: refs/heads/(.+)")
 
 
 def placeholder_values(cwd: str, today: date, *, provider: str = "", model: str = "") -> dict[str, str]:
-    """What stands for ``{{NAME}}`` in prompts and custom commands. No time of day, so that a prompt stays the same.
+    """Return the values of ``{{NAME}}`` in prompts and custom commands. They exclude the time of day, so that a prompt stays the same.
 
     Args:
-        cwd: The folder to work in.
-        today: The date.
-        provider: Name of the provider.
-        model: Id of the model.
+        cwd: Working folder.
+        today: Date.
+        provider: Provider name.
+        model: Model ID.
     """
     return {
         "CWD": cwd,
@@ -38,18 +38,18 @@ def placeholder_values(cwd: str, today: date, *, provider: str = "", model: str 
 
 
 def substitute_variables(text: str, values: Mapping[str, str]) -> str:
-    """The text with its placeholders filled in, in one pass: what they stand for is not looked at again. Unknown ones stay."""
+    """Substitute placeholders in one pass, so that values are not expanded again. Unknown ones are unchanged."""
     return _PLACEHOLDER.sub(lambda match: values.get(match.group(1), match.group(0)), text)
 
 
 def branch_of(cwd: str) -> str:
-    """The branch that is checked out; empty outside of a repository, or where it is none. Reads files of git, runs nothing."""
+    """Return the current branch, or an empty string if no branch is checked out. Reads files of git, and runs nothing."""
     root = find_repository(Path(cwd))
     if root is None:
         return ""
     folder = root / ".git"
     try:
-        if folder.is_file():  # a worktree, or a submodule
+        if folder.is_file():  # in a worktree or a submodule
             folder = root / folder.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
         match = _HEAD.match((folder / "HEAD").read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):

@@ -1,7 +1,7 @@
 """Rules that the user saved while working: for one project in the grants file, for every project in the user's settings.
 
-A project is the folder in which the agent works, by its real path. The number of the folder in its file system and the time when it was made
-are stored as well, so that another folder at the same path does not inherit what was allowed.
+A project is identified by the real path of its folder, and by the inode number and creation time of the folder, so that another folder at
+the same path does not inherit its rules.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Grant(Struct, frozen=True, forbid_unknown_fields=True):
     """A rule that the user saved for a project.
 
     Attributes:
-        effect: Whether it allows or denies.
-        rule: The rule as it was written.
-        since: When the user saved it.
+        effect: Effect of the rule.
+        rule: Text of the rule.
+        since: Time when the user saved it.
     """
 
     effect: GrantEffect
@@ -46,13 +46,13 @@ class Grant(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Project(Struct, frozen=True, forbid_unknown_fields=True):
-    """A folder and the rules that the user saved for it.
+    """A folder and its saved rules.
 
     Attributes:
-        folder: Its real path.
-        inode: The number of the folder in its file system.
-        grants: The rules, the oldest first.
-        born: When the folder was made, in nanoseconds; 0 if that is not known.
+        folder: Real path.
+        inode: Inode number of the folder.
+        grants: Rules, the oldest first.
+        born: Creation time of the folder in nanoseconds; 0 if unknown.
     """
 
     folder: str
@@ -62,7 +62,7 @@ class Project(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_same_folder(self) -> bool:
-        """Whether the folder at the path is the one for which the rules were saved."""
+        """Return True if the folder at the path is the one that the rules were saved for."""
         return self.inode == read_inode(self.folder) and (not self.born or self.born == read_birth_time(self.folder))
 
 
@@ -71,10 +71,10 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GrantStore:
-    """The rules that the user saved, by project.
+    """The saved rules, by project.
 
     Args:
-        home: The user's folder; without one nothing is stored.
+        home: User's folder; None stores nothing.
     """
 
     def __init__(self, home: UserPaths | None) -> None:
@@ -103,7 +103,7 @@ class GrantStore:
         return found
 
     def grants(self, folder: str | os.PathLike[str]) -> tuple[Grant, ...]:
-        """Return the rules that apply in a folder: all that deny, and those that allow unless another folder is at its path now."""
+        """Return the rules that apply in a folder: all deny rules, and allow rules unless another folder is at its path now."""
         path = os.path.realpath(folder)
         known = next((project for project in self.list() if project.folder == path), None)
         if known is None:
@@ -112,7 +112,7 @@ class GrantStore:
         return tuple([grant for grant in known.grants if same or grant.effect == "deny"])
 
     def rules(self, folder: str | os.PathLike[str]) -> RuleSet:
-        """Return the same as rules for decisions.
+        """Return these rules as permission rules.
 
         Raises:
             ConfigError: If the file cannot be read.
@@ -120,7 +120,7 @@ class GrantStore:
         return RuleSet(_parse(self.grants(folder), self.place(folder)))
 
     def place(self, folder: str | os.PathLike[str]) -> str:
-        """Return where the rules of a folder are stored, for people."""
+        """Return the file with the rules of a folder, for users."""
         return f"{self.file}: {os.path.realpath(folder)}"
 
     def add(self, folder: str | os.PathLike[str], effect: GrantEffect, texts: tuple[str, ...]) -> Path:
@@ -184,7 +184,7 @@ Reach = Literal["project", "everywhere"]
 
 
 REACHES: dict[Reach, str] = {"everywhere": "every project", "project": "this project"}
-"""The names of the reaches, for people."""
+"""The names of the reaches, for users."""
 
 
 class RuleFiles(Struct, frozen=True):
@@ -270,7 +270,7 @@ class RuleFiles(Struct, frozen=True):
         return [rule for reach in REACHES for (found, _, _), rule in known.items() if found == reach]
 
     def same(self, rule: SpecRule, rules: Iterable[SpecRule]) -> list[SpecRule]:
-        """Return those of some rules that say the same as one, and apply in the same projects."""
+        """Return those of some rules that equal a rule, and apply in the same projects."""
         requested = (self.reach_of(rule), rule.effect, rule.text)
         return [each for each in rules if (self.reach_of(each), each.effect, each.text) == requested]
 
@@ -313,4 +313,4 @@ def pick(wanted: str, texts: Sequence[str], values: Sequence[_T]) -> _T:
     if found:
         numbers = ", ".join(str(i) for i, text in enumerate(texts, 1) if text == wanted)
         raise ConfigError(f"{wanted!r} is granted more than once. Give its number: {numbers}.")
-    raise ConfigError(f"Nothing is granted as {wanted!r}. List what is granted with: mainspring permissions")
+    raise ConfigError(f"Nothing is granted as {wanted!r}. List the rules with: mainspring permissions")

@@ -1,7 +1,4 @@
-"""Saved conversations: listed, looked through, named, removed.
-
-Sessions out of the program and into it: what is handed out holds no secrets, and nothing is sent anywhere.
-"""
+"""List, search, rename, remove, export, and import saved sessions. Exports contain no secrets, and nothing is sent anywhere."""
 
 from __future__ import annotations
 
@@ -39,10 +36,10 @@ __all__ = ["Transcript", "TranscriptCall", "TranscriptItem", "export_jsonl", "ex
 def list_saved_sessions(
     place: WorkspaceOptions, *, everywhere: bool = False, environ: Mapping[str, str] = os.environ
 ) -> list[SessionInfo]:
-    """The sessions of the folder, or of all folders, last used first.
+    """List the sessions of the folder, or of all folders, the most recent first.
 
     Raises:
-        ConfigError: If the folder is none.
+        ConfigError: If the folder does not exist.
     """
     cwd, settings = load_rules(place, {}, environ)
     return list_sessions(cwd, home=settings.home.root, everywhere=everywhere) if settings.home else []
@@ -56,10 +53,10 @@ def search(
     limit: int = 20,
     environ: Mapping[str, str] = os.environ,
 ) -> list[SearchHit]:
-    """Where words were said, in the sessions of the folder or of all folders.
+    """Search for words in the sessions of the folder, or of all folders.
 
     Raises:
-        SessionError: If there are no words.
+        SessionError: If no words are given.
     """
     cwd, home = _require_home(place, environ)
     return search_sessions(words, cwd, home=home.root, everywhere=everywhere, limit=limit)
@@ -68,25 +65,25 @@ def search(
 def rename_session(
     name: str, title: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ
 ) -> SessionInfo:
-    """Give a session a name for people; an empty one takes it away.
+    """Set the title of a session; an empty one removes it.
 
     Raises:
-        SessionError: If there is no such session, or another process has it open.
+        SessionError: If the session is unknown, or another process is using it.
     """
     cwd, home = _require_home(place, environ)
     info = find_session(name, cwd, home=home.root)
     with Session.open(info.place, home=home.root) as session:
         if not session.writable:
-            raise SessionError(f"session {info.id} cannot be named: {session.problems[-1]}")
+            raise SessionError(f"Cannot rename session {info.id}: {session.problems[-1]}")
         session.label(title)
     return info
 
 
 def remove_session(name: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> SessionInfo:
-    """Remove a session for good, with the large outputs that belong to it.
+    """Delete a session and its large outputs.
 
     Raises:
-        SessionError: If there is no such session, or another process has it open.
+        SessionError: If the session is unknown, or another process is using it.
     """
     cwd, home = _require_home(place, environ)
     info = find_session(name, cwd, home=home.root)
@@ -95,10 +92,10 @@ def remove_session(name: str, place: WorkspaceOptions, environ: Mapping[str, str
 
 
 def purge_sessions(keep: int, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> list[SessionInfo]:
-    """Remove all but the sessions of the folder that were used last; those that another process has open stay.
+    """Delete all but the most recent sessions of the folder, except those in use by another process.
 
     Returns:
-        The ones that were removed.
+        The deleted sessions.
     """
     cwd, home = _require_home(place, environ)
     store = JsonlStore(home.root)
@@ -115,20 +112,20 @@ def purge_sessions(keep: int, place: WorkspaceOptions, environ: Mapping[str, str
 def _require_home(place: WorkspaceOptions, environ: Mapping[str, str]) -> tuple[str, UserPaths]:
     cwd, settings = load_rules(place, {}, environ)
     if settings.home is None:
-        raise SessionError("there is no home folder, so there are no sessions")
+        raise SessionError("No sessions found, because your home directory was not found. Set MAINSPRING_HOME.")
     return cwd, settings.home
 
 
 def export_transcript(name: str | None, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> Transcript:
-    """A session for people, without secrets.
+    """Return the transcript of a session, without secrets.
 
     Args:
-        name: Its id, the beginning of its id, its title or its file; the folder's last one if not given.
-        place: The folder.
-        environ: The environment; the values of its keys are masked.
+        name: ID, beginning of the ID, title, or file (default: the most recent session of the folder).
+        place: Workspace options.
+        environ: Environment variables; the values of API keys are redacted.
 
     Raises:
-        SessionError: If there is no such session.
+        SessionError: If the session is unknown.
     """
     store, found, redactor = _find_session(name, place, environ)
     plain: Any = msgspec.to_builtins(read_transcript(store, found))
@@ -136,10 +133,10 @@ def export_transcript(name: str | None, place: WorkspaceOptions, environ: Mappin
 
 
 def export_jsonl(name: str | None, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> list[bytes]:
-    """A session as lines of JSON, the form that it is stored in, without secrets. `import_file` takes them back.
+    """Return a session as JSON lines, the stored form, without secrets. `import_file` imports them.
 
     Raises:
-        SessionError: If there is no such session.
+        SessionError: If the session is unknown.
     """
     store, found, redactor = _find_session(name, place, environ)
     lines: list[bytes] = []
@@ -147,7 +144,7 @@ def export_jsonl(name: str | None, place: WorkspaceOptions, environ: Mapping[str
         try:
             value = msgspec.json.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            continue  # a damaged line cannot be looked through for secrets
+            continue  # secrets cannot be found in a damaged line
         lines.append(msgspec.json.encode(redactor.value(value)))
     return lines
 
@@ -155,17 +152,17 @@ def export_jsonl(name: str | None, place: WorkspaceOptions, environ: Mapping[str
 def import_file(
     path: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ
 ) -> tuple[str, tuple[str, ...]]:
-    """Take a session in from a file of lines; it belongs to the folder from then on.
+    """Import a session from a file of JSON lines; it belongs to the folder from then on.
 
     Returns:
-        Its id, and what could not be read.
+        The session ID, and problems with the file.
 
     Raises:
-        SessionError: If the file is no session; nothing is stored then.
+        SessionError: If the file is not a session; nothing is stored.
     """
     cwd, settings = load_rules(place, {}, environ)
     if settings.home is None:
-        raise SessionError("there is no home folder to keep sessions in; set MAINSPRING_HOME to one")
+        raise SessionError("Cannot find your home directory. Set MAINSPRING_HOME.")
     return import_session(os.path.join(cwd, os.path.expanduser(path)), cwd, home=settings.home.root)
 
 
@@ -174,6 +171,6 @@ def _find_session(
 ) -> tuple[JsonlStore, str, Redactor]:
     cwd, settings = load_rules(place, {}, environ)
     if settings.home is None:
-        raise SessionError("there is no home folder, so there are no sessions")
+        raise SessionError("No sessions found, because your home directory was not found. Set MAINSPRING_HOME.")
     store = JsonlStore(settings.home.root)
     return store, find_session(name or "", cwd, home=store).place, redactor_of(settings, environ)

@@ -1,4 +1,4 @@
-"""The secrets that the settings hold, so that every sink of the command knows them."""
+"""The secrets in the settings, which every output of the command redacts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mainspring.app.workspace.settings import Settings
 from mainspring.redaction import Redactor, environment_secrets
 
 HIDDEN = frozenset({"apiKey", "env", "headers", "clientSecret", "client_secret"})
-"""Settings whose values are never shown, whatever they look like."""
+"""Settings whose values are never shown."""
 
 
 def redactor_of(settings: Settings, environ: Mapping[str, str]) -> Redactor:
-    """Create a redactor that knows the secrets of the environment and of the settings."""
+    """Create a redactor that knows the secrets of the environment and the settings."""
     plain: Any = msgspec.to_builtins(
         [{".".join(path): value for path, value in settings.values.items()}, *(s for _, s in settings.mcp_servers)],
         enc_hook=str,
@@ -25,7 +25,7 @@ def redactor_of(settings: Settings, environ: Mapping[str, str]) -> Redactor:
 
 
 def _texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Every text, with the name of its field; the arguments of a command as one line."""
+    """Return all strings with the name of their field; the arguments of a command are one line."""
     if isinstance(value, str):
         yield name, value
     elif isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Skills: listed, shown, checked, installed, switched, updated, removed and begun."""
+"""List, show, check, install, enable, disable, update, remove, and create skills."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ from mainspring.state_files import resolve_project_file
 
 
 class SkillView(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A skill, for people and programs.
+    """A skill in a list.
 
     Attributes:
-        name: Its name.
-        brief: What it is for, in a sentence.
-        description: What it is for.
-        source: ``project``, ``user`` or ``builtin``.
-        state: ``on``, ``off``, or ``hidden`` by another one of its name.
-        path: Its file.
-        version: Its version.
-        origin: Where it was installed from.
-        commit: The commit that was installed.
-        installed: When it was.
-        used: How often it was used.
-        last_used: When last.
-        warnings: What is odd about it.
+        name: Name.
+        brief: Description in one sentence.
+        description: Full description.
+        source: ``project``, ``user``, or ``builtin``.
+        state: ``on``, ``off``, or ``hidden`` by another skill with the same name.
+        path: File.
+        version: Version.
+        origin: URL or folder that it was installed from.
+        commit: Installed commit.
+        installed: Time of the installation.
+        used: Number of uses.
+        last_used: Time of the last use.
+        warnings: Warnings.
     """
 
     name: str
@@ -76,21 +76,21 @@ class SkillView(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SkillList(Struct, frozen=True):
-    """The skills of a folder, and files that give none."""
+    """The skills of a folder, and the files that cannot be loaded."""
 
     skills: tuple[SkillView, ...]
     problems: tuple[SkillDiagnostic, ...] = ()
 
 
 class SkillDetail(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One skill in full.
+    """The details of a skill.
 
     Attributes:
-        view: What the list says of it.
-        skill: All of its fields.
-        body: Its instructions.
-        lacking: What it needs and is missing here.
-        shell_lines: Commands in its text that run when it is used.
+        view: Entry in the list.
+        skill: All fields of the skill.
+        body: Instructions.
+        lacking: Missing requirements.
+        shell_lines: Commands in its text that run on use.
     """
 
     view: SkillView
@@ -101,14 +101,14 @@ class SkillDetail(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SkillChange(Struct, frozen=True, kw_only=True):
-    """What became of one skill.
+    """The outcome of a change to a skill.
 
     Attributes:
-        name: Its name.
-        what: ``installed``, ``updated``, ``unchanged``, ``refused`` (by the user) or ``failed``.
-        path: Where it is.
-        commit: The commit that is installed; empty for a folder.
-        text: Why it failed, or what should be known.
+        name: Name.
+        what: ``installed``, ``updated``, ``unchanged``, ``refused`` (by the user), or ``failed``.
+        path: Path.
+        commit: Installed commit; empty for a folder.
+        text: Reason of a failure, or a note.
     """
 
     name: str
@@ -119,16 +119,16 @@ class SkillChange(Struct, frozen=True, kw_only=True):
 
 
 class PendingSkill(Struct, frozen=True, kw_only=True):
-    """A skill that waits for a decision in a folder of its own, beside the place where it would be.
+    """A downloaded skill in a staging folder that waits for confirmation.
 
     Attributes:
-        name: Its name.
-        what: What becomes of it if it is wanted: ``installed`` or ``updated``.
-        preview: What it brings.
-        changes: What it changes where there is one of its name.
-        done: What became of it already: it could not be fetched, or there is nothing newer.
+        name: Name.
+        what: Outcome if it is confirmed: ``installed`` or ``updated``.
+        preview: Its content.
+        changes: Changes to an existing skill with the same name.
+        done: Outcome, if it is already known: it could not be downloaded, or is up to date.
         candidate: Its files.
-        folder: The user's folder of skills.
+        folder: User's folder of skills.
     """
 
     name: str
@@ -141,10 +141,10 @@ class PendingSkill(Struct, frozen=True, kw_only=True):
 
 
 def list_installed_skills(place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> SkillList:
-    """The skills of a folder. Nothing of them is run.
+    """List the skills of a folder. Runs nothing of them.
 
     Raises:
-        ConfigError: If the settings or the registry are broken.
+        ConfigError: If the settings or the registry are invalid.
     """
     catalog, entries, _ = _load_skills(place, environ)
     rows = (
@@ -159,10 +159,10 @@ def list_installed_skills(place: WorkspaceOptions, environ: Mapping[str, str] = 
 
 
 def show_skill(name: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> SkillDetail:
-    """One skill, also one that is off; ``SOURCE:NAME`` is that of a source.
+    """Show a skill, even if it is disabled; ``SOURCE:NAME`` chooses the source.
 
     Raises:
-        ConfigError: If there is none.
+        ConfigError: If the skill is unknown.
     """
     catalog, entries, _ = _load_skills(place, environ)
     skill = _get_skill(name, catalog)
@@ -180,10 +180,10 @@ def show_skill(name: str, place: WorkspaceOptions, environ: Mapping[str, str] = 
 def validate_skills(
     paths: Sequence[str], place: WorkspaceOptions, environ: Mapping[str, str] = os.environ
 ) -> tuple[Verdict, ...]:
-    """Look at files and folders of skills, or at skills by their names; at the working folder if none is named.
+    """Check files and folders of skills, or skills by name (default: the working folder).
 
     Raises:
-        ConfigError: If one is not there.
+        ConfigError: If one does not exist.
     """
     cwd, _ = load_rules(place, {}, environ)
     files = [Path(os.path.abspath(os.path.join(cwd, os.path.expanduser(path)))) for path in paths or (".",)]
@@ -207,20 +207,20 @@ async def fetch_skills(
     force: bool = False,
     environ: Mapping[str, str] = os.environ,
 ) -> tuple[PendingSkill, ...]:
-    """Fetch skills of a folder or a repository, to be looked at and then put in their place by `settle`. Nothing of them is run.
+    """Download skills from a folder or a repository for review; `apply_pending` installs them. Runs nothing of them.
 
     Args:
-        source: The folder or repository.
-        place: Where the command works.
-        ref: Branch, tag or commit.
-        path: The folder in it to look into.
-        names: Which, where there are several.
-        select_all: Whether all are meant.
-        force: Whether one of the same name is replaced though it was written or changed by hand.
-        environ: The environment.
+        source: Folder or repository.
+        place: Workspace options.
+        ref: Branch, tag, or commit.
+        path: Folder in the repository.
+        names: Names of the skills, if there are several.
+        select_all: Whether to install all skills.
+        force: Whether to replace a skill that was written or changed by the user.
+        environ: Environment variables.
 
     Raises:
-        ConfigError: If it cannot be fetched, or it is not clear which skill is meant.
+        ConfigError: If the download fails, or the choice of skills is ambiguous.
     """
     cwd, settings = load_rules(place, {}, environ)
     home = _require_home(settings)
@@ -239,16 +239,16 @@ async def fetch_updates(
     force: bool = False,
     environ: Mapping[str, str] = os.environ,
 ) -> tuple[PendingSkill, ...]:
-    """Fetch what is newer of installed skills; all of them if none is named.
+    """Download updates of installed skills.
 
     Args:
-        names: Which.
-        place: Where the command works.
-        force: Whether files that were changed by hand are replaced.
-        environ: The environment.
+        names: Names of the skills (default: all).
+        place: Workspace options.
+        force: Whether to replace files that were changed by the user.
+        environ: Environment variables.
 
     Raises:
-        ConfigError: If one was not installed.
+        ConfigError: If a skill was not installed by the command.
     """
     home = _require_home(load_rules(place, {}, environ)[1])
     entries = open_skill_registry(home).entries()
@@ -257,17 +257,17 @@ async def fetch_updates(
     }
     for name in names:
         if name not in known:
-            raise ConfigError(f"{name!r} was not installed by `mainspring skills install`{_suggestion(name, known)}")
+            raise ConfigError(f"{name!r} was not installed by `mainspring skills install`.{_suggestion(name, known)}")
     await asyncio.to_thread(recover_interrupted, home.skills)
     requested = names or sorted(known)
     return tuple([await _fetch_update(name, known[name], home, place, force=force) for name in requested])
 
 
 def apply_pending(fetched: PendingSkill, *, wanted: bool) -> SkillChange:
-    """Put a skill in its place, or leave everything as it is. Blocks."""
+    """Install a pending skill, or leave everything unchanged. Blocks."""
     candidate, folder = fetched.candidate, fetched.folder
     if fetched.done is not None or candidate is None or folder is None:
-        return fetched.done or SkillChange(name=fetched.name, what="failed", text="nothing was fetched")
+        return fetched.done or SkillChange(name=fetched.name, what="failed", text="nothing was downloaded")
     if not wanted:
         return SkillChange(name=fetched.name, what="refused")
     try:
@@ -278,23 +278,25 @@ def apply_pending(fetched: PendingSkill, *, wanted: bool) -> SkillChange:
 
 
 def discard_pending(fetched: Sequence[PendingSkill]) -> None:
-    """Remove what was fetched and has not been put in its place. Blocks."""
+    """Remove downloads that were not installed. Blocks."""
     discard_staged([each.candidate for each in fetched if each.candidate is not None])
 
 
 def set_skill_enabled(name: str, on: bool, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> str:
-    """Switch a skill on or off for all folders; what should be known about it, mostly nothing.
+    """Enable or disable a skill in all folders, and return a note or an empty string.
 
     Raises:
-        ConfigError: If there is none, or the settings say otherwise.
+        ConfigError: If the skill is unknown, or the settings disable it.
     """
     catalog, _, settings = _load_skills(place, environ)
     skill = _get_skill(name, catalog)
     if on and skill.name in settings.config.skills.disabled:
         origin = settings.origins.get("skills.disabled", "the settings")
-        raise ConfigError(f"{skill.name} is in skills.disabled of {origin}; take it out there")
+        raise ConfigError(f"{skill.name} is disabled in skills.disabled of {origin}. Remove it there.")
     open_skill_registry(_require_home(settings)).set_enabled(skill.name, on)
-    return "skills are off altogether: skills.enabled is false" if on and not settings.config.skills.enabled else ""
+    return (
+        "all skills are disabled, because skills.enabled is false" if on and not settings.config.skills.enabled else ""
+    )
 
 
 def remove_skill(
@@ -303,16 +305,16 @@ def remove_skill(
     """Remove a skill from the user's folder, with its files.
 
     Args:
-        name: Which.
-        place: Where the command works.
-        confirm: Is asked with the path.
-        environ: The environment.
+        name: Name of the skill.
+        place: Workspace options.
+        confirm: Function that asks the user to confirm the path.
+        environ: Environment variables.
 
     Returns:
-        What was removed; ``None`` if the user did not want it.
+        The removed path; None if the user did not confirm.
 
     Raises:
-        ConfigError: If there is none, or it does not lie in the user's folder.
+        ConfigError: If the skill is unknown, or is not in the user's folder.
     """
     catalog, entries, settings = _load_skills(place, environ)
     home = _require_home(settings)
@@ -324,9 +326,13 @@ def remove_skill(
     elif not (os.path.lexists(target) and name in entries):
         other = next((s for s in every if s.name == name), None)
         if other is None:
-            raise ConfigError(f"there is no skill {name!r}{_suggestion(name, [s.name for s in every])}")
-        how = "mainspring skills disable switches it off" if other.source == "builtin" else f"it lies in {other.path}"
-        raise ConfigError(f"{name} is not in your own folder {home.skills}, so it is not removed; {how}")
+            raise ConfigError(f"Unknown skill: {name!r}.{_suggestion(name, [s.name for s in every])}")
+        how = (
+            "To disable it, use `mainspring skills disable`."
+            if other.source == "builtin"
+            else f"It is in {other.path}."
+        )
+        raise ConfigError(f"Cannot remove {name}, because it is not in your own folder {home.skills}. {how}")
     if not confirm(str(target)):
         return None
     try:
@@ -335,7 +341,7 @@ def remove_skill(
         else:
             shutil.rmtree(target)
     except OSError as error:
-        raise ConfigError(f"{target}: cannot be removed: {error.strerror or error}") from error
+        raise ConfigError(f"Cannot remove {target}: {error.strerror or error}.") from error
     open_skill_registry(home).forget(name)
     return target
 
@@ -349,10 +355,10 @@ def new_skill(
     scripts: bool = False,
     environ: Mapping[str, str] = os.environ,
 ) -> Path:
-    """Begin a skill, in the user's folder or in the project's; its file.
+    """Create a skill in the user's or the project's folder, and return its file.
 
     Raises:
-        ConfigError: If it cannot have that name, or there is one already.
+        ConfigError: If the name is invalid, or the skill exists.
     """
     cwd, settings = load_rules(place, {}, environ)
     if project:
@@ -375,26 +381,26 @@ def new_skill(
 
 
 async def _select_skills(source: InstallSource, names: Sequence[str], select_all: bool) -> dict[str, str]:
-    """The skills that are meant, with their folders.
+    """Return the chosen skills, with their folders.
 
     Raises:
-        ConfigError: If that is not clear.
+        ConfigError: If the choice is ambiguous.
     """
     offer = await source.list_skills()
     problems = "".join(f"\n  {folder or 'the top'}: {reason}" for folder, reason in sorted(offer.problems.items()))
     where = source.spec.url + (f" ({source.spec.path})" if source.spec.path else "")
     if not offer.names:
-        raise ConfigError(f"there is no skill in {where}{':' + problems if problems else ''}")
+        raise ConfigError(f"No skills found in {where}{':' + problems if problems else ''}")
     for name in names:
         if name not in offer.names:
             raise ConfigError(
-                f"there is no skill {name!r} in {where}; there are {', '.join(sorted(offer.names))}{problems}"
+                f"Unknown skill: {name!r} in {where}. Available skills: {', '.join(sorted(offer.names))}{problems}"
             )
     if names or select_all:
         return {name: offer.names[name] for name in names or sorted(offer.names)}
     if len(offer.names) > 1:
         raise ConfigError(
-            f"there are {len(offer.names)} skills in {where}: {', '.join(sorted(offer.names))}; name some with --skill, or give --all"
+            f"{len(offer.names)} skills found in {where}: {', '.join(sorted(offer.names))}. Choose some with --skill, or use --all."
         )
     return offer.names
 
@@ -410,13 +416,13 @@ async def _fetch(source: InstallSource, name: str, folder: str, home: UserPaths,
         and await asyncio.to_thread(_has_local_changes, candidate.skill.name, home)
     ):
         await asyncio.to_thread(discard_staged, [candidate])
-        text = f"there is one in {home.skills / name} that was written or changed by hand; --force replaces it"
+        text = f"{home.skills / name} was written or changed by you. To replace it, use --force."
         return PendingSkill(name=name, done=SkillChange(name=name, what="failed", text=text))
     return await asyncio.to_thread(_pending, candidate, home, "installed")
 
 
 def _has_local_changes(name: str, home: UserPaths) -> bool:
-    """Whether the files of a skill are others than were installed."""
+    """Return True if the files of a skill differ from those that were installed."""
     origin = open_skill_registry(home).entries().get(name, SkillState()).origin
     return origin is None or hash_folder(home.skills / name) != origin.digest
 
@@ -443,7 +449,7 @@ async def _fetch_update(
         )
 
     if spec.is_pinned:
-        return describe_failure("unchanged", "it is pinned to a commit")
+        return describe_failure("unchanged", "pinned to a commit")
     try:
         _require_online(spec, place)
         async with open_source(spec) as source:
@@ -453,13 +459,13 @@ async def _fetch_update(
     newer, by_hand = candidate.origin.digest != origin.digest, await asyncio.to_thread(_has_local_changes, name, home)
     problem = ""
     if newer and candidate.skill.name != name:
-        problem = f"it is called {candidate.skill.name} now; install it by that name"
+        problem = f"The skill was renamed to {candidate.skill.name}. Install it with that name."
     elif newer and by_hand and not force:
-        problem = "its files were changed by hand since they were installed; --force replaces them"
+        problem = "You changed its files since they were installed. To replace them, use --force."
     elif newer or (by_hand and force):
         return await asyncio.to_thread(_pending, candidate, home, "updated")
     await asyncio.to_thread(discard_staged, [candidate])
-    note = "its files were changed by hand since they were installed; --force puts them back" if by_hand else ""
+    note = "You changed its files since they were installed. To restore them, use --force." if by_hand else ""
     return describe_failure("failed", problem) if problem else describe_failure("unchanged", note)
 
 
@@ -497,19 +503,19 @@ def _get_skill(name: str, catalog: SkillCatalog) -> Skill:
     if found is None:
         known = [s.name for s in (*catalog.skills, *catalog.disabled_skills)]
         broken = next((p for p in catalog.problems if p.level == "error" and name in Path(p.path).parts), None)
-        reason = f": {broken.path} was not loaded: {broken.reason}" if broken else _suggestion(name, known)
-        raise ConfigError(f"there is no skill {name!r}{reason}")
+        reason = f" {broken.path} was not loaded: {broken.reason}" if broken else _suggestion(name, known)
+        raise ConfigError(f"Unknown skill: {name!r}.{reason}")
     return found
 
 
 def _suggestion(name: str, known: Mapping[str, object] | Sequence[str]) -> str:
     near = difflib.get_close_matches(name, list(known), 1)
-    return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(sorted(known))}" if known else ""
+    return f" Did you mean {near[0]!r}?" if near else f" Available skills: {', '.join(sorted(known))}" if known else ""
 
 
 def _require_home(settings: Settings) -> UserPaths:
     if settings.home is None:
-        raise ConfigError("there is no home folder to keep skills in; set MAINSPRING_HOME to one")
+        raise ConfigError("Cannot find your home directory. Set MAINSPRING_HOME.")
     return settings.home
 
 
@@ -519,4 +525,4 @@ def _is_inside(skill: Skill, folder: Path) -> bool:
 
 def _require_online(spec: InstallSpec, place: WorkspaceOptions) -> None:
     if place.offline and spec.is_remote:
-        raise ConfigError(f"--offline: {spec.url} is not fetched")
+        raise ConfigError(f"Cannot download {spec.url} with --offline.")

@@ -1,7 +1,4 @@
-"""Where the command finds skills, and whom it trusts.
-
-The skills of the command's agent.
-"""
+"""Find the skills of the agent in trusted folders."""
 
 from __future__ import annotations
 
@@ -18,13 +15,13 @@ from mainspring.skills.state import SkillStateFile
 
 
 def build_skills_config(cwd: str, settings: Settings) -> SkillsConfig:
-    """The skills of a folder, as settings, trust and what was switched on and off say. Blocks.
+    """Create the configuration of the skills of a folder from settings, trust, and the registry. Blocks.
 
-    The folders from the working folder up to its repository are searched as far as the user trusts them; where the working folder
-    itself is not trusted, its skills are only told of.
+    Trusted folders from the working folder up to its repository are searched; the skills of an untrusted working folder are only
+    reported.
 
     Raises:
-        ConfigError: If the file of trusted folders or of installed skills is broken.
+        ConfigError: If the file of trusted folders or of installed skills is invalid.
     """
     requested = settings.config.skills
     home = settings.home
@@ -53,7 +50,7 @@ def build_skills_config(cwd: str, settings: Settings) -> SkillsConfig:
 
 
 def user_skill_folders(home: UserPaths | None) -> tuple[Path, ...]:
-    """The user's own folders of skills."""
+    """Return the user's folders of skills."""
     if home is None:
         return ()
     base = Path(os.path.expanduser("~"))
@@ -62,30 +59,30 @@ def user_skill_folders(home: UserPaths | None) -> tuple[Path, ...]:
 
 
 def open_skill_registry(home: UserPaths | None) -> SkillStateFile:
-    """What is remembered of the user's skills."""
+    """Open the registry of the user's skills."""
     return SkillStateFile(home.skills if home is not None else None)
 
 
 def _parent_folders(folder: str, top: Path) -> list[Path]:
-    """The folders above one, up to ``top``."""
+    """Return the parent folders of a folder, up to ``top``."""
     return [p for p in Path(folder).parents if p.is_relative_to(top)]
 
 
 SKILL_TOOL_NAMES = (*SKILL_TOOLS, "skills_create")
-"""Tools that rules may be about though no list of tools has them."""
+"""Tools that rules may name although no list of tools contains them."""
 
 
 def build_skills(cwd: str, settings: Settings, *, asks: bool) -> SkillsPlug | None:
-    """What the agent of a folder is offered; ``None`` where skills are switched off. Blocks.
+    """Create the skills of the agent in a folder; None if skills are disabled. Blocks.
 
     Args:
-        cwd: The folder.
-        settings: The settings.
-        asks: Whether somebody is there to be asked. A skill that the model writes is then confirmed by the question of the
-            permissions: its place is one whose change always asks.
+        cwd: Working folder.
+        settings: Settings.
+        asks: Whether the user can approve calls. If so, the permission prompt confirms a skill that the model writes, because
+            changes in its folder always require approval.
 
     Raises:
-        ConfigError: If the file of trusted folders or of installed skills is broken.
+        ConfigError: If the file of trusted folders or of installed skills is invalid.
     """
     config = build_skills_config(cwd, settings)
     if not config.enabled:
@@ -94,5 +91,5 @@ def build_skills(cwd: str, settings: Settings, *, asks: bool) -> SkillsPlug | No
 
 
 def _must_confirm(written: SkillDraft) -> bool:
-    del written  # the permissions have asked about this very call, with all of its text
+    del written  # the permission prompt already showed this call with its full text
     return True

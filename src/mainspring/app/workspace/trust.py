@@ -1,6 +1,6 @@
-"""Which folders the user trusts. Whatever a folder brings that acts (settings that loosen, hooks, extensions, servers, scripts,
-memory) is left alone until then, and again when what acts there has changed. A repository inside is another one, which is trusted by
-itself. Kept in the user's folder, so that no project can trust itself.
+"""The folders that the user trusts. Active content of a folder (settings that allow more, hooks, extensions, servers, scripts, memory) is
+ignored until the user trusts the folder, and again when the content changes. A nested repository requires its own trust. The list is
+stored in the user's folder, so that no project can trust itself.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ TRUST_FILE = "trust.json"
 
 
 class TrustedFolder(Struct, frozen=True):
-    """A folder that is trusted, with everything below it.
+    """A trusted folder, including its subfolders.
 
     Attributes:
-        folder: Its real path.
-        since: When the user said so.
-        acts: The marks of what acted there then, by its path in the folder.
+        folder: Real path.
+        since: Time when the user trusted it.
+        acts: Fingerprints of its active content at that time, by relative path.
     """
 
     folder: str
@@ -51,20 +51,20 @@ class _File(Struct, frozen=True):
 
 
 class TrustStore:
-    """The folders that the user trusts.
+    """The trusted folders.
 
     Args:
-        home: The user's folder; without one nothing is trusted and nothing can be.
+        home: User's folder; None trusts nothing.
     """
 
     def __init__(self, home: UserPaths | None) -> None:
         self._file = home.root / TRUST_FILE if home else None
 
     def list(self) -> tuple[TrustedFolder, ...]:
-        """All of them, by path.
+        """List the trusted folders by path.
 
         Raises:
-            ConfigError: If the file is broken.
+            ConfigError: If the file is invalid.
         """
         if self._file is None:
             return ()
@@ -73,20 +73,20 @@ class TrustStore:
         except (FileNotFoundError, NotADirectoryError):
             return ()
         except OSError as error:
-            raise ConfigError(f"{self._file}: cannot be read: {error.strerror or error}") from error
+            raise ConfigError(f"Cannot read {self._file}: {error.strerror or error}.") from error
         try:
             return msgspec.json.decode(data, type=_File).folders
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{self._file}: {error}; mend it, or remove it to trust nothing") from error
+            raise ConfigError(f"{self._file}: {error}. Fix the file, or delete it to reset trusted folders.") from error
 
     def covers(self, folder: str | os.PathLike[str]) -> bool:
-        """Whether a folder is trusted: it or one above it in the same repository was named, and what acts there is what it was then. A
-        link counts as what it points to.
+        """Return True if a folder is trusted: it or a parent in the same repository was trusted, and its active content has not changed. A
+        link is the same as its target.
         """
         return self.changed_content(folder) == ()
 
     def changed_content(self, folder: str | os.PathLike[str]) -> tuple[ActiveContent, ...] | None:
-        """What acts in a folder that is trusted and is new or another since; ``None`` if it is not trusted."""
+        """Return the new or changed active content of a trusted folder; None if it is not trusted."""
         path = Path(os.path.realpath(folder))
         entry = self._entry(path)
         if entry is None:
@@ -106,10 +106,10 @@ class TrustStore:
 
     @contextmanager
     def accept_own_changes(self, folder: Path | None) -> Generator[None]:
-        """What the user changes in a trusted folder by a command of ours meanwhile is trusted like the rest of it.
+        """Keep trust in a folder while one of our commands changes it on behalf of the user.
 
         Args:
-            folder: The folder; ``None`` where nothing of a project is changed.
+            folder: Folder; None if no project is changed.
         """
         path = None if folder is None else Path(os.path.realpath(folder))
         covered = path is not None and self.covers(path)
@@ -121,7 +121,7 @@ class TrustStore:
             self._change(lambda old: (*(t for t in old if t.folder != entry.folder), renewed))
 
     def copy_trust(self, source: Path, target: Path) -> None:
-        """Trust another working copy of a trusted folder as far as it is the same. Without trust in the first nothing happens."""
+        """Trust another working copy of a trusted folder, for content that is the same. Does nothing if the first is not trusted."""
         entry = self._entry(Path(os.path.realpath(source)))
         if entry is not None and self.covers(source):
             below = Path(os.path.realpath(source)).relative_to(entry.folder)
@@ -136,14 +136,14 @@ class TrustStore:
             Its real path.
 
         Raises:
-            ConfigError: If it is no folder, or one that holds far more than a project (the root, a home folder).
+            ConfigError: If it is not a folder, or is much more than a project (the root or a home folder).
         """
         path = Path(os.path.realpath(os.path.expanduser(folder)))
         if not path.is_dir():
-            raise ConfigError(f"there is no folder {path}")
+            raise ConfigError(f"Folder not found: {path}")
         if path == Path(path.anchor) or path in _homes():
             raise ConfigError(
-                f"{path} holds more than a project, so it cannot be trusted as a whole; name the project's folder"
+                f"{path} is too broad to trust (root or home folder). Trust the project's folder instead."
             )
         self._save(path, _fingerprints(find_active_content_below(path), str(path)))
         return path
@@ -153,7 +153,7 @@ class TrustStore:
         self._change(lambda old: (*(t for t in old if t.folder != str(path)), entry))
 
     def remove(self, folder: str | os.PathLike[str]) -> bool:
-        """Trust a folder no more. Says whether it was named; one above it still counts."""
+        """Stop trusting a folder. Return True if it was in the list; a trusted parent still applies."""
         path = os.path.realpath(os.path.expanduser(folder))
         known = any(t.folder == path for t in self.list())
         if known:
@@ -162,7 +162,7 @@ class TrustStore:
 
     def _change(self, edit: Callable[[tuple[TrustedFolder, ...]], tuple[TrustedFolder, ...]]) -> None:
         if self._file is None:
-            raise ConfigError("there is no home folder to keep this in; set MAINSPRING_HOME to one")
+            raise ConfigError("Cannot find your home directory. Set MAINSPRING_HOME.")
         try:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with lock_directory(self._file.parent):
@@ -175,11 +175,11 @@ class TrustStore:
         except LockTimeoutError as error:
             raise ConfigError(str(error)) from None
         except OSError as error:
-            raise ConfigError(f"{self._file}: cannot be written: {error.strerror or error}") from error
+            raise ConfigError(f"Cannot write {self._file}: {error.strerror or error}.") from error
 
 
 def trust_warnings(cwd: str, home: UserPaths | None) -> tuple[str, ...]:
-    """What has to be said where a folder is trusted no more, since what acts there has changed. Blocks."""
+    """Return a warning if a folder is no longer trusted, because its active content changed. Blocks."""
     changed = TrustStore(home).changed_content(cwd)
     if not changed:
         return ()
@@ -187,13 +187,13 @@ def trust_warnings(cwd: str, home: UserPaths | None) -> tuple[str, ...]:
         f" and {len(changed) - 3} more" if len(changed) > 3 else ""
     )
     return (
-        f"{files}: new or changed since you trusted the folder, so that nothing of it acts; "
-        "mainspring trust --show tells what it does, mainspring trust trusts it",
+        f"{files}: New or changed since you trusted the folder, so nothing in it takes effect. "
+        "Review it with `mainspring trust --show`, and trust it with `mainspring trust`.",
     )
 
 
 def _active_content_for(path: Path, entry: TrustedFolder) -> Iterator[ActiveContent]:
-    """What acts for whoever works in a folder: there, and above it as far as the folder that was named."""
+    """Find the active content for a working folder: in it, and in its parents up to the trusted folder."""
     for place in (path, *path.parents):
         yield from find_active_content(place)
         if str(place) == entry.folder:

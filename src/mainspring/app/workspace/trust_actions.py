@@ -1,4 +1,4 @@
-"""Trusting folders."""
+"""Trust folders, and list their active content."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from mainspring.errors import ConfigError
 
 
 def list_trusted_folders(environ: Mapping[str, str] = os.environ) -> tuple[TrustedFolder, ...]:
-    """The folders that are trusted.
+    """List the trusted folders.
 
     Raises:
-        ConfigError: If the file is broken.
+        ConfigError: If the file is invalid.
     """
     return TrustStore(find_user_paths(environ)).list()
 
@@ -25,19 +25,19 @@ def list_trusted_folders(environ: Mapping[str, str] = os.environ) -> tuple[Trust
 def list_active_content(
     folder: str | None, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ
 ) -> tuple[ActiveContent, ...]:
-    """What acts in a folder and those below it, or would if it were trusted. Blocks.
+    """List the active content of a folder and its subfolders, whether it is trusted or not. Blocks.
 
     Raises:
-        ConfigError: If there is no such folder.
+        ConfigError: If the folder does not exist.
     """
     path = Path(os.path.realpath(_resolve_folder(folder, place, environ)))
     if not path.is_dir():
-        raise ConfigError(f"there is no folder {path}")
+        raise ConfigError(f"Folder not found: {path}")
     return tuple(find_active_content_below(path))
 
 
 def trust_folder(folder: str | None, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> Path:
-    """Trust a folder, the one to work in if none is named; its real path.
+    """Trust a folder (default: the working folder), and return its real path.
 
     Raises:
         ConfigError: If it cannot be trusted.
@@ -48,10 +48,10 @@ def trust_folder(folder: str | None, place: WorkspaceOptions, environ: Mapping[s
 def untrust_folder(
     folder: str | None, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ
 ) -> tuple[Path, bool]:
-    """Trust a folder no more; its real path, and whether it was trusted.
+    """Stop trusting a folder, and return its real path and whether it was trusted.
 
     Raises:
-        ConfigError: If the file is broken or cannot be written.
+        ConfigError: If the file is invalid or cannot be written.
     """
     path = Path(os.path.realpath(_resolve_folder(folder, place, environ)))
     return path, TrustStore(find_user_paths(environ)).remove(path)

@@ -1,6 +1,7 @@
-"""Finding docker or podman, with a call that cannot hang: the program may be there though its engine is not.
+"""Find docker or podman, and run a container.
 
-One container: started when it is first needed, gone when its environment closes or this program ends, however it ends.
+The engine check cannot hang, since the program may be installed while its engine does not run. A container starts when it is first
+needed, and is removed when its environment closes or this process ends in any way.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ ENGINES = ("docker", "podman")
 
 
 VERSION_TIMEOUT = 5.0
-"""How long an engine may take to tell its version; docker waits for ever where its socket does not answer."""
+"""Maximum seconds for an engine to print its version; docker waits forever if its socket does not respond."""
 
 
 _VERSION = {"docker": ("version", "--format", "{{.Server.Version}}"), "podman": ("version", "--format", "{{.Version}}")}
 
 
 def find_engine(wanted: str | None = None) -> str:
-    """The program to run containers with; it is tried out once for each process. Blocking, 50 ms to `ANSWER_SECONDS`.
+    """Return the program that runs containers; it is tested once for each process. Blocking, 50 ms to `VERSION_TIMEOUT`.
 
     Args:
-        wanted: ``docker`` or ``podman``, or the path of one, if it has to be this one.
+        wanted: ``docker`` or ``podman``, or the path of one, if only this one is acceptable.
 
     Raises:
-        ConfigError: If none works, with what went wrong.
+        ConfigError: If none works, with the reasons.
     """
     reasons: list[str] = []
     for name in [wanted] if wanted else ENGINES:
@@ -48,7 +49,7 @@ def find_engine(wanted: str | None = None) -> str:
             return name
         reasons.append(f"{name}: {problem}")
     raise ConfigError(
-        f"no container can be started: {'; '.join(reasons)}. Start the docker service, or install podman, which needs none"
+        f"No container can be started: {'; '.join(reasons)}. Start the docker service, or install podman, which needs none."
     )
 
 
@@ -58,61 +59,61 @@ def _unavailable_reason(name: str) -> str | None:
         return "it is not installed"
     kind = "podman" if "podman" in name else "docker"
     try:
-        told = run_engine([name, *_VERSION[kind]], seconds=VERSION_TIMEOUT)
+        result = run_engine([name, *_VERSION[kind]], seconds=VERSION_TIMEOUT)
     except subprocess.TimeoutExpired:
-        return f"its engine did not answer within {VERSION_TIMEOUT:g} s"
+        return f"its engine did not respond within {VERSION_TIMEOUT:g}s"
     except OSError as error:
         return str(error)
-    if told.returncode == 0:
+    if result.returncode == 0:
         return None
-    return last_output_line(told.stderr) or f"it ended with status {told.returncode}"
+    return last_output_line(result.stderr) or f"it exited with status {result.returncode}"
 
 
 def run_engine(
     command: Sequence[str], *, seconds: float | None = None, data: bytes | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a program and take what it says. Blocking."""
+    """Run a program and return its output. Blocking."""
     program = find_program(command[0]) or command[0]
     return subprocess.run([program, *command[1:]], input=data or b"", capture_output=True, timeout=seconds, check=False)
 
 
 def last_output_line(output: bytes) -> str:
-    """The last line of what a program said."""
+    """Return the last line of a program's output."""
     lines = output.decode("utf-8", "replace").strip().splitlines()
     return lines[-1] if lines else ""
 
 
 START_TIMEOUT = 600.0
-"""How long a start may take; the image may have to be fetched."""
+"""Maximum seconds for a start, which may have to pull the image."""
 STOP_TIMEOUT = 5.0
-"""How long the container may take to end by itself before it is removed by force."""
+"""Maximum seconds for the container to exit before it is removed by force."""
 
 
 _ENTRYPOINT_SCRIPT = 'exec 3<&0; echo ready; cat <&3 >/dev/null & wait "$!"; exit 0'
-"""What the container does: it lives as long as somebody holds its input, and takes care of orphans meanwhile."""
+"""The main process of the container: it runs as long as its input is open, and reaps orphans."""
 
 
 _SHELL = "/bin/sh"
-"""Its name alone would be looked up in the search path of the image, which can contain a folder of the project."""
+"""The full path: a bare name would be searched in the search path of the image, which can contain a folder of the project."""
 
 _SEARCH_PATH_SCRIPT = (
     'printf "%s\\0" "$PATH"; set -f; IFS=:; for d in $PATH; do case $d in /*) r=$(CDPATH= cd -P -- "$d" 2>/dev/null && pwd -P); '
     'case $r/ in "$1"/*) ;; *) printf ":%s" "$d" ;; esac ;; esac; done'
 )
-"""Prints the search path, and the entries that do not lie in the project."""
+"""Script that prints the search path, and the entries outside the project."""
 
 
 class Container:
     """A container of an image. Its methods block and may be called from any thread.
 
     Args:
-        engine: The program: docker or podman, or one that takes the same arguments.
+        engine: The program: docker or podman, or one that accepts the same arguments.
         image: The image; it needs a shell and the usual small programs.
         arguments: Arguments of ``run``, between the name and the image.
         project: The folder that is mounted. Its programs are never started for scripts.
 
     Attributes:
-        search_path: The search path of programs in the container, once it was started.
+        search_path: The search path of programs in the container, after it was started.
     """
 
     def __init__(self, engine: str, image: str, arguments: Sequence[str], project: str = "") -> None:
@@ -128,14 +129,14 @@ class Container:
 
     @property
     def running(self) -> bool:
-        """Whether it was started."""
+        """Return True if the container was started."""
         return self._client is not None
 
     def start(self) -> None:
-        """Start it, unless it runs already.
+        """Start the container, unless it runs already.
 
         Raises:
-            OSError: If it cannot be started; the text has the engine's reason.
+            OSError: If it cannot be started; the message contains the engine's reason.
         """
         with self._lock:
             if self._client is None or self._client.poll() is not None:
@@ -143,7 +144,7 @@ class Container:
                 self._find_search_path()
 
     def _find_search_path(self) -> None:
-        """Find the search path, and its entries outside of the project. The script starts no program."""
+        """Find the search path, and its entries outside the project. The script starts no program."""
         request = run_engine(
             [self.engine, "exec", "-i", self.name, _SHELL, "-c", _SEARCH_PATH_SCRIPT, "sh", self._project]
         )
@@ -153,8 +154,8 @@ class Container:
     def _launch(self) -> subprocess.Popen[bytes]:
         command = [self.engine, "run", "--rm", "-i", "--name", self.name, *self._arguments]
         command += ["--entrypoint", _SHELL, self.image, "-c", _ENTRYPOINT_SCRIPT]
-        with tempfile.TemporaryFile() as said:
-            client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
+        with tempfile.TemporaryFile() as output:
+            client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output)
             limit = threading.Timer(START_TIMEOUT, client.kill)
             limit.daemon = True
             limit.start()
@@ -165,24 +166,24 @@ class Container:
             if not ready:
                 _close_stdin(client)
                 raise OSError(
-                    errno.EIO, f"the container of {self.image} did not start: {_read_output(said)}", self.engine
+                    errno.EIO, f"the container of {self.image} did not start: {_read_output(output)}", self.engine
                 )
         weakref.finalize(self, _close_stdin, client)
         return client
 
     def command(self, command: Sequence[str], cwd: str, variables: Mapping[str, str]) -> list[str]:
-        """The program and arguments that run a command in it. Values of variables stay out of process listings where they can.
+        """Return the program and arguments that run a command in the container. Values of variables stay out of process listings if possible.
 
         Args:
             command: The command.
             cwd: The folder in the container.
-            variables: Variables of the command; this process has to pass them on.
+            variables: Variables of the command; this process must pass them on.
         """
         given = [part for name in variables for part in ("-e", _variable(name, variables[name]))]
         return [self.engine, "exec", "-i", "-w", cwd, *given, self.name, *command]
 
     def script(self, script: str, *arguments: str, data: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
-        """Run a script of ``sh`` in it.
+        """Run a ``sh`` script in the container.
 
         Raises:
             OSError: If the container cannot be started.
@@ -194,7 +195,7 @@ class Container:
         )
 
     def remove(self) -> None:
-        """End it with everything in it."""
+        """Remove the container with everything in it."""
         with self._lock:
             client, self._client = self._client, None
         if client is None:
@@ -203,19 +204,19 @@ class Container:
             run_engine([self.engine, "rm", "-f", self.name], seconds=STOP_TIMEOUT * 4)
 
     def kill(self) -> None:
-        """Let go of it at once; it ends by itself."""
+        """Release the container immediately; it stops automatically."""
         client = self._client
         if client is not None:
             client.kill()
 
 
 def _variable(name: str, value: str) -> str:
-    """Names alone are taken from the client's variables, except for those that mean something to the client itself."""
+    """Return the argument for a variable. A name alone passes the client's value, except for variables that the client itself uses."""
     return f"{name}={value}" if name in os.environ or name == RUN_ID_VARIABLE else name
 
 
 def _close_stdin(client: subprocess.Popen[bytes]) -> bool:
-    """Let go of the container's input; whether it ended by that."""
+    """Close the container's input. Return True if the container stopped."""
     with contextlib.suppress(OSError):
         if client.stdin is not None:
             client.stdin.close()
@@ -233,4 +234,4 @@ def _close_stdin(client: subprocess.Popen[bytes]) -> bool:
 
 def _read_output(file: IO[bytes]) -> str:
     file.seek(0)
-    return last_output_line(file.read()) or "it gave no reason"
+    return last_output_line(file.read()) or "it printed no reason"

@@ -1,4 +1,4 @@
-"""`DockerEnv`: the project in a container, which has its own programs and its own system."""
+"""`ContainerEnv`: the project in a container, with its own programs and its own system."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ERRORS = {
     44: errno.EINVAL,
     45: errno.ENOTEMPTY,
 }
-"""What the scripts end with."""
+"""Exit codes of the scripts."""
 
 
 _REALPATH_SCRIPT = (
@@ -75,12 +75,12 @@ _KINDS: dict[str, FileKind] = {"l": "symlink", "d": "directory", "f": "file", "p
 
 
 class ContainerFiles(LocalFiles):
-    """The files that programs in a container see.
+    """The files as programs in a container see them.
 
     Args:
         cwd: The project folder, which has the same path in the container.
-        home: What ``~`` stands for, in the container.
-        container: The container; it is started when a file outside of the project is asked for.
+        home: The value of ``~`` in the container.
+        container: The container; it is started when a file outside the project is requested.
     """
 
     def __init__(self, cwd: str, home: str, container: Container) -> None:
@@ -111,16 +111,16 @@ class ContainerFiles(LocalFiles):
         folder, name = posixpath.split(path)
         if name in IGNORE_FILE_NAMES and is_inside(
             self.cwd, folder
-        ):  # Above the project there are only folders on the way to it.
+        ):  # Above the project only the folders that lead to it exist.
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return self._run_script(_READ, path, str(offset + 1), "all" if limit is None else str(limit))
 
     def is_local(self, path: str) -> bool:
-        """Returns True if a file is one of this machine, mounted into the container."""
+        """Return True if a file is one of this machine, mounted into the container."""
         return self._is_mounted(path)
 
     def write(self, path: str, data: bytes, parents: bool) -> None:
-        """See `ExecutionEnv.write_bytes`. A file of the container that is there already is rewritten in place."""
+        """See `ExecutionEnv.write_bytes`. An existing file of the container is rewritten in place."""
         if self._is_mounted(path):
             super().write(path, data, parents)
         else:
@@ -159,7 +159,7 @@ class ContainerFiles(LocalFiles):
         if number is not None:
             raise OSError(number, os.strerror(number), arguments[0])
         if ended.returncode:
-            raise OSError(errno.EIO, f"the container refused: {last_output_line(ended.stderr)}", arguments[0])
+            raise OSError(errno.EIO, f"the container failed: {last_output_line(ended.stderr)}", arguments[0])
         return ended.stdout
 
 
@@ -168,7 +168,7 @@ _KILL_SCRIPT = (
     '{ [ -z "$2" ] && return 0; kill -s "$2" "${p#/proc/}" 2>/dev/null; }; done; [ -n "$2" ]; }; '
     'each "$1" TERM; i=0; while [ $i -lt 20 ] && each "$1" ""; do sleep 0.1; i=$((i+1)); done; each "$1" KILL'
 )
-"""Ends every process that carries a mark: asks first, forces after two seconds."""
+"""Script that ends every process with a mark: SIGTERM first, SIGKILL after two seconds."""
 
 
 _LOCATE = (
@@ -176,28 +176,28 @@ _LOCATE = (
     'if [ -f "$p" ] && [ -x "$p" ]; then echo $i; (CDPATH= cd -P -- "${p%/*}" && pwd -P); readlink -f -- "$p"; exit 0; fi; '
     "i=$((i+1)); done; exit 1"
 )
-"""Prints the number of the entry that has a program, the real path of its folder, and that of the program."""
+"""Script that prints the number of the search path entry that contains a program, the resolved path of its folder, and that of the program."""
 
 
 class ContainerEnv(LocalEnv):
     """Files and programs of a container, through the command line of docker or podman. An `ExecutionEnv`.
 
-    The container is made when something is first run in it, and removed when the environment closes; it ends by itself when
-    this program is killed. The project's folder is mounted under its own path, so that names are the same on both sides.
+    The container is created when something first runs in it, and removed when the environment closes; it stops automatically when
+    this process is killed. The project's folder is mounted under its own path, so that names are the same on both sides.
     Programs get none of this machine's variables.
 
     The project's files are shared with this machine, and with every other container or program that uses the folder: `lock`
-    holds only for this environment, so two that write the same file at the same time overwrite each other. Give agents that
-    work at the same time folders of their own, or one environment for both.
+    applies only to this environment, so two programs that write the same file at the same time overwrite each other. Use a separate
+    folder for each of several agents that work at the same time, or one environment for all.
 
     Args:
-        image: The image. It needs ``sh`` and the usual small programs, as nearly every image has; busybox is enough.
+        image: The image. It needs ``sh`` and the usual small programs, which nearly every image contains; busybox is enough.
         cwd: The project folder on this machine.
-        engine: ``docker`` or ``podman``, or a program that takes the same arguments; the first that works if not given.
-        network: Whether programs and `fetch` reach the network.
-        home: What ``~`` stands for in the container.
-        arguments: Further arguments of ``docker run``, as in ``("--memory", "2g")``.
-        **options: Further options of `LocalEnv`. ``max_processes`` is a limit of the whole container.
+        engine: ``docker`` or ``podman``, or a program that accepts the same arguments (default: the first that works).
+        network: Whether programs and `fetch` can use the network.
+        home: The value of ``~`` in the container.
+        arguments: More arguments of ``docker run``, for example, ``("--memory", "2g")``.
+        **options: More options of `LocalEnv`. ``max_processes`` is a limit for the whole container.
 
     Raises:
         ConfigError: If neither docker nor podman works here.
@@ -218,7 +218,7 @@ class ContainerEnv(LocalEnv):
         limit = options.pop("max_processes", None)
         super().__init__(cwd, home=home, **options)
         self._check_url = network
-        self.search_path = self.variables.get("PATH", "")  # that of the image is not known before it runs
+        self.search_path = self.variables.get("PATH", "")  # the home folder of the image is unknown before it runs
         own = ["--mount", _mount(self._cwd), "-w", self._cwd, *_user(program)]
         own += [] if network else ["--network", "none"]
         own += [] if limit is None else ["--pids-limit", str(limit)]
@@ -229,18 +229,18 @@ class ContainerEnv(LocalEnv):
 
     @property
     def container(self) -> str | None:
-        """The container's name; ``None`` while there is none."""
+        """The container's name; ``None`` before it is created."""
         return self._container.name if self._container.running else None
 
     async def find_program(self, name: str) -> str | None:
-        """Where a program is in the container, outside of the project."""
+        """Return the path of a program in the container, outside the project."""
         if name not in self._programs:
             found = await asyncio.to_thread(self._container.script, 'command -v "$1"', name)
             self._programs[name] = os.fsdecode(found.stdout).strip() or None if found.returncode == 0 else None
         return self._programs[name]
 
     async def find_search_path(self) -> str:
-        """Return the search path that programs get. The container is started for that.
+        """Return the search path that programs get. This starts the container.
 
         Raises:
             OSError: If the container cannot be started.
@@ -251,7 +251,7 @@ class ContainerEnv(LocalEnv):
         return self.search_path
 
     async def locate_program(self, name: str, entries: Sequence[str], folder: str) -> tuple[str, str, str] | None:
-        """Return the entry of a search path at which a shell in the container finds a program, and the real paths of folder and program.
+        """Return the entry of a search path at which a shell in the container finds a program, and the resolved paths of folder and program.
 
         Args:
             name: The name of the program.
@@ -282,8 +282,8 @@ class ContainerEnv(LocalEnv):
     ) -> ProcessResult:
         """Run a program or a script. See `ExecutionEnv.run`.
 
-        What it leaves behind runs on until the environment closes; it is not told as ``survivors``. When the command ends, changes
-        of files that decide what runs later outside are undone, and the error output says so.
+        Processes that survive it run until the environment closes; they are not reported as ``survivors``. When the command ends,
+        changes of files that define which programs run later outside the container are undone, and the error output contains a note.
         """
         mark = secrets.token_hex(8)
         ended = False
@@ -309,13 +309,13 @@ class ContainerEnv(LocalEnv):
         return with_note(result, undone, self._cwd, self._guard.moved_to, on_output)
 
     async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> HttpResponse:
-        """Ask a web server, from this machine. See `ExecutionEnv.fetch`; refused where the network is closed."""
+        """Send a request to a web server from this machine. See `ExecutionEnv.fetch`; rejected if the network is disabled."""
         if not self._check_url:
             raise PermissionError(errno.EPERM, "the container has no network", url)
         return await super().fetch(url, timeout=timeout, max_bytes=max_bytes, accept=accept)
 
     def kill_all(self) -> None:
-        """Let go of the container; it ends by itself with everything in it."""
+        """Release the container; it stops automatically with everything in it."""
         super().kill_all()
         self._container.kill()
 
@@ -339,13 +339,13 @@ class ContainerEnv(LocalEnv):
 
 
 def _mount(folder: str) -> str:
-    """The mount of a folder under its own path; its name may hold what separates the parts."""
+    """Return the mount of a folder under its own path; its name may contain the separator of the parts."""
     quoted = folder.replace('"', '""')
     return f'type=bind,"source={quoted}","target={quoted}"'
 
 
 def _user(program: str) -> tuple[str, ...]:
-    """Whose files new ones are: the user's of this machine."""
+    """Return the owner of new files: the user of this machine."""
     if sys.platform != "linux" or os.getuid() == 0:
         return ()
     if "podman" in program:

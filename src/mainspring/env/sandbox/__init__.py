@@ -1,4 +1,4 @@
-"""Programs and files held by the operating system: bubblewrap, Landlock or Seatbelt, whichever works. Its parts are loaded on use."""
+"""Sandboxes of the operating system for programs and files: bubblewrap, Landlock, or Seatbelt. Submodules are loaded on use."""
 
 from __future__ import annotations
 

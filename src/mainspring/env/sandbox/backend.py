@@ -1,6 +1,6 @@
-"""What a layer that holds programs has to offer, and how it tells what it holds.
+"""The interface of a sandbox backend, and the report of its protections.
 
-Trying a layer out: a program runs in a small box, within a time limit.
+Also test whether a backend works: a program runs in a small sandbox, within a time limit.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from mainspring.env.sandbox.policy import SandboxPolicy
 
 
 class SandboxReport(Struct, frozen=True, kw_only=True):
-    """What a layer holds, for one box. What is false is not held, for whatever reason; ``notes`` says why.
+    """The protections of one sandbox. A protection that is False is missing for any reason; ``notes`` explains why.
 
     Attributes:
-        layer: Name of the layer, with its version.
-        writes: Nothing is written outside of the writable folders.
-        reads: Nothing is read outside of the readable folders, nothing hidden at all.
-        guards: Files that decide what runs later cannot be changed in the project either. If false, changes are undone when a
-            command ends.
-        tcp: No TCP connection goes out.
-        udp: No UDP packet goes out.
-        sockets: Services of this machine cannot be reached by their socket files.
-        signals: Programs outside are neither ended nor looked into.
-        processes: Nothing that a command leaves behind runs on, also if this program is killed.
-        keyring: The keyrings of the kernel that belong to the caller cannot be reached.
-        notes: What else is to be known.
+        layer: Name of the backend, with its version.
+        writes: Programs cannot write outside the writable folders.
+        reads: Programs cannot read outside the readable folders, and no hidden file at all.
+        guards: Programs cannot change files of the project that define the programs that run later. If false, changes are undone when
+            a command ends.
+        tcp: Programs cannot open TCP connections.
+        udp: Programs cannot send UDP packets.
+        sockets: Programs cannot reach services of this machine through their socket files.
+        signals: Programs can neither signal nor inspect processes outside.
+        processes: Processes that survive a command are ended, even if this process is killed.
+        keyring: Programs cannot reach the caller's kernel keyrings.
+        notes: More notes.
     """
 
     layer: str
@@ -46,13 +46,13 @@ class SandboxReport(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """In one line, for people."""
-        held = [words for name, words in _LABELS.items() if getattr(self, name)]
-        open_ = [words for name, words in _LABELS.items() if not getattr(self, name)]
-        told = f"sandbox: {self.layer} holds {', '.join(held) or 'nothing'}"
-        if open_:
-            told += f"; it does not hold {', '.join(open_)}"
-        return "; ".join([told, *self.notes])
+        """Return the report in one line, for display."""
+        blocked = [label for name, label in _LABELS.items() if getattr(self, name)]
+        unprotected = [label for name, label in _LABELS.items() if not getattr(self, name)]
+        text = f"sandbox: {self.layer} blocks {', '.join(blocked) or 'nothing'}"
+        if unprotected:
+            text += f"; not protected: {', '.join(unprotected)}"
+        return "; ".join([text, *self.notes])
 
 
 _LABELS = {
@@ -63,38 +63,38 @@ _LABELS = {
     "udp": "UDP",
     "sockets": "local sockets",
     "signals": "signals to other programs",
-    "processes": "processes left behind",
+    "processes": "surviving processes",
     "keyring": "the keyring of the kernel",
 }
 
 
 class SandboxBackend(Protocol):
-    """A layer that holds programs."""
+    """A sandbox backend."""
 
     @property
     def has_private_tmp(self) -> bool:
-        """Whether programs find the private folder at ``/tmp``."""
+        """Return True if programs see the private folder as ``/tmp``."""
         ...
 
     def unavailable_reason(self) -> str | None:
-        """Why it cannot be used here and what to do about that; ``None`` if it can. It was tried out. Blocking."""
+        """Return why the backend does not work here and how to fix that; ``None`` if it works. The backend is tested. Blocking."""
         ...
 
     def state(self, box: SandboxPolicy) -> SandboxReport:
-        """What it holds."""
+        """Return the protections."""
         ...
 
     def wrap(self, command: Sequence[str], cwd: str, box: SandboxPolicy) -> list[str]:
-        """The program and arguments that run the command in the box. Blocking."""
+        """Return the program and arguments that run the command in the sandbox. Blocking."""
         ...
 
 
 PROBE_TIMEOUT = 5.0
-"""How long a layer may take to run a program that does nothing; it takes 5 to 50 ms where it works."""
+"""Maximum seconds for a backend to run a program that does nothing; it takes 5 to 50 ms if it works."""
 
 
 def run_probe(command: Sequence[str]) -> str | None:
-    """What went wrong; ``None`` if the command ended well. Blocking."""
+    """Return why the command failed; ``None`` if it succeeded. Blocking."""
     try:
         ended = subprocess.run(
             command,
@@ -105,10 +105,10 @@ def run_probe(command: Sequence[str]) -> str | None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"it did not answer within {PROBE_TIMEOUT:g} s"
+        return f"it did not respond within {PROBE_TIMEOUT:g}s"
     except OSError as error:
         return str(error)
     if ended.returncode == 0:
         return None
-    said = ended.stderr.decode("utf-8", "replace").strip().splitlines()
-    return said[-1] if said else f"it ended with status {ended.returncode}"
+    lines = ended.stderr.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else f"it exited with status {ended.returncode}"

@@ -1,4 +1,4 @@
-"""Bubblewrap: namespaces of Linux, so that a program sees only the files of its box, and no network."""
+"""Bubblewrap: Linux namespaces, so that a program sees only the files of its sandbox, and no network."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from mainspring.programs import find_program
 
 
 class Bubblewrap:
-    """Holds programs with bubblewrap. A `SandboxProvider`.
+    """Sandbox programs with bubblewrap. A `SandboxBackend`.
 
     Args:
-        program: The program; ``bwrap`` of the user's PATH if not given.
+        program: The program (default: ``bwrap`` of the user's PATH).
     """
 
     has_private_tmp = True
@@ -31,7 +31,7 @@ class Bubblewrap:
         self._program = program or shutil.which("bwrap", path=_SYSTEM_PATH) or find_program("bwrap") or ""
 
     def unavailable_reason(self) -> str | None:
-        """See `SandboxProvider.problem`."""
+        """See `SandboxBackend.unavailable_reason`."""
         if not self._program:
             return "bubblewrap is not installed (apt install bubblewrap, dnf install bubblewrap)"
         basics = [p for p in ("/usr", "/bin", "/lib", "/lib64") if os.path.exists(p)]
@@ -42,24 +42,24 @@ class Bubblewrap:
         if tried is None:
             return None
         return (
-            f"bubblewrap does not run here: {tried}. It needs user namespaces: look at the settings "
-            "kernel.apparmor_restrict_unprivileged_userns, kernel.unprivileged_userns_clone and user.max_user_namespaces"
+            f"bubblewrap does not run here: {tried}. It needs user namespaces: check the settings "
+            "kernel.apparmor_restrict_unprivileged_userns, kernel.unprivileged_userns_clone, and user.max_user_namespaces"
         )
 
     @cached_property
     def version(self) -> str:
-        """The program's version. Blocking."""
+        """Return the program's version. Blocking."""
         try:
-            told = subprocess.run(
+            result = subprocess.run(
                 [self._program, "--version"], capture_output=True, text=True, timeout=PROBE_TIMEOUT, check=False
             )
         except (OSError, subprocess.TimeoutExpired):
             return ""
-        return told.stdout.strip().rpartition(" ")[2]
+        return result.stdout.strip().rpartition(" ")[2]
 
     def state(self, box: SandboxPolicy) -> SandboxReport:
-        """See `SandboxProvider.state`."""
-        notes = ("the network is open, as asked for",) if box.network else ()
+        """See `SandboxBackend.state`."""
+        notes = ("the network is enabled, as requested",) if box.network else ()
         return SandboxReport(
             layer=f"bubblewrap {self.version}".strip(),
             writes=True,
@@ -75,7 +75,7 @@ class Bubblewrap:
         )
 
     def wrap(self, command: Sequence[str], cwd: str, box: SandboxPolicy) -> list[str]:
-        """See `SandboxProvider.wrap`."""
+        """See `SandboxBackend.wrap`."""
         network = () if box.network else ("--unshare-net",)
         if any(is_inside(os.path.realpath(self._program), root) for root in box.writable):
             raise ConfigError(f"The sandbox cannot use {self._program}: commands in the sandbox can change it.")
@@ -90,7 +90,7 @@ class Bubblewrap:
 
     @cached_property
     def _supports_die_options(self) -> bool:
-        """Whether bubblewrap can be kept from ending, and all in the box with it, when a command is asked to end."""
+        """Return True if bubblewrap, and so all processes in the sandbox, can continue when a command receives SIGTERM."""
         return run_probe([_system_program("env"), "--ignore-signal=TERM", "true"]) is None
 
 
@@ -98,26 +98,27 @@ _NAMESPACES = (
     "--unshare-user-try", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent", "--new-session",
     "--cap-drop", "ALL",
 )  # fmt: skip
-"""All but the network. What runs has no rights beyond those of its user, even if that is root."""
+"""All namespaces except the network. A program gets no rights beyond those of its user, even if that is root."""
 
 _LISTS_OF_KEYS = tuple(path for path in ("/proc/keys", "/proc/key-users") if os.path.exists(path))
 
 _PROC_DIRECTORIES = frozenset(("sys", "fs", "acpi", "scsi", "driver", "dynamic_debug"))
-"""Folders of ``/proc``. Bubblewrap closes what root cannot write to as a folder, though it can write to what lies in it."""
+"""Folders of ``/proc``. Bubblewrap protects a folder that root cannot write to, although root can write to files in it."""
 
 _SYSTEM_PATH = "/usr/bin:/bin:/usr/local/bin:/run/current-system/sw/bin"
-"""Programs that run outside of the box are never searched in folders that commands in the box could change."""
+"""Programs that run outside the sandbox are never searched in folders that commands in the sandbox could change."""
 
 _FIRST_PROCESS = 'exec 3>&2 2>/dev/null; "$@" 2>&3 3>&-; exit "$?"'
-"""The first process of the box. When it ends, the kernel ends all others before bubblewrap learns of it, so that none of them
-writes anything after the command. Bubblewrap's own first process reports the end earlier. What a shell says of signals is left out.
+"""The first process of the sandbox. When it exits, the kernel kills all others before bubblewrap receives the status, so that none
+of them writes anything after the command. Bubblewrap's own first process reports the exit earlier. Messages of a shell about
+signals are suppressed.
 """
 
 _SECCOMP_LAUNCHER = 'exec 9<"$1"; shift; exec "$@"'
 
 
 def _mounts(box: SandboxPolicy) -> Iterator[str]:
-    """The files of a box, outer folders before what lies in them."""
+    """Return the mounts of a sandbox, outer folders before their content."""
     yield from ("--proc", "/proc", "--dev", "/dev", "--dir", "/run", "--dir", "/var/tmp")
     for path in _LISTS_OF_KEYS:
         yield from ("--ro-bind-try", os.devnull, path)
@@ -143,22 +144,22 @@ def _mounts(box: SandboxPolicy) -> Iterator[str]:
 
 
 def _guarded(box: SandboxPolicy) -> Iterator[str]:
-    """What may be read but not changed, outer folders before what lies in them."""
+    """Return the paths that may be read but not changed, outer folders before their content."""
     for path in box.guarded:
         if os.path.basename(path) == HOOKS and os.path.isdir(os.path.dirname(path)):
             with suppress(OSError):
-                os.mkdir(path)  # git expects the folder, and what is not there cannot be mounted
+                os.mkdir(path)  # git requires the folder, and a missing one cannot be mounted
     inner = dict.fromkeys(box.exempt, "--bind-try") | dict.fromkeys(box.guarded, "--ro-bind-try")
     for path in sorted(inner):
-        if not os.path.islink(path):  # its target would be mounted, wherever it is
+        if not os.path.islink(path):  # the mount would apply to its target, wherever it is
             yield from (inner[path], path, path)
 
 
 def _seccomp_file(box: SandboxPolicy) -> str:
-    """Write the filter of system calls beside the private folder, where no program can change it.
+    """Write the system call filter next to the private folder, where no program can change it.
 
-    It refuses the keyrings of the kernel, and sockets that no namespace of the network holds, such as those of the machine that
-    a virtual one runs on.
+    The filter rejects kernel keyrings, and sockets to which network namespaces do not apply, such as those between a virtual machine
+    and its host.
     """
     path = f"{box.tmp}.{'open' if box.network else 'closed'}.filter"
     if not os.path.exists(path):
@@ -169,9 +170,7 @@ def _seccomp_file(box: SandboxPolicy) -> str:
 
 
 def _pinned_folders(box: SandboxPolicy) -> list[str]:
-    """The folders, outermost first, that hold something guarded or hidden: as mounts they cannot be renamed, and another one put
-    in their place.
-    """
+    """Return the folders, outermost first, that contain a guarded or hidden path: mounts cannot be renamed and replaced."""
     found: set[str] = set()
     for path in (*box.guarded, *box.hidden):
         if not os.path.lexists(path):
@@ -191,7 +190,7 @@ def _system_program(name: str) -> str:
 
 @cache
 def _writable_proc_files() -> tuple[str, ...]:
-    """What root may write in ``/proc`` even without any capability, such as which program the kernel starts at a crash."""
+    """Return the files in ``/proc`` that root may write even without any capability, such as the program that the kernel starts at a crash."""
     if os.geteuid() != 0:
         return ()
     found: list[str] = []
@@ -204,7 +203,7 @@ def _writable_proc_files() -> tuple[str, ...]:
 
 
 def _mask_arguments(path: str) -> tuple[str, ...]:
-    """Put something that nobody can open over a path."""
+    """Return the arguments that cover a path with an empty mount that no program can open."""
     if os.path.isdir(path):
         return ("--perms", "000", "--tmpfs", path, "--remount-ro", path)
     return ("--ro-bind", os.devnull, path)

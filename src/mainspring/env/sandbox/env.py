@@ -1,8 +1,7 @@
-"""Finding the strongest layer that works on this machine.
+"""`SandboxEnv`: this machine, with programs and files in a sandbox of the operating system.
 
-Threads that cannot touch files outside of a box, so that no link that is swapped after a check leads a tool out of it.
-
-`SandboxEnv`: this machine, with programs and files held by a layer of the operating system.
+Find the strongest backend that works on this machine. Run file operations in threads that cannot access files outside the sandbox,
+so that a link that is swapped after a check cannot lead a tool out of it.
 """
 
 from __future__ import annotations
@@ -37,30 +36,30 @@ from mainspring.env.types import DEFAULT_OUTPUT_LIMITS, HttpResponse, OutputLimi
 from mainspring.errors import ConfigError
 
 BACKENDS = ("bubblewrap", "landlock", "seatbelt")
-"""Names of the layers."""
+"""Names of the backends."""
 
 
 def find_backend(layer: str | None = None) -> SandboxBackend:
-    """The strongest layer that works here; it is tried out once for each process. Blocking; 20 to 50 ms the first time.
+    """Return the strongest backend that works here; it is tested once for each process. Blocking; 20 to 50 ms the first time.
 
     Args:
-        layer: One of `LAYERS`, if it has to be this one.
+        layer: One of `BACKENDS`, if only this one is acceptable.
 
     Raises:
-        ConfigError: If none works, with what to do for each.
+        ConfigError: If none works, with a fix for each.
     """
     if layer is not None and layer not in BACKENDS:
-        raise ConfigError(f"there is no sandbox {layer!r}; there are {', '.join(BACKENDS)}")
+        raise ConfigError(f"Unknown sandbox: {layer!r}. Use {', '.join(BACKENDS)}.")
     names = [layer] if layer else _platform_backends()
     if not names:
-        raise ConfigError(f"there is no sandbox for {sys.platform}; leave it out, or use a container")
+        raise ConfigError(f"No sandbox is available for {sys.platform}. Run without one, or use a container.")
     reasons: list[str] = []
     for name in names:
         provider, problem = _probe(name)
         if problem is None:
             return provider
         reasons.append(problem)
-    raise ConfigError(f"no sandbox works here, so nothing was started: {'; '.join(reasons)}")
+    raise ConfigError(f"No sandbox works here, so nothing was started: {'; '.join(reasons)}.")
 
 
 def _platform_backends() -> list[str]:
@@ -85,59 +84,58 @@ _MAX_THREADS = 4
 
 
 def sandboxed_executor(box: SandboxPolicy) -> ThreadPoolExecutor | None:
-    """Threads held by Landlock; ``None`` where it is not there.
+    """Return threads that are restricted by Landlock; ``None`` if Landlock is not available.
 
-    What is hidden in a writable folder is not held by them, since nothing new could be made beside it.
+    Hidden paths in a writable folder are not protected from these threads, since excluding them would forbid new files in the folder.
 
     Args:
-        box: The box.
+        box: The sandbox policy.
     """
     if lockdown.landlock_version() < 3:
         return None
     outside = tuple(h for h in box.hidden if not any(is_inside(h, root) for root in box.writable))
     rules = landlock_rules(replace(box, hidden=outside))
-    rules += [("read", os.path.abspath(path)) for path in sys.path]  # a module may be imported on the way
+    rules += [("read", os.path.abspath(path)) for path in sys.path]  # a module may be imported during the work
 
-    def hold() -> None:
+    def restrict() -> None:
         lockdown.apply_landlock(rules, network=True, scopes=False)
 
-    return ThreadPoolExecutor(_MAX_THREADS, "mainspring-files", initializer=hold)
+    return ThreadPoolExecutor(_MAX_THREADS, "mainspring-files", initializer=restrict)
 
 
 _T = TypeVar("_T")
 
 
 DeniedPaths = Sequence[str] | Callable[[], Sequence[str]]
-"""Paths, or what gives them: a blocking function that is asked before each command."""
+"""Paths, or a blocking function that returns them and is called before each command."""
 
 
 _BEAT_SECONDS = 10.0
-"""Seconds after which the record of a running command is touched."""
+"""Seconds between updates of the record of a running command."""
 
 POLICY_TTL = 1.0
-"""How long file tools go by the same box; programs always get a new one."""
+"""Seconds for which file tools reuse a policy; programs always get a new one."""
 
 
 class SandboxEnv(LocalEnv):
     """Files and programs of this machine, in a sandbox of the operating system. An `ExecutionEnv`.
 
-    Programs change files only in the project's folder and in a private folder for temporary files (``$TMPDIR``), read
-    beside those only the system, the folders of the PATH and what tools need of the home folder, and reach no network. File
-    tools are held to the same. `state` tells what the layer in use holds.
+    Programs can change files only in the project's folder and in a private folder for temporary files (``$TMPDIR``). Outside those
+    they can read only the system, the folders of the PATH, and the files of tools in the home folder. They have no network. The same
+    limits apply to file tools. `state` returns the protections of the backend.
 
-    What programs keep in caches goes to the private folder (``$XDG_CACHE_HOME``), which is removed when the environment
-    closes.
+    Caches of programs are stored in the private folder (``$XDG_CACHE_HOME``), which is removed when the environment closes.
 
     Args:
         cwd: The project folder.
-        provider: The layer; the strongest one that works here if not given.
-        network: Whether programs and `fetch` reach the network.
-        writable: Folders that may be changed beside the project's.
-        readable: Folders and files that may be read beside the usual ones.
-        hidden: Folders and files that may not be read, beside those that hold keys.
-        journal: Folder in which running commands are recorded, so that the next environment on the project undoes what they
-            changed if this program is killed; ``~/.agent/sandbox`` by default.
-        **options: Further options of `LocalEnv`.
+        provider: The backend (default: the strongest one that works here).
+        network: Whether programs and `fetch` can use the network.
+        writable: Folders that may be changed in addition to the project's folder.
+        readable: Folders and files that may be read in addition to the usual ones.
+        hidden: Folders and files that may not be read, in addition to those with keys.
+        journal: Folder in which running commands are recorded, so that the next environment on the project undoes their changes
+            if this process is killed (default: ``~/.agent/sandbox``).
+        **options: More options of `LocalEnv`.
 
     Raises:
         ConfigError: If no sandbox works here, or a folder cannot be used in one.
@@ -170,23 +168,23 @@ class SandboxEnv(LocalEnv):
         self._files = SandboxedFiles(
             self._cwd, self._files.home, self._cached_policy, moves_tmp=self._provider.has_private_tmp
         )
-        box = self._make_box("", "/")  # fails here if it cannot be made
+        box = self._make_box("", "/")  # fail here if the policy is invalid
         folder = os.path.realpath(os.path.join(self._files.home, ".agent/sandbox") if journal is None else journal)
         exposed = any(is_inside(folder, root) for root in box.writable) and not box.guards(folder)
         self._journal = Journal("" if exposed else folder)
         self.recovered = self._recover(box.writable)
 
     def display_name(self, path: str) -> str:
-        """The name of a real path for rules and people: the private folder, another one each time, is ``/tmp``."""
+        """Return the name of a resolved path for rules and users: the private folder, which is new each time, is ``/tmp``."""
         box = self._box
         return f"/tmp{path[len(box.tmp) :]}" if box is not None and is_inside(path, box.tmp) else path
 
     def state(self) -> SandboxReport:
-        """What the layer in use holds. Blocking; some milliseconds."""
+        """Return the protections of the backend. Blocking; some milliseconds."""
         return self._provider.state(self._cached_policy())
 
     async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> HttpResponse:
-        """Ask a web server. See `ExecutionEnv.fetch`; refused where the network is closed."""
+        """Send a request to a web server. See `ExecutionEnv.fetch`; rejected if the network is disabled."""
         if not self._check_url:
             raise PermissionError(errno.EPERM, "the sandbox has no network", url)
         return await super().fetch(url, timeout=timeout, max_bytes=max_bytes, accept=accept)
@@ -205,7 +203,8 @@ class SandboxEnv(LocalEnv):
     ) -> ProcessResult:
         """Run a program or a script. See `ExecutionEnv.run`.
 
-        When it ends, new files that decide what runs later outside are moved away, and the error output says so.
+        When it ends, new files that define programs that run later outside the sandbox are moved away, and the error output contains a
+        note.
         """
         guard = self._guard or await asyncio.to_thread(self._new_guard)
         settled = not self._survivors()
@@ -231,13 +230,13 @@ class SandboxEnv(LocalEnv):
     async def connect(
         self, command: Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
     ) -> StdioConnection:
-        """Start a program and talk to it. See `ExecutionEnv.connect`."""
+        """Start a program and connect to it. See `ExecutionEnv.connect`."""
         guard = self._guard or await asyncio.to_thread(self._new_guard)
         self._guarded = await asyncio.to_thread(guard.find)
         return await super().connect(command, cwd=cwd, env=env)
 
     def _recover(self, roots: tuple[str, ...]) -> str:
-        """Undo what commands of a killed program changed, and return a note about it. Blocking."""
+        """Undo changes by commands of a killed process, and return a note about them. Blocking."""
         if not any(self._journal.read_others(roots)):
             return ""
         guard = self._new_guard()
@@ -268,7 +267,7 @@ class SandboxEnv(LocalEnv):
         return guard
 
     async def aclose(self) -> None:
-        """End what still runs and remove private files."""
+        """End running programs and remove private files."""
         guard, left = self._guard, self._survivors()
         await self._end_programs()
         if guard is not None and left:
@@ -290,17 +289,17 @@ class SandboxEnv(LocalEnv):
         if shutil.which(program, path=launch.variables.get("PATH")) is None and "/" not in program:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
         if not box.can_read(launch.cwd):
-            raise PermissionError(errno.EPERM, "it lies outside of what the sandbox can read", launch.cwd)
+            raise PermissionError(errno.EPERM, "it is outside the paths that the sandbox can read", launch.cwd)
         return replace(launch, arguments=self._provider.wrap(launch.arguments, launch.cwd, box))
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
-        """Do blocking work with files in a thread that the kernel holds, where it can."""
+        """Do blocking work with files in a thread that the kernel restricts, if possible."""
         if self._threads is None:
             self._threads = await asyncio.to_thread(lambda: sandboxed_executor(self._cached_policy()))
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def _cached_policy(self) -> SandboxPolicy:
-        """The box, as it was at most a second ago."""
+        """Return the policy, at most a second old."""
         box = self._box
         return self._fresh_policy() if box is None or time.monotonic() - self._made > POLICY_TTL else box
 

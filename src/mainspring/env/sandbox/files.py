@@ -1,4 +1,4 @@
-"""The files of a sandbox: what programs in it may not touch, tools may not either."""
+"""The files of a sandbox: the same limits as for programs apply to tools."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _TMP = ("/tmp", "/private/tmp")
 
 
 class SandboxedFiles(LocalFiles):
-    """Files of this machine within a box.
+    """Files of this machine in a sandbox.
 
     Args:
-        cwd: Where relative paths start.
-        home: What ``~`` stands for.
-        box: Gives the box.
+        cwd: Base of relative paths.
+        home: The value of ``~``.
+        box: Function that returns the policy.
         moves_tmp: Whether ``/tmp`` is the private folder.
     """
 
@@ -39,7 +39,7 @@ class SandboxedFiles(LocalFiles):
         if box.can_read(real) or box.is_denied(real):
             return real
         for folder in _TMP:
-            if is_inside(real, folder):  # as if it were a link
+            if is_inside(real, folder):  # handled like a link
                 return super().realpath(box.tmp + real[len(folder) :])
         return real
 
@@ -64,7 +64,7 @@ class SandboxedFiles(LocalFiles):
         super().write(path, data, parents)
 
     def list(self, path: str) -> list[DirEntry]:
-        """See `ExecutionEnv.list_dir`; what is hidden is not in it."""
+        """See `ExecutionEnv.list_dir`; hidden names are omitted."""
         self._check_read(path)
         hidden = {name for folder, name in map(os.path.split, self._box().hidden) if folder == path}
         return [entry for entry in super().list(path) if entry.name not in hidden]
@@ -83,14 +83,14 @@ class SandboxedFiles(LocalFiles):
     def _check_read(self, path: str) -> None:
         if self._box().can_read(path):
             return
-        if not os.path.lexists(path):  # who looks for a file in all folders above has to know that there is none
+        if not os.path.lexists(path):  # a search through all parent folders needs a clear "not found"
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         self._check_hidden(path)
-        _deny("it lies outside of what the sandbox can read", path)
+        _deny("it is outside the paths that the sandbox can read", path)
 
     def _check_hidden(self, path: str) -> None:
         if self._box().is_denied(path):
-            _deny("the sandbox hides it, since it may hold secrets", path)
+            _deny("the sandbox hides it, since it may contain secrets", path)
 
     def _check_change(self, path: str) -> None:
         box = self._box()
@@ -98,8 +98,8 @@ class SandboxedFiles(LocalFiles):
             return
         self._check_hidden(path)
         if box.guards(path):
-            _deny("the sandbox does not let it be changed, since it decides what runs later", path)
-        _deny("it lies outside of what the sandbox can change", path)
+            _deny("the sandbox does not allow changes to it, since it defines programs that run later", path)
+        _deny("it is outside the paths that the sandbox can change", path)
 
 
 def _deny(reason: str, path: str) -> NoReturn:

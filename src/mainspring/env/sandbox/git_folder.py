@@ -1,4 +1,4 @@
-"""The layout of a git folder: files and folders that git writes while it works. All others in it may decide what runs later."""
+"""The layout of a git folder: the files and folders that git writes. All others in it may define programs that run later."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from msgspec import Struct
 GIT_FILES = (
     "config", "config.worktree", "commondir", "gitdir", "info/attributes", "objects/info/alternates", "objects/info/http-alternates",
 )  # fmt: skip
-"""Files that name programs, or lead git to another repository. None of them fits `LAYOUTS`; git looks for them by these names."""
+"""Files that name programs, or redirect git to another repository. None of them matches `LAYOUTS`; git reads them by these names."""
 HOOKS = "hooks"
 REPOSITORY = frozenset(("HEAD", "objects", "refs"))
 """Names that a folder contains if it is a repository."""
 
 SETTLED_NS = 50_000_000
-"""A folder that changed less than this before it was read may change again without another time."""
+"""A folder that changed less than this before it was read may change again without a new timestamp."""
 
 _SETTING_NAMES = frozenset(name.rpartition("/")[2] for name in GIT_FILES) | {HOOKS}
 _REF = re.compile(rb"(ref: refs/|[0-9a-f]{40})")
@@ -29,7 +29,7 @@ _MAX_TEXT = 1 << 16
 
 
 class Layout(Struct, frozen=True):
-    """The names that are expected in one kind of folder.
+    """The expected names in one kind of folder.
 
     Attributes:
         files: Pattern of the names of regular files; ``.lock`` may follow.
@@ -75,11 +75,11 @@ LAYOUTS = {
 
 
 class GitFiles(Struct, frozen=True):
-    """The files and folders of a repository that may decide what runs later.
+    """The files and folders of a repository that may define programs that run later.
 
     Attributes:
-        settings: Settings and hooks at the places where git looks for them; git itself makes some of them.
-        foreign: Links, and what else does not fit the layout of a git folder.
+        settings: Settings and hooks at the places where git reads them; git itself creates some of them.
+        foreign: Links, and everything else that does not match the layout of a git folder.
     """
 
     settings: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class GitFiles(Struct, frozen=True):
 
 
 class GitFolder(Struct, frozen=True):
-    """A folder of a repository as it was read."""
+    """The state of a repository folder when it was read."""
 
     changed: int
     layout: str
@@ -97,7 +97,7 @@ class GitFolder(Struct, frozen=True):
 
 
 def fits_layout(parts: list[str]) -> bool:
-    """Return True if git writes such a file or folder while it works. The file need not exist.
+    """Return True if git writes such a file or folder. The file need not exist.
 
     Args:
         parts: The path in the git folder.
@@ -113,12 +113,12 @@ def fits_layout(parts: list[str]) -> bool:
 def find_in_repository(
     git: str, known: Mapping[str, GitFolder], read: MutableMapping[str, GitFolder], changed_since: int | None = None
 ) -> Iterator[GitFiles]:
-    """Find what may decide what runs later in a git folder, its submodules and worktrees. Blocking.
+    """Find the paths that may define programs that run later in a git folder, its submodules, and worktrees. Blocking.
 
     Args:
         git: The git folder.
         known: Folders that were read before. They are not read again unless they changed.
-        read: Gets the folders of this repository.
+        read: Receives the folders of this repository.
         changed_since: See `make_readable`.
     """
     waiting = [(git, "repository")]
@@ -134,11 +134,11 @@ def find_in_repository(
 
 
 def find_in_bare_repository(git: str, new: str = "") -> tuple[str, ...]:
-    """Find settings and hooks in a folder that looks like a repository. Other files in it can belong to a project.
+    """Find settings and hooks in a folder with the layout of a repository. Other files in it can belong to a project.
 
     Args:
         git: The folder.
-        new: A path in it, which is found though it does not exist yet.
+        new: A path in it, which is included although it does not exist yet.
     """
     files = [f"{git}/{name}" for name in GIT_FILES if name == new or os.path.lexists(f"{git}/{name}")]
     hooks = f"{git}/{HOOKS}"
@@ -148,11 +148,11 @@ def find_in_bare_repository(git: str, new: str = "") -> tuple[str, ...]:
 
 
 def make_readable(path: str, changed_since: int | None) -> None:
-    """Let the owner read a folder that a command has made unreadable.
+    """Make a folder readable for its owner if a command has made it unreadable.
 
     Args:
         path: The folder.
-        changed_since: Time in nanoseconds. Only folders that changed since are made readable: a program that knows the names in
+        changed_since: Time in nanoseconds. Only folders that changed since then are made readable: a program that knows the names in
             them could still open them.
 
     Raises:
@@ -164,9 +164,11 @@ def make_readable(path: str, changed_since: int | None) -> None:
 
 
 def read_start(path: str) -> bytes:
-    """Return the start of a regular file; nothing if it cannot be read."""
+    """Return the start of a regular file; empty if it cannot be read."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:  # a pipe would wait
+        with open(
+            os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb"
+        ) as file:  # opening a pipe would block
             return file.read(_MAX_TEXT + 1)
     except OSError:
         return b""
@@ -218,7 +220,7 @@ def _is_expected_file(layout: str, name: str) -> bool:
 
 
 def _layout_of_folder(layout: str, name: str) -> str:
-    """Return the layout of a folder in a folder; empty if git makes none of that name there."""
+    """Return the layout of a folder in a folder; empty if git creates no folder with that name there."""
     kind = LAYOUTS[layout]
     if kind.is_free:
         return layout if _is_free_name(layout, name) else ""
@@ -226,7 +228,7 @@ def _layout_of_folder(layout: str, name: str) -> str:
 
 
 def _is_free_name(layout: str, name: str) -> bool:
-    if layout == "names":  # git allows no branch whose name starts with a dot
+    if layout == "names":  # git rejects branches whose names start with a dot
         return not name.startswith(".")
     return name.lower() not in _SETTING_NAMES and name.lower() != ".git"
 

@@ -1,4 +1,4 @@
-"""Files of a project that decide what runs later, outside of the sandbox: their names, and where they are."""
+"""Guarded files: files of a project that define programs that run later outside the sandbox."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mainspring.env.sandbox.git_folder import (
 )
 
 INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md")
-"""Instructions for agents. Guarded below the project's folder: nobody looks there, and they are read when an agent works there."""
+"""Instructions for agents. They are guarded below the project's folder, where users rarely look: an agent that works there reads them."""
 
 _INSTRUCTIONS = frozenset(name.lower() for name in INSTRUCTIONS)
 
@@ -42,15 +42,15 @@ _HARMLESS_KEYS = frozenset(
 
 
 def is_guarded(path: str, root: str) -> bool:
-    """Return True if a file of a project decides what runs later. The file need not exist.
+    """Return True if a file of a project defines programs that run later. The file need not exist.
 
     Args:
-        path: The real path.
+        path: The resolved path.
         root: The project's folder.
     """
     if path == root or not is_inside(path, root):
         return False
-    parts = path[len(root.rstrip("/")) + 1 :].lower().split("/")  # some file systems do not tell cases apart
+    parts = path[len(root.rstrip("/")) + 1 :].lower().split("/")  # some file systems ignore case
     if any(map(is_guarded_name, parts)):
         return True
     if ".git" in parts:
@@ -92,12 +92,12 @@ class Guarded(Struct, frozen=True):
 
     @property
     def all(self) -> tuple[str, ...]:
-        """All of them."""
+        """All guarded files and folders."""
         return (*self.names, *self.of_git, *self.foreign)
 
 
 class GuardedTree:
-    """Finds the guarded files below a folder. A folder that has not changed is not read again.
+    """Finder of the guarded files below a folder. An unchanged folder is not read again.
 
     Args:
         root: The folder.
@@ -111,10 +111,10 @@ class GuardedTree:
         self._git_folders: dict[str, GitFolder] = {}
 
     def find(self, changed_since: int | None = None) -> Guarded:
-        """Return the guarded files and folders that exist, without those in another one. Blocking.
+        """Return the outermost guarded files and folders that exist. Blocking.
 
         Args:
-            changed_since: Time in nanoseconds. Folders that changed since and that their owner cannot read are made readable: a
+            changed_since: Time in nanoseconds. Folders that changed since then and that their owner cannot read are made readable: a
                 program that knows the names in them could still open them.
         """
         names: list[str] = []
@@ -172,7 +172,7 @@ class GuardedTree:
 
 
 class _Folder(Struct, frozen=True):
-    """A folder as it was read."""
+    """The state of a folder when it was read."""
 
     changed: int
     names: tuple[str, ...]
@@ -183,7 +183,7 @@ class _Folder(Struct, frozen=True):
 
 
 def is_harmless(path: str) -> bool:
-    """Return True if a new file of `Guarded.of_git` runs nothing: ``git init``, ``git clone``, and the like made it."""
+    """Return True if a new file of `Guarded.of_git` runs nothing, because ``git init``, ``git clone``, or the like created it."""
     folder, name = os.path.split(path)
     if os.path.islink(path) or not os.path.isfile(path):
         return False
@@ -199,7 +199,7 @@ def is_harmless(path: str) -> bool:
 
 
 def _is_worktree(gitdir: str) -> bool:
-    """Return True if a file ``gitdir`` of a new worktree names a file ``.git`` beside the repository or below that folder."""
+    """Return True if a file ``gitdir`` of a new worktree names a file ``.git`` next to the repository or below that folder."""
     link = os.path.realpath(os.path.join(os.path.dirname(gitdir), _text(gitdir).strip()))
     around = gitdir.split("/.git/")[0]
     return os.path.basename(link) == ".git" and is_inside(link, around) and link.split("/").count(".git") == 1
@@ -211,7 +211,7 @@ def linked_worktree(project: str) -> tuple[str, str] | None:
     Any project can have a file ``.git`` that names a foreign repository, which must not become writable.
 
     Args:
-        project: The project's folder; its real path.
+        project: The resolved path of the project's folder.
     """
     link = os.path.join(project, ".git")
     own = _link_target(link)
@@ -232,7 +232,7 @@ def _link_target(link: str) -> str | None:
 
 
 def _is_own_link(link: str) -> bool:
-    """Whether a new file ``.git`` belongs to a submodule or worktree of the repository around it."""
+    """Return True if a new file ``.git`` belongs to a submodule or worktree of the repository around it."""
     target = _link_target(link)
     if target is None:
         return False
@@ -256,7 +256,7 @@ def _is_harmless_config(text: str) -> bool:
             continue
         name, _, value = line.partition("=")
         key = f"{section}.{name.strip().lower()}"
-        if line.endswith("\\") or "::" in value:  # goes on in the next line, or names a program of git for an address
+        if line.endswith("\\") or "::" in value:  # continues in the next line, or names a git program for a URL
             return False
         if section not in _HARMLESS_SECTIONS and key not in _HARMLESS_KEYS:
             return False

@@ -20,12 +20,12 @@ class JournalRecord(Struct, kw_only=True):
     Attributes:
         roots: Folders that commands may change.
         since: Time in nanoseconds at which the command started.
-        restores: Whether changes are put back.
+        restores: Whether changes are restored.
         before: The mark of each guarded file and folder.
-        copies: The mark of each file that was copied, the path of the copy, and its mark.
+        copies: The mark of each copied file, the path of the copy, and its mark.
         path: The file of the record.
         beat: Time in nanoseconds at which Mainspring was last known to run.
-        is_alive: Whether the program that wrote the record is running.
+        is_alive: Whether the process that wrote the record is running.
     """
 
     roots: tuple[str, ...]
@@ -51,7 +51,7 @@ class Journal:
         self._path = os.path.join(folder, f"{os.getpid()}-{secrets.token_hex(8)}.json") if folder else ""
 
     def write(self, record: JournalRecord) -> None:
-        """Write the record. Nothing happens if the folder cannot be made. Blocking."""
+        """Write the record. Nothing happens if the folder cannot be created. Blocking."""
         if not self._path:
             return
         own = {"pid": os.getpid(), "started": _start_time(os.getpid())}
@@ -67,12 +67,12 @@ class Journal:
             os.replace(f"{self._path}.new", self._path)
 
     def touch(self) -> None:
-        """Note that Mainspring is running."""
+        """Record that Mainspring is running."""
         with suppress(OSError):
             os.utime(self._path)
 
     def remove(self) -> None:
-        """Remove the record, and the folders that were made for it if they are empty. Blocking."""
+        """Remove the record, and the folders that were created for it if they are empty. Blocking."""
         with suppress(OSError):
             os.unlink(self._path)
             os.rmdir(self._folder)
@@ -119,7 +119,7 @@ def _private_opener(path: str, flags: int) -> int:
 
 
 def _start_time(pid: int) -> int:
-    """Return when a process was started, in units of the system; 0 if it does not run."""
+    """Return the start time of a process, in units of the system; 0 if it does not run."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()

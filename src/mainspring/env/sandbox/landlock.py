@@ -1,4 +1,4 @@
-"""Landlock: rights to files that a program gives up before it starts. Needs no program to be installed and no privilege."""
+"""Landlock: access rights to files that a program drops before it starts. Needs no installed program and no privilege."""
 
 from __future__ import annotations
 
@@ -16,29 +16,31 @@ LandlockRule = tuple[str, str]
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
 _READABLE_PROC_FILES = ("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "sys", "uptime", "version")
-"""What ``/proc`` tells of the machine. What it tells of programs is left out: their variables may hold keys."""
+"""Files in ``/proc`` with facts about the machine. Those about processes are excluded: their variables may contain keys."""
 
 
 class Landlock:
-    """Holds programs with Landlock, and with a filter of system calls that keeps them off the network. A `SandboxProvider`."""
+    """Sandbox programs with Landlock, and with a system call filter that blocks the network. A `SandboxBackend`."""
 
     has_private_tmp = False
 
     def unavailable_reason(self) -> str | None:
-        """See `SandboxProvider.problem`."""
+        """See `SandboxBackend.unavailable_reason`."""
         version = lockdown.landlock_version()
         if version < 3:
             return (
-                "Landlock is not there: it needs Linux 6.2 or newer with landlock in the list "
+                "Landlock is not available: it needs Linux 6.2 or newer with landlock in the list "
                 f"/sys/kernel/security/lsm (its version here: {version or 'none'})"
             )
-        if not sys.executable or getattr(sys, "frozen", False):  # frozen into one file, this program is no interpreter
-            return "Landlock needs the Python interpreter as a program, and it is not known where that is"
+        if not sys.executable or getattr(
+            sys, "frozen", False
+        ):  # in a frozen executable, this program is not an interpreter
+            return "Landlock needs the Python interpreter as a program, and its path is unknown"
         tried = run_probe(_python("kernel.apply_landlock([('read', '/')], network=False)"))
         return None if tried is None else f"Landlock does not work here: {tried}"
 
     def state(self, box: SandboxPolicy) -> SandboxReport:
-        """See `SandboxProvider.state`."""
+        """See `SandboxBackend.state`."""
         version = lockdown.landlock_version()
         filtered = lockdown.has_filter()
         notes = [
@@ -46,14 +48,12 @@ class Landlock:
             "changes of git hooks and settings are undone when a command ends",
         ]
         if version < 6:
-            notes.append("a command can end the process that ends what it leaves behind")
+            notes.append("a command can kill the process that ends its surviving processes")
         if box.network:
-            notes.insert(0, "the network is open, as asked for")
+            notes.insert(0, "the network is enabled, as requested")
         if _partly_writable_folders(box):
             folders = ", ".join(_partly_writable_folders(box))
-            notes.append(
-                f"since something lies there that is hidden or guarded, nothing new can be made directly in {folders}"
-            )
+            notes.append(f"nothing new can be created directly in {folders}, which contain a hidden or guarded path")
         return SandboxReport(
             layer=f"Landlock {version}",
             writes=True,
@@ -67,7 +67,7 @@ class Landlock:
         )
 
     def wrap(self, command: Sequence[str], cwd: str, box: SandboxPolicy) -> list[str]:
-        """See `SandboxProvider.wrap`; the rules are in a file beside the private folder, where no program can change them."""
+        """See `SandboxBackend.wrap`; the rules are in a file next to the private folder, where no program can change them."""
         plan = lockdown.encode_plan(landlock_rules(box), network=box.network)
         path = f"{box.tmp}-{hashlib.sha256(plan).hexdigest()[:16]}.rules"
         if not os.path.exists(path):
@@ -77,27 +77,27 @@ class Landlock:
 
 
 def _python(code: str) -> list[str]:
-    """Code that uses the module `kernel`, without anything that takes time or reads the user's files.
+    """Return Python code that uses the module `lockdown`, without slow imports and without reading the user's files.
 
-    As a module it is compiled once; as a script it would be for every command.
+    A module is compiled once; a script would be compiled for every command.
     """
     begin = "import sys; sys.path.append(sys.argv.pop(1)); import lockdown as kernel; "
     return [sys.executable, "-I", "-S", "-c", begin + code, os.path.dirname(lockdown.__file__)]
 
 
 def landlock_rules(box: SandboxPolicy) -> list[LandlockRule]:
-    """The rules of a box. Landlock can only allow; what is hidden in an allowed folder is left out by naming all beside it."""
+    """Return the rules of a sandbox. Landlock can only allow: to hide a path in an allowed folder, the rules name its siblings."""
     rules: list[LandlockRule] = [("list", "/proc"), ("write", "/dev/shm"), ("device", "/dev/pts")]
     rules += [("device", f"/dev/{name}") for name in _DEVICES]
     rules += [("read", f"/proc/{name}") for name in _READABLE_PROC_FILES]
     for root in (*box.readable, *box.sealed):
         rules += _expand_around_denied(root, "read", box.hidden)
     for root in (*box.writable, box.tmp):
-        held = (*box.hidden, *box.sealed)
-        if root == box.repository:  # git makes few files directly in it, so that all others can be named
+        excluded = (*box.hidden, *box.sealed)
+        if root == box.repository:  # git creates few files directly in it, so that all others can be named
             rules.append(("read", root))
-            held += tuple(p for p in box.guarded if os.path.dirname(p) == root)
-        rules += _expand_around_denied(root, "write", held)
+            excluded += tuple(p for p in box.guarded if os.path.dirname(p) == root)
+        rules += _expand_around_denied(root, "write", excluded)
     rules += [("write", path) for path in box.exempt if not box.is_denied(path)]
     return list(dict.fromkeys(rules))
 
@@ -120,7 +120,7 @@ def _expand_around_denied(root: str, kind: str, hidden: Sequence[str]) -> Iterat
 
 
 def _partly_writable_folders(box: SandboxPolicy) -> tuple[str, ...]:
-    """The writable folders in which something is not writable."""
+    """Return the writable folders that contain a path that is not writable."""
     return tuple(
         root
         for root in box.writable

@@ -1,7 +1,7 @@
-"""Landlock and seccomp through the C library: a thread gives up rights, for itself and everything it starts.
+"""Landlock and seccomp through the C library: a thread drops rights, for itself and everything it starts.
 
-This module is also the program that does so and then becomes another one. It imports nothing but the standard library, and as
-little of it as possible, since that is started for every command.
+This module is also the program that drops the rights and then executes another one. It imports nothing but the standard library,
+and as little of it as possible, since it is started for every command.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import stat
 import struct
 import sys
 
-TYPE_CHECKING = False  # the module typing takes 5 ms
+TYPE_CHECKING = False  # importing typing takes 5 ms
 if TYPE_CHECKING:
     from typing import Any
 
-# Numbers of linux/landlock.h, linux/prctl.h, linux/seccomp.h and linux/audit.h; the calls have the same number on all machines.
+# Numbers of linux/landlock.h, linux/prctl.h, linux/seccomp.h, and linux/audit.h; they are the same on all architectures.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_SECUREBITS = 1, 4, 22, 28
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 36, 38
@@ -25,7 +25,7 @@ _NO_RIGHTS_OF_ROOT = 3
 _CAPABILITIES = struct.pack("=Ii", 0x20080522, 0)
 _FILTER_MODE = 2
 _END_SECONDS = 5.0
-"""A process that the kernel does not end within this time waits for a device, and does nothing else."""
+"""Seconds after which a process that the kernel does not end is assumed to wait for a device, and to do nothing else."""
 _VERSION_FLAG = 1
 _PATH_BENEATH = 1
 
@@ -43,15 +43,15 @@ RIGHTS = {
     "write": EXECUTE | READ_FILE | READ_DIR | WRITE_FILE | REFER | TRUNCATE | _MAKE_AND_REMOVE,
     "device": READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV,
 }
-"""What a line of a plan gives, by its first word."""
+"""The rights that a line of a plan allows, by its first word."""
 _OF_FILES = EXECUTE | READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
 
 _ARCHITECTURES = {"x86_64": (0xC000003E, 41, (248, 249, 250)), "aarch64": (0xC00000B7, 198, (217, 218, 219))}
-"""The machine's mark, and the numbers of its calls ``socket``, and ``add_key``, ``request_key``, and ``keyctl``."""
+"""The architecture's ID, and the numbers of its calls ``socket``, and ``add_key``, ``request_key``, and ``keyctl``."""
 _JOIN_SESSION_KEYRING = 1
 _IO_URING_SETUP = 425
 _X32_SYSCALL_BIT = 0x40000000
-"""From here on the calls of x86-64 are those of another calling convention."""
+"""The first call number of the x32 calling convention on x86-64."""
 LOCAL_ADDRESS_FAMILIES = (1, 16)
 """AF_UNIX and AF_NETLINK."""
 INTERNET_FAMILIES = (2, 10)
@@ -59,31 +59,31 @@ INTERNET_FAMILIES = (2, 10)
 
 
 def landlock_version() -> int:
-    """The version of Landlock's interface; 0 where there is none or it is switched off."""
+    """Return the version of Landlock's interface; 0 if it is missing or disabled."""
     if sys.platform != "linux":
         return 0
     return max(0, _library().syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG))
 
 
 def has_filter() -> bool:
-    """Return True if `filter_of_calls` knows this machine."""
+    """Return True if `filter_of_calls` supports this architecture."""
     return sys.platform == "linux" and os.uname().machine in _ARCHITECTURES
 
 
 def apply_landlock(rules: list[tuple[str, str]], *, network: bool, scopes: bool = True) -> None:
-    """Give up, for this thread and what it starts, all rights to files but those of the rules.
+    """Drop, for this thread and everything it starts, all rights to files except those of the rules.
 
     Args:
-        rules: Kinds of `RIGHTS` with the paths from where on they hold. A path that is not there is passed over.
-        network: Whether TCP stays open.
-        scopes: Whether programs outside may no more be signalled.
+        rules: Kinds of `RIGHTS`, each with the path at and below which it applies. Missing paths are skipped.
+        network: Whether TCP stays allowed.
+        scopes: Whether to forbid signals to processes outside.
 
     Raises:
-        OSError: If the kernel refuses.
+        OSError: If the kernel rejects the rules.
     """
     version = landlock_version()
     if version < 3:
-        raise OSError(errno.ENOSYS, f"Landlock's interface is of version {version}; 3 is needed")
+        raise OSError(errno.ENOSYS, f"Landlock's interface has version {version}; version 3 is required")
     files = RIGHTS["write"] | (IOCTL_DEV if version >= 5 else 0)
     tcp = 0 if network or version < 4 else _CONNECT_AND_BIND_TCP
     scoped = _SCOPES if scopes and version >= 6 else 0
@@ -100,29 +100,29 @@ def apply_landlock(rules: list[tuple[str, str]], *, network: bool, scopes: bool 
 
 
 def filter_calls(*, network: bool) -> None:
-    """Refuse the keyrings of the kernel to this thread and what it starts, and sockets that are not local.
+    """Block kernel keyrings for this thread and everything it starts, and sockets that are not local.
 
     Args:
         network: Whether all sockets stay allowed.
 
     Raises:
-        OSError: If the kernel refuses, or the machine is not known.
+        OSError: If the kernel rejects the filter, or the architecture is unknown.
     """
     import ctypes
 
     code = filter_of_calls(None if network else LOCAL_ADDRESS_FAMILIES)
-    held = ctypes.create_string_buffer(code, len(code))
-    program = struct.pack("=H6xQ", len(code) // 8, ctypes.addressof(held))
+    code_buffer = ctypes.create_string_buffer(code, len(code))
+    program = struct.pack("=H6xQ", len(code) // 8, ctypes.addressof(code_buffer))
     _no_new_rights()
     if _library().prctl(_PR_SET_SECCOMP, _FILTER_MODE, program, 0, 0):
         _fail()
 
 
 def drop_capabilities() -> None:
-    """Give up what root may do beyond the rights to its own files: to mount, to load modules, to look into others.
+    """Drop root's rights beyond those to its own files: to mount, to load modules, to inspect other processes.
 
     Raises:
-        OSError: If the kernel refuses.
+        OSError: If the kernel rejects the call.
     """
     if _library().prctl(_PR_SET_SECUREBITS, _NO_RIGHTS_OF_ROOT, 0, 0, 0) and os.geteuid() == 0:
         _fail()
@@ -131,33 +131,33 @@ def drop_capabilities() -> None:
 
 
 def leave_keyring() -> None:
-    """Replace the session keyring of the caller by a new, empty one. A kernel without keyrings has nothing to leave."""
+    """Replace the session keyring of the caller with a new, empty one. A kernel without keyrings has nothing to replace."""
     machine = _ARCHITECTURES.get(os.uname().machine)
     if machine is not None:
         _library().syscall(machine[2][2], _JOIN_SESSION_KEYRING, None)
 
 
 def filter_of_calls(families: tuple[int, ...] | None) -> bytes:
-    """Return a program of the kernel's packet filter that refuses keyrings, and sockets of other families.
+    """Return a program for the kernel's packet filter that blocks keyrings, and sockets of other families.
 
     Args:
         families: The families of sockets that stay allowed; ``None`` allows all.
 
     Raises:
-        OSError: If the machine is not known.
+        OSError: If the architecture is unknown.
     """
     machine = os.uname().machine
     if machine not in _ARCHITECTURES:
-        raise OSError(errno.ENOSYS, f"there is no filter of system calls for {machine}")
+        raise OSError(errno.ENOSYS, f"no system call filter is available for {machine}")
     mark, socket, keyring = _ARCHITECTURES[machine]
     load, equal, at_least, end = 0x20, 0x15, 0x35, 0x06
     allowed, rejected, missing = 0x7FFF0000, 0x00050000 | errno.EACCES, 0x00050000 | errno.ENOSYS
     calls = [(number, "refused") for number in keyring]
     if families is not None:
-        calls.append((_IO_URING_SETUP, "missing"))  # it can open sockets by itself
+        calls.append((_IO_URING_SETUP, "missing"))  # io_uring can open sockets without this call
     steps: list[tuple[int, str, str, int]] = [
-        (load, "", "", 4),  # the machine
-        (equal, "", "refused", mark),  # programs of another machine call by other numbers
+        (load, "", "", 4),  # the architecture
+        (equal, "", "refused", mark),  # programs of another architecture use other call numbers
         (load, "", "", 0),  # the call
         (at_least, "missing", "", _X32_SYSCALL_BIT),
         *((equal, end_at, "", number) for number, end_at in calls),
@@ -215,13 +215,13 @@ def _fail() -> None:
 
 
 def _library() -> Any:
-    import ctypes  # 10 ms: only where there is something to hold
+    import ctypes  # takes 10 ms to import: only if a restriction is applied
 
     return ctypes.CDLL(None, use_errno=True)
 
 
 def encode_plan(rules: list[tuple[str, str]], *, network: bool) -> bytes:
-    """A plan for this file as a program."""
+    """Encode a plan for this file as a program."""
     head = b"open" if network else b"closed"
     return b"\0".join([head, *(f"{kind} ".encode() + os.fsencode(path) for kind, path in rules)])
 
@@ -234,7 +234,7 @@ def _read_plan(path: str) -> tuple[list[tuple[str, str]], bool]:
 
 
 def _supervise() -> None:
-    """Fork, and return in the new process. The old one ends when the new one does, after all that was started.
+    """Fork, and return in the new process. The old process exits after the new one and everything that it started.
 
     Processes that leave their session and lose their parent become children of the old process, so that none is missed. The
     same happens if Mainspring is killed.
@@ -255,7 +255,7 @@ def _supervise() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return
     nothing = os.open(os.devnull, os.O_RDWR)
-    for stream in range(3):  # the command's pipes end with the command
+    for stream in range(3):  # the command's pipes close with the command
         os.dup2(nothing, stream)
     status: int | None = None
     while status is None and signal.sigwait({signal.SIGCHLD, signal.SIGUSR1}) == signal.SIGCHLD:
@@ -272,7 +272,7 @@ def _supervise() -> None:
 
 
 def _reap(child: int) -> int | None:
-    """Return the status of a process that has ended; ``None`` while it runs."""
+    """Return the exit status of a process; ``None`` while it runs."""
     status: int | None = None
     while True:
         try:
@@ -286,7 +286,7 @@ def _reap(child: int) -> int | None:
 
 
 def _end_descendants() -> None:
-    """End all processes that descend from this one. They are stopped first, so that none starts another."""
+    """Kill all descendants of this process. They are stopped first, so that none starts another."""
     import time
 
     end = time.monotonic() + _END_SECONDS
@@ -313,7 +313,7 @@ def _send(pids: set[int], number: int) -> None:
 
 
 def _descendants() -> set[int]:
-    """Return the processes that descend from this one and have not ended."""
+    """Return the running descendants of this process."""
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -331,7 +331,7 @@ def _descendants() -> set[int]:
 
 
 def main(arguments: list[str]) -> None:
-    """Give up the rights and become the command, in a process of its own.
+    """Drop the rights and execute the command, in a separate process.
 
     Args:
         arguments: The file with the plan, a separator, the command.

@@ -1,4 +1,4 @@
-"""What programs in a sandbox may touch: worked out once for all layers, which each make it hold in their own way."""
+"""The access rights of programs in a sandbox, which each backend enforces in its own way."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SYSTEM_LINUX = (
     "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/etc", "/opt", "/nix", "/gnu", "/snap", "/run/current-system",
     "/sys/devices/system", "/sys/fs/cgroup",
 )  # fmt: skip
-"""Folders of the system that programs read on Linux."""
+"""System folders that programs read on Linux."""
 
 SYSTEM_MACOS = (
     "/bin", "/sbin", "/usr", "/System", "/Library", "/opt", "/etc", "/private/etc", "/private/var/select", "/private/var/db/dyld",
@@ -30,7 +30,7 @@ TOOLCHAIN_PATHS = (
     ".cargo", ".rustup", ".pyenv", ".nvm", ".volta", ".rbenv", ".asdf", ".sdkman", ".bun", ".deno", "go", ".local/lib",
     ".local/share/mise", ".local/share/pipx", ".local/share/uv", ".gitconfig", ".config/git",
 )  # fmt: skip
-"""What a user's tools need of the home folder, which is not readable otherwise."""
+"""Paths in the home folder, otherwise unreadable, that a user's tools need."""
 
 SECRET_PATHS = (
     ".ssh", ".gnupg", ".gpg", ".aws", ".azure", ".kube", ".docker", ".password-store", ".config/gcloud", ".config/gh", ".config/op",
@@ -38,7 +38,7 @@ SECRET_PATHS = (
     ".cargo/credentials", ".cargo/credentials.toml", ".mozilla", ".config/google-chrome", "Library/Keychains", ".bash_history",
     ".zsh_history", ".agent/settings.json",
 )  # fmt: skip
-"""Keys and key stores in the home folder. They stay out even where a folder above them is made readable."""
+"""Keys and key stores in the home folder. They stay hidden even if a folder above them is readable."""
 
 SYSTEM_SECRETS = (
     "/etc/shadow",
@@ -49,10 +49,10 @@ SYSTEM_SECRETS = (
     "/etc/sudoers.d",
     "/etc/ssl/private",
 )
-"""The same of the system; who is not root cannot read them anyway."""
+"""Keys and key stores of the system; only root can read them anyway."""
 
 IGNORE_FILES = (".agentignore", *IGNORE_FILE_NAMES)
-"""What folders above the project say of files in it."""
+"""Ignore files in folders above the project that apply to its files."""
 
 BLOCKED_VARIABLES = (
     "SSH_AUTH_SOCK",
@@ -75,20 +75,20 @@ class SymlinkHop(Struct, frozen=True):
 
 
 class SandboxPolicy(Struct, frozen=True, kw_only=True):
-    """What programs in a sandbox may touch. All paths are real ones.
+    """The access rights of programs in a sandbox. All paths are resolved.
 
     Attributes:
         writable: Folders and files that may be read and changed: the project's folder first.
-        readable: Those that may be read.
-        hidden: Those that may not be read, wherever they lie; they win over all others.
-        guarded: Those that may be read but not changed though they lie in a writable folder; some may not be there.
-        exempt: Those of them, or in them, that may be changed all the same: the user named them, or git needs them.
+        readable: Folders and files that may be read.
+        hidden: Folders and files that may not be read at any depth; they override all others.
+        guarded: Paths that may be read but not changed although they are in a writable folder; some may not exist.
+        exempt: Guarded paths, or paths in them, that may be changed: the user named them, or git needs them.
         repository: The git folder of the repository, if the project is a linked worktree of it.
-        sealed: Those of them that this program itself runs from; whoever changed them would be out of the box.
+        sealed: Guarded paths from which this program itself runs; changing them would allow an escape from the sandbox.
         tmp: The private folder for temporary files, which may be changed.
-        home: The home folder; it is there, but nothing in it unless another line says so.
-        links: Links by which readable folders are known.
-        network: Whether anything outside can be reached.
+        home: The home folder; it exists, but its content is hidden unless another attribute names it.
+        links: Links that lead to readable folders.
+        network: Whether the network can be used.
     """
 
     writable: tuple[str, ...]
@@ -104,22 +104,22 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
     network: bool = False
 
     def can_read(self, path: str) -> bool:
-        """Whether a file or folder may be read; ``path`` is a real one."""
+        """Return True if a file or folder may be read; ``path`` is a resolved path."""
         return not self.is_denied(path) and _lies_in(path, (*self.writable, self.tmp, *self.readable))
 
     def can_write(self, path: str) -> bool:
-        """Whether it may be made, changed or removed."""
+        """Return True if a path may be created, changed, or removed."""
         return _lies_in(path, (*self.writable, self.tmp)) and not self.is_denied(path) and not self.guards(path)
 
     def guards(self, path: str) -> bool:
-        """Return True if it may not be changed, since it decides what runs later. It need not exist."""
+        """Return True if a path may not be changed because it defines programs that run later. It need not exist."""
         if not _lies_in(path, self.exempt) and any(is_guarded(path, root) for root in self.writable):
             return True
         inner = max((len(p) for p in self.exempt if is_inside(path, p)), default=-1)
         return any(is_inside(path, p) and len(p) > inner for p in self.guarded)
 
     def is_denied(self, path: str) -> bool:
-        """Whether it is one of those that nobody may read."""
+        """Return True if a path is hidden."""
         return _lies_in(path, self.hidden)
 
 
@@ -134,7 +134,7 @@ def make_policy(
     network: bool = False,
     guarded: Sequence[str] = (),
 ) -> SandboxPolicy:
-    """The box for programs of a project. Blocking; a few milliseconds.
+    """Return the policy for programs of a project. Blocking; a few milliseconds.
 
     The variables ``PATH`` and ``VIRTUAL_ENV`` of this process name folders that programs need.
 
@@ -142,14 +142,14 @@ def make_policy(
         cwd: The project folder.
         home: The home folder.
         tmp: A private folder for temporary files.
-        writable: Folders that may be changed beside the project's.
-        readable: Folders and files that may be read beside the usual ones.
-        hidden: Folders and files that may not be read, beside `SECRETS`.
-        network: Whether anything outside can be reached.
+        writable: Folders that may be changed in addition to the project's folder.
+        readable: Folders and files that may be read in addition to the usual ones.
+        hidden: Folders and files that may not be read, in addition to `SECRET_PATHS`.
+        network: Whether the network can be used.
         guarded: Guarded files that were found in the folders below.
 
     Raises:
-        ConfigError: If the project or one of the writable folders is to be hidden or is not there.
+        ConfigError: If the project or one of the writable folders is hidden or does not exist.
     """
 
     def path_of(path: str) -> str:
@@ -163,9 +163,9 @@ def make_policy(
     changed = (os.path.realpath(cwd), *request, *([common] if common else []))
     for path in changed:
         if _lies_in(path, hiding):
-            raise ConfigError(f"the sandbox cannot work in {path}: that folder is one of those that hold secrets")
+            raise ConfigError(f"The sandbox cannot work in {path}: that folder contains secrets.")
         if not os.path.exists(path):
-            raise ConfigError(f"the sandbox cannot let programs write to {path}: it is not there; make it first")
+            raise ConfigError(f"The sandbox cannot let programs write to {path}: it does not exist. Create it first.")
     requested = [
         *_system(),
         *_programs(os.environ, home),
@@ -199,21 +199,21 @@ def make_policy(
 def _guarded(root: str) -> Iterator[str]:
     yield from (os.path.join(root, name) for name in GUARDED_NAMES if not name.startswith("*"))
     git = os.path.join(root, ".git")
-    if os.path.isfile(git):  # says where the repository is
+    if os.path.isfile(git):  # contains the path of the repository
         yield git
     else:
         yield from (os.path.join(git, name) for name in (*GIT_FILES, HOOKS))
 
 
 def _of_worktree(common: str, own: str) -> Iterator[str]:
-    """What is guarded in the folders of git of a linked worktree."""
+    """Return the guarded paths in the git folders of a linked worktree."""
     if common:
         yield from (os.path.join(common, name) for name in (*GIT_FILES, HOOKS, "worktrees", "modules"))
         yield from (os.path.join(own, name) for name in GIT_FILES)
 
 
 def _installation_paths() -> tuple[str, ...]:
-    """Where this program runs from: its Python and its modules."""
+    """Return the paths from which this program runs: its Python and its modules."""
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
     return (os.path.realpath(sys.prefix), package)
 
@@ -226,7 +226,7 @@ def _system() -> tuple[str, ...]:
 
 
 def _programs(variables: Mapping[str, str], home: str) -> Iterator[str]:
-    """Folders of programs, with what they need beside them: ``~/x/bin`` brings ``~/x``, but ``~/bin`` only itself."""
+    """Return folders of programs and the folders that they need: ``~/x/bin`` includes ``~/x``, but ``~/bin`` only itself."""
     yield from (sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable)))
     if environment := variables.get("VIRTUAL_ENV"):
         yield environment
@@ -242,7 +242,7 @@ def _programs(variables: Mapping[str, str], home: str) -> Iterator[str]:
 
 
 def _repository_paths(cwd: str) -> Iterator[str]:
-    """The repository that the project is a part of, so that ``git`` works."""
+    """Return the folders of the repository that contains the project, so that ``git`` works."""
     folder = cwd
     while folder != os.path.dirname(folder):
         git = os.path.join(folder, ".git")
@@ -262,7 +262,7 @@ def _parents(folder: str) -> Iterator[str]:
 
 
 def _linked_repository(git: str) -> Iterator[str]:
-    """Where the ``.git`` file of a worktree or submodule leads."""
+    """Return the target of the ``.git`` file of a worktree or submodule."""
     try:
         with open(git, encoding="utf-8") as file:
             line = file.read(4096).strip()
@@ -274,12 +274,12 @@ def _linked_repository(git: str) -> Iterator[str]:
     above = os.path.dirname(place)
     if os.path.basename(above) == "worktrees":
         place = os.path.dirname(above)
-    if ".git" in place.split("/"):  # Whoever wrote the file may have named any folder.
+    if ".git" in place.split("/"):  # The file may name any folder.
         yield place
 
 
 def _symlink_hops(path: str) -> Iterator[SymlinkHop]:
-    """The symbolic links on the way to a path, outermost first."""
+    """Return the symbolic links on the way to a path, outermost first."""
     at = "/"
     for part in path.strip("/").split("/"):
         step = os.path.join(at, part)
@@ -295,12 +295,12 @@ def _existing(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def _is_readable(path: str) -> bool:
-    """Whether this user could read it; hiding the rest would be for nothing."""
+    """Return True if this user could read a path; hiding others would be useless."""
     return os.access(path, os.R_OK) or os.access(path, os.X_OK)
 
 
 def _outermost(paths: Sequence[str], *, first: bool = False) -> tuple[str, ...]:
-    """Without those that lie in another one; sorted, except for the ``first``."""
+    """Return the paths without those that are inside another one; sorted, except for the ``first``."""
     left = [p for p in dict.fromkeys(paths) if not any(p != q and is_inside(p, q) for q in paths)]
     return tuple(left) if first else tuple(sorted(left))
 

@@ -1,4 +1,4 @@
-"""Undo what a command made or changed of the guarded files, where its layer cannot prevent that."""
+"""Undo changes of guarded files by a command if the backend cannot prevent them."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from mainspring.env.types import ProcessResult, StreamName
 from mainspring.text import escape_invisible
 
 _CLOCK_STEP_NS = 20_000_000
-"""Times of files come from a clock that is this much behind at most."""
+"""Maximum lag of the clock for file timestamps."""
 _MAX_SAVED = 16 << 20
-"""Larger files are not copied. None of these is code or a setting."""
+"""Maximum size of a copied file. No code and no settings file is larger."""
 _LATER_NS = 60_000_000_000
-"""What was changed this long after Mainspring was killed was changed by the user."""
+"""Changes this long after Mainspring was killed are assumed to be the user's."""
 
 
 class RestoringGuard:
-    """Compares the guarded files before and after commands. New ones are moved away, changed ones are put back.
+    """Compares the guarded files before and after commands. New ones are moved away, changed ones are restored.
 
     Args:
         roots: Folders that commands may change.
         exempt: Guarded files and folders in them that the user made writable.
-        restores: Whether changes are put back. A layer that prevents changes can still not prevent new files.
-        private: Returns a folder for copies, which commands cannot change.
+        restores: Whether changes are restored. A backend that prevents changes may still not prevent new files.
+        private: Function that returns a folder for copies, which commands cannot change.
         repository: The one of the roots that is a git folder.
         journal: Records running commands.
     """
@@ -71,14 +71,16 @@ class RestoringGuard:
             return self._find()
 
     def begin(self, *, settled: bool = True) -> tuple[str, ...]:
-        """Remember the guarded files before a command starts, and return them. Blocking.
+        """Record the guarded files before a command starts, and return them. Blocking.
 
         Args:
-            settled: Whether no process of an earlier command is left, which could have changed them since.
+            settled: Whether no process of an earlier command is running, which could have changed them since.
         """
         with self._lock:
             top = self._find()
-            if (settled and not self._run_agent) or self._before is None:  # what runs already may have made something
+            if (
+                settled and not self._run_agent
+            ) or self._before is None:  # a running process may have created something
                 self._since = time.time_ns() - _CLOCK_STEP_NS
                 self._before = self._marks(list(top))
                 self._save()
@@ -89,7 +91,7 @@ class RestoringGuard:
             return top
 
     def recover(self) -> tuple[str, ...]:
-        """Undo changes by commands of programs that were killed, and return the files that were moved or put back. Blocking."""
+        """Undo changes by commands of killed processes, and return the files that were moved or restored. Blocking."""
         undone: list[str] = []
         with self._lock:
             for record in self._journal.read_others(self._roots):
@@ -113,7 +115,7 @@ class RestoringGuard:
         )
 
     def _adopt(self, record: JournalRecord) -> None:
-        """Take over what another environment knows of files before its command, which may have changed them."""
+        """Take over the state of files that another environment recorded before its command, which may have changed them."""
         before = self._before or {}
         inside = [p for p in before if any(is_inside(p, root) for root in record.roots)]
         for path in inside:
@@ -133,7 +135,7 @@ class RestoringGuard:
         return tuple(dict.fromkeys(top))
 
     def end(self) -> tuple[str, ...]:
-        """Undo changes after a command, and return the files that were moved or put back. Blocking."""
+        """Undo changes after a command, and return the files that were moved or restored. Blocking."""
         with self._lock:
             self._run_agent = max(0, self._run_agent - 1)
             undone = self._undo()
@@ -142,7 +144,7 @@ class RestoringGuard:
             return undone
 
     def _undo(self, until: int | None = None) -> tuple[str, ...]:
-        """Undo changes; those after the time ``until``, in nanoseconds, stay."""
+        """Undo changes, except those after the time ``until``, in nanoseconds."""
         before = self._before
         if before is None:
             return ()
@@ -170,11 +172,11 @@ class RestoringGuard:
 
     @property
     def moved_to(self) -> str:
-        """The folder of the files that were moved away; it stays."""
+        """The folder of the files that were moved away; it is not removed."""
         return self._moved_to
 
     def _is_restored(self, old: Mark, new: Mark) -> bool:
-        """A link is not held by a mount, so that another file can replace it."""
+        """Return True if a path is restored: a mount does not protect a link, so that another file can replace it."""
         return self._restores or "link" in (old[0], new[0])
 
     def _marks(self, top: list[str], changed_since: int | None = None) -> dict[str, Mark]:
@@ -197,7 +199,7 @@ class RestoringGuard:
         return found
 
     def _targets(self, link: str) -> list[str]:
-        """The file or folder in the project that a guarded link leads to."""
+        """Return the file or folder in the project that a guarded link leads to."""
         target = os.path.realpath(link)
         inside = any(target != root and is_inside(target, root) for root in self._roots)
         return [target] if inside and not is_inside(link, target) else []
@@ -214,7 +216,7 @@ class RestoringGuard:
             self._copy(path, path, mark)
 
     def _copy(self, source: str, path: str, mark: Mark) -> None:
-        """Store a copy to put back at a path, for the file with the mark that is there now."""
+        """Store a copy to restore at a path, for the file that currently has the mark."""
         folder = os.path.join(self._private(), "guarded")
         os.makedirs(folder, mode=0o700, exist_ok=True)
         copy = os.path.join(folder, str(len(self._copies)))
@@ -229,13 +231,13 @@ class RestoringGuard:
         target = _free_name(os.path.join(self._moved_to, path.strip("/")))
         name = os.path.basename(path)
         with suppress(OSError), Folder(os.path.dirname(path)) as folder:  # a running command can replace it by a link
-            with suppress(OSError):  # the command may have taken the right to write from the folder
+            with suppress(OSError):  # the command may have removed the write permission of the folder
                 mode = os.stat(".", dir_fd=folder.descriptor).st_mode
                 os.chmod(".", mode & 0o7777 | 0o700, dir_fd=folder.descriptor)
             try:
                 os.makedirs(os.path.dirname(target), exist_ok=True)
                 _move(folder, name, target)
-            except OSError:  # a full disk: under another name it is kept, and does not act
+            except OSError:  # on a full disk, rename the file: it is preserved, but has no effect
                 other = os.path.basename(_free_name(f"{path}.mainspring-moved"))
                 os.rename(folder.at(name), folder.at(other), src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor)
         return [path]
@@ -253,7 +255,7 @@ class RestoringGuard:
         return False
 
     def _remove_new_folders(self, folders: list[str], undone: list[str], foreign: list[str]) -> None:
-        """Remove new folders that are empty: everything in them was moved away, or git does not make them."""
+        """Remove new folders that are empty because everything in them was moved away, or because git does not create them."""
         for path in sorted(folders, reverse=True):
             if any(is_inside(each, path) for each in undone) or any(is_inside(path, each) for each in foreign):
                 with suppress(OSError):
@@ -261,7 +263,7 @@ class RestoringGuard:
 
 
 def _move(folder: Folder, name: str, target: str) -> None:
-    """Move a file out of an open folder, to another disk too. Pipes and sockets, which have no content, are removed then."""
+    """Move a file out of an open folder, to another disk if needed. Pipes and sockets, which have no content, are removed instead."""
     try:
         os.rename(folder.at(name), target, src_dir_fd=folder.descriptor)
     except OSError as error:
@@ -279,7 +281,7 @@ def _move(folder: Folder, name: str, target: str) -> None:
 
 
 def _copy_back(copy: str, folder: Folder, name: str) -> None:
-    """Put a copy of a file or link into an open folder, where nothing has the name."""
+    """Copy a file or link into an open folder, where the name is free."""
     found = os.lstat(copy)
     if stat.S_ISLNK(found.st_mode):
         os.symlink(os.readlink(copy), folder.at(name), dir_fd=folder.descriptor)
@@ -295,7 +297,7 @@ def _copy_back(copy: str, folder: Folder, name: str) -> None:
 
 
 def _is_setting(path: str, settings: set[str]) -> bool:
-    """Return True for settings of repositories, and for files directly in their folders of hooks."""
+    """Return True for settings of repositories, and for files directly in their hooks folders."""
     folder = os.path.dirname(path)
     return path in settings or (os.path.basename(folder) == HOOKS and folder in settings)
 
@@ -308,7 +310,7 @@ def _is_later(path: str, until: int | None) -> bool:
 
 
 def _free_name(path: str) -> str:
-    """Return a name that is not taken, so that what was kept before stays."""
+    """Return an unused name, so that earlier files are preserved."""
     name, number = path, 0
     while os.path.lexists(name):
         number += 1
@@ -317,7 +319,7 @@ def _free_name(path: str) -> str:
 
 
 def format_note(undone: Sequence[str], cwd: str, moved_to: str) -> str:
-    """Return a note about files that were moved away or put back.
+    """Format a note about files that were moved away or restored.
 
     Args:
         undone: The files.
@@ -327,7 +329,7 @@ def format_note(undone: Sequence[str], cwd: str, moved_to: str) -> str:
     names = ", ".join(os.path.relpath(path, cwd) for path in undone[:5]) + (", ..." if len(undone) > 5 else "")
     where = f" New content is in {moved_to}." if moved_to else ""
     return (
-        f"\n[The sandbox undid changes of {escape_invisible(names)}: these files decide what runs later outside of the sandbox.{where} "
+        f"\n[The sandbox undid changes of {escape_invisible(names)}: these files define programs that run later outside the sandbox.{where} "
         "The setting sandbox.writable can name a file or folder that commands may change.]\n"
     )
 
@@ -339,14 +341,14 @@ def with_note(
     moved_to: str,
     on_output: Callable[[StreamName, bytes], object] | None,
 ) -> ProcessResult:
-    """Add a note about files that were moved away or put back to the error output of a result.
+    """Add a note about files that were moved away or restored to the error output of a result.
 
     Args:
         result: The result.
         undone: The files.
         cwd: The project's folder.
         moved_to: The folder of the files that were moved away.
-        on_output: Gets the note too.
+        on_output: Receives the note, too.
     """
     if not undone:
         return result

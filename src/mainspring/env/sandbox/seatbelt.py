@@ -1,4 +1,4 @@
-"""Seatbelt: the sandbox of macOS, by ``sandbox-exec`` and a profile that allows what the box says and nothing else."""
+"""Seatbelt: the sandbox of macOS, through ``sandbox-exec`` and a profile that allows only the access in the policy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainspring.env.sandbox.guarded import INSTRUCTIONS
 from mainspring.env.sandbox.policy import SandboxPolicy
 
 PROGRAM = "/usr/bin/sandbox-exec"
-"""Never looked for on the PATH, where something else of that name could lie."""
+"""The full path, since a program on the PATH with that name could be another one."""
 
 _ALWAYS_ALLOWED = """(version 1)
 (deny default)
@@ -33,7 +33,9 @@ _ALWAYS_ALLOWED = """(version 1)
 (allow file-read* (literal "/") (literal "/dev/random") (literal "/dev/urandom") (literal "/dev/dtracehelper"))
 (allow file-read* file-write* file-ioctl (literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty") (literal "/dev/ptmx"))
 (allow file-read* file-write* file-ioctl (regex #"^/dev/ttys[0-9]+$"))"""
-"""What every program needs: to start others, to know the machine, to name users, a few devices. File names and times are told."""
+"""Access that every program needs: to start others, to read system information, user names, and a few devices. File names and times
+are visible.
+"""
 
 _NETWORK = """(allow network*)
 (allow system-socket)
@@ -43,26 +45,26 @@ _NETWORK = """(allow network*)
   (global-name "com.apple.networkd")
   (global-name "com.apple.SecurityServer")
   (global-name "com.apple.trustd.agent"))"""
-"""What the network needs beside itself: names of hosts and certificates."""
+"""Access that the network needs in addition: host names and certificates."""
 
 
 class Seatbelt:
-    """Holds programs with Seatbelt. A `SandboxProvider`."""
+    """Sandbox programs with Seatbelt. A `SandboxBackend`."""
 
     has_private_tmp = False
 
     def unavailable_reason(self) -> str | None:
-        """See `SandboxProvider.problem`."""
+        """See `SandboxBackend.unavailable_reason`."""
         if sys.platform != "darwin":
-            return "Seatbelt is there on macOS only"
+            return "Seatbelt is available on macOS only"
         tried = run_probe([PROGRAM, "-p", "(version 1)(allow default)", "/usr/bin/true"])
         return None if tried is None else f"Seatbelt does not work here: {tried}"
 
     def state(self, box: SandboxPolicy) -> SandboxReport:
-        """See `SandboxProvider.state`."""
+        """See `SandboxBackend.state`."""
         notes = ["names and times of all files can be seen"]
         if box.network:
-            notes.insert(0, "the network is open, as asked for")
+            notes.insert(0, "the network is enabled, as requested")
         return SandboxReport(
             layer="Seatbelt",
             writes=True,
@@ -77,12 +79,12 @@ class Seatbelt:
         )
 
     def wrap(self, command: Sequence[str], cwd: str, box: SandboxPolicy) -> list[str]:
-        """See `SandboxProvider.wrap`."""
+        """See `SandboxBackend.wrap`."""
         return [PROGRAM, "-p", build_profile(box), *command]
 
 
 def build_profile(box: SandboxPolicy) -> str:
-    """The profile of a box, in the language of Seatbelt. The last rule that fits an access decides."""
+    """Return the profile of a sandbox, in the language of Seatbelt. The last rule that matches an access applies."""
     writable = (*box.writable, box.tmp)
     parts = [
         _ALWAYS_ALLOWED,
@@ -115,7 +117,7 @@ def _names_below(box: SandboxPolicy) -> str:
 
 
 def _any_case(name: str) -> str:
-    """A pattern for a name, in upper or lower case: the file systems of macOS do not tell them apart."""
+    """Return a pattern for a name that ignores case, as the file systems of macOS do."""
     if name.startswith("*"):
         return f"[^/]*{_any_case(name[1:])}"
     return "".join(f"[{c.lower()}{c.upper()}]" if c.isalpha() else re.escape(c) for c in name)

@@ -1,4 +1,4 @@
-"""Commands as hooks: what happens goes to a command as JSON, what it decides comes back the same way."""
+"""Command hooks: an event is sent to a command as JSON, and its decision is read the same way."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""A command that is asked as a hook: for which event, for what of it, for how long."""
+"""Configuration of a command hook: event, matcher, and timeout."""
 
 from __future__ import annotations
 
@@ -28,37 +28,37 @@ CommandEvent = Literal[
 COMMAND_EVENTS: tuple[CommandEvent, ...] = get_args(CommandEvent)
 
 OnFailure = Literal["refuse", "continue"]
-"""What a command that fails means where something is to be decided."""
+"""The effect of a failing command if it has to decide something."""
 
 GATES: frozenset[CommandEvent] = frozenset({"UserPromptSubmit", "PreToolUse"})
-"""The events that are refused when a command fails, unless it is said otherwise."""
+"""The events that are denied by default when a command fails."""
 
 MAX_HOOK_DEPTH = 3
-"""How deep hooks may start programs that have hooks themselves."""
+"""Maximum nesting depth of hooks that start programs with hooks of their own."""
 
 DEPTH = "MAINSPRING_HOOK_DEPTH"
-"""The variable that tells a program in how many hooks it runs."""
+"""Environment variable with the nesting depth of hooks."""
 
 DEFAULT_SECONDS = 60.0
-"""What a command gets where nothing is said: what other programs gave when hooks of this kind came up."""
+"""Default timeout in seconds; the same as in the programs that introduced such hooks."""
 
 _ALL = ("", "*")
 
 
 class CommandHook(Struct, frozen=True, kw_only=True):
-    """A command and when it is asked.
+    """A command and its event.
 
     Attributes:
         event: The event.
         command: A script for the shell.
-        matcher: For which tools (or whatever else the event is about): a regular expression for the whole name, upper and lower case
-            alike; empty or ``*`` is all. Names that other programs use for our tools fit, too: ``Bash`` is ``shell``.
-        timeout: Seconds it may take.
-        on_failure: What it means where something is to be decided and the command fails or takes too long: a refusal, or nothing.
-        origin: The file it stands in.
+        matcher: The tools (or other subjects of the event) that it applies to: a regular expression for the whole name,
+            case-insensitive; empty or ``*`` matches all. Tool names of other programs match, too: ``Bash`` is ``shell``.
+        timeout: Maximum duration in seconds.
+        on_failure: The effect if the command has to decide something and fails or times out: deny or continue.
+        origin: The file that defines it.
 
     Raises:
-        ConfigError: If there is no such event, nothing to run, no time, or no such pattern.
+        ConfigError: If the event is unknown, the command is empty, or the timeout or the matcher is invalid.
     """
 
     event: CommandEvent
@@ -70,35 +70,39 @@ class CommandHook(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.event not in COMMAND_EVENTS:
-            raise ConfigError(f"there is no event {self.event!r} for commands; there are {', '.join(COMMAND_EVENTS)}")
+            raise ConfigError(f"Unknown hook event: {self.event!r}. Use one of {', '.join(COMMAND_EVENTS)}.")
         if not self.command.strip():
-            raise ConfigError(f"a hook of {self.event} has no command")
+            raise ConfigError(f"A hook of {self.event} has no command.")
         if not self.timeout > 0:
-            raise ConfigError(f"the hook {self.command!r} has {self.timeout:g} seconds, which must be above 0")
+            raise ConfigError(
+                f"The timeout of the hook {self.command!r} is {self.timeout:g} seconds. It must be above 0."
+            )
         if self.on_failure not in get_args(OnFailure):
             raise ConfigError(
-                f"on_failure of the hook {self.command!r} is {self.on_failure!r}; it is 'refuse' or 'continue'"
+                f"on_failure of the hook {self.command!r} is {self.on_failure!r}. It must be 'refuse' or 'continue'."
             )
         if self.matcher not in _ALL:
             try:
                 re.compile(self.matcher)
             except re.error as error:
-                raise ConfigError(f"the matcher {self.matcher!r} of {self.event} is no pattern: {error}") from None
+                raise ConfigError(
+                    f"The matcher {self.matcher!r} of {self.event} is not a valid regular expression: {error}"
+                ) from None
 
     @property
     def fails_closed(self) -> bool:
-        """Whether something is refused where it fails."""
+        """Return True if a failure denies the event."""
         return self.event in GATES and self.on_failure == "refuse"
 
     def matches(self, names: Iterable[str]) -> bool:
-        """Whether it is asked about something that goes by these names."""
+        """Return True if the matcher matches one of these names."""
         if self.matcher in _ALL:
             return True
         return any(re.fullmatch(self.matcher, name, re.IGNORECASE) for name in names)
 
 
 def hook_tool_names(name: str) -> tuple[str, ...]:
-    """The names by which a matcher may call a tool: its own, and those that other programs use."""
+    """Return the names under which a matcher may refer to a tool: its own, and those that other programs use."""
     others = [alias for alias, ours in _TOOL_ALIASES if ours == name]
     return (name, *others)
 

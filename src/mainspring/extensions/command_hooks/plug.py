@@ -1,4 +1,4 @@
-"""The plug: commands are asked at the hooks of an agent."""
+"""The plugin: runs commands at the hooks of an agent."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ if TYPE_CHECKING:
 
 
 class _CallReview(Struct, eq=False):
-    """What was said of a call so far.
+    """The verdicts about a call so far.
 
     Attributes:
-        input: The arguments that the commands saw.
-        verdicts: What they said.
-        changer: The one whose arguments were taken, with those arguments.
+        input: The arguments that the commands received.
+        verdicts: Their verdicts.
+        changer: The command whose arguments were used, with those arguments.
     """
 
     input: dict[str, Any]
@@ -70,17 +70,17 @@ class _CallReview(Struct, eq=False):
 
 
 class ToolCallHooks:
-    """The part of `CommandHooks` that is about tool calls.
+    """The handlers of `CommandHooks` for tool calls.
 
-    A call is shown to the commands once its arguments are valid. Where it is changed afterwards, by one of them or by anybody else,
-    those that did not see its final form are asked again, right before it is made; nothing can change it then.
+    Commands receive a call once its arguments are valid. If a command or another handler changes it afterwards, the commands that
+    did not receive its final form run again, right before execution; nothing can change the call after that.
 
     Args:
-        runner: Asks.
-        ui: Asks and tells the person.
-        common: What every payload has.
-        stop: Ends the run at the next turn.
-        publish: Passes on what a verdict says to the user, and that it failed.
+        runner: Runs the commands.
+        ui: Asks and notifies the user.
+        common: Returns the common fields of every payload.
+        stop: Stops the run at the next turn.
+        publish: Reports a verdict's message to the user, and its failure.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class ToolCallHooks:
     # --- before -----------------------------------------------------------------------------------------------------
 
     async def before(self, hook: ToolBefore) -> None:
-        """Ask about a call whose arguments are valid; they may be changed."""
+        """Run the commands for a call whose arguments are valid; they may change the arguments."""
         request = self._runner.asked("PreToolUse", hook_tool_names(hook.name))
         judged = _CallReview(copy.deepcopy(hook.input))
         judged.verdicts = await self._ask(request, hook, hook.input)
@@ -113,7 +113,7 @@ class ToolCallHooks:
         self._judged[hook.call_id] = judged
 
     async def permit(self, hook: PermissionCheck) -> None:
-        """Ask again where the call is another one now, and refuse what anybody refuses. What failed has not agreed."""
+        """Run the commands again if the call has changed, and deny it if any command denies it. A failure is not consent."""
         request = self._runner.asked("PreToolUse", hook_tool_names(hook.name))
         judged = self._judged.pop(hook.call_id, None)
         verdicts = list(judged.verdicts) if judged else []
@@ -132,7 +132,7 @@ class ToolCallHooks:
             return
         for verdict in verdicts:
             if verdict.ask is not None and not await self._ui.confirm(f"{hook.name}: {verdict.ask}", str(hook.input)):
-                said = "the user said no" if self._ui.is_attended else "it needs confirmation, and nobody can be asked"
+                said = "the user said no" if self._ui.is_attended else "it needs confirmation, and no user is available"
                 hook.deny(f"{said} ({verdict.ask})")
                 return
 
@@ -152,10 +152,10 @@ class ToolCallHooks:
         payload = PreToolUseInput(**self._common(), tool_name=hook.name, tool_input=arguments, tool_use_id=hook.call_id)
         return await self._runner.ask(hooks, payload)
 
-    # --- behind -----------------------------------------------------------------------------------------------------
+    # --- after ------------------------------------------------------------------------------------------------------
 
     async def after(self, hook: ToolTransform) -> None:
-        """Tell what a call gave. What a command says to it is put behind the result; its failure changes nothing."""
+        """Send a result to the commands. Their text is appended to the result; a failure changes nothing."""
         failed = hook.result.is_error
         request = self._runner.asked("PostToolUseFailure" if failed else "PostToolUse", hook_tool_names(hook.name))
         if not request:
@@ -178,7 +178,7 @@ class ToolCallHooks:
                 self._stop(verdict.stop)
 
     def results(self, hook: ToolResultsAfter) -> None:
-        """Let what commands said to the model join behind the results."""
+        """Append the commands' messages to the model to the results."""
         said, self._contexts = self._contexts, []
         self._judged.clear()
         if said:
@@ -186,7 +186,7 @@ class ToolCallHooks:
 
 
 def context_message(texts: Iterable[str]) -> Message:
-    """What commands want the model to know."""
+    """Create the message with the context that commands add for the model."""
     from_hooks = "\n\n".join(texts)
     return Message.user(f"<hook-context>\n{from_hooks}\n</hook-context>")
 
@@ -201,15 +201,15 @@ logger = logging.getLogger("mainspring")
 
 
 CHANGED = 60
-"""The order of commands among those that see what others have changed: behind extensions, before what is stored."""
+"""Order among handlers that run after changes: after extensions, before storage."""
 
 
 PERMIT = -60
-"""Their order at `tool:permit`: before permissions, so that nobody is asked about a call that a command refuses."""
+"""Order at `tool:permit`: before permissions, so that no approval is requested for a call that a command denies."""
 
 
 MAX_STOP_CONTINUATIONS = 8
-"""How often in one run `Stop` may have the agent go on; more is a hook that never has enough."""
+"""Maximum number of times that `Stop` hooks may continue one run; it ends endless loops."""
 
 
 _SOURCES = {"startup": "startup", "resume": "resume", "reset": "clear", "reload": "reload"}
@@ -217,16 +217,16 @@ _OF_CALLS: frozenset[CommandEvent] = frozenset({"PreToolUse", "PostToolUse", "Po
 
 
 class CommandHooks(Plugin):
-    """Asks commands: what happens goes to their standard input as JSON, what they decide comes from their exit code and output.
+    """Runs commands as hooks: the event is JSON on standard input, and the exit code and output contain the decision.
 
-    A command that fails, takes too long or cannot be understood has not agreed: a tool call or a prompt is refused then. Where
-    nothing is to be decided the failure is told, and the run goes on.
+    A command that fails, times out, or returns invalid output does not consent: the tool call or prompt is denied. If nothing has
+    to be decided, the failure is reported and the run continues.
 
     Args:
         hooks: The commands.
-        ui: Asks and tells the person. Default: nobody is there.
-        transcript: File of the conversation, for commands that read it.
-        depth: In how many hooks this process itself runs (``$MAINSPRING_HOOK_DEPTH``).
+        ui: Asks and notifies the user. Default: no user.
+        transcript: File of the session, for commands that read it.
+        depth: Nesting depth of this process in hooks (``$MAINSPRING_HOOK_DEPTH``).
     """
 
     def __init__(
@@ -244,13 +244,13 @@ class CommandHooks(Plugin):
     # --- as a plug --------------------------------------------------------------------------------------------------
 
     def install(self, agent: CoreAgent) -> None:
-        """Listen to what there are commands for.
+        """Listen to the events of the commands.
 
         Raises:
-            ConfigError: If it is in another agent already.
+            ConfigError: If it is installed in another agent.
         """
         if self._agent is not None:
-            raise ConfigError("these CommandHooks belong to another agent; make one for each")
+            raise ConfigError("This CommandHooks belongs to another agent. Create one for each agent.")
         self._agent = agent
         self._runner = HookCommandRunner(self.hooks, agent.env, self._depth)
         requested: set[CommandEvent] = {hook.event for hook in self.hooks}
@@ -288,7 +288,7 @@ class CommandHooks(Plugin):
         agent.on(ToolResultsAfter, calls.results, order=CHANGED)
 
     def for_child(self) -> Plugin | None:
-        """A sub-agent's calls are shown to the same commands."""
+        """Return the plugin for a subagent: its calls go to the same commands."""
         hooks = [h for h in self.hooks if h.event in _OF_CALLS]
         return CommandHooks(hooks, ui=self._ui, transcript=self._transcript, depth=self._depth) if hooks else None
 
@@ -319,13 +319,13 @@ class CommandHooks(Plugin):
         reason, self._stopped = self._stopped, ""
         if reason:
             hook.stop = "denied"
-            self._ui.notify(f"a hook ended the run: {reason}", "warn")
+            self._ui.notify(f"A hook stopped the run: {reason}", "warn")
 
     def _begin(self, hook: SessionStart) -> None:
         self._stops = 0
 
     async def _answered(self, hook: TurnAfter) -> None:
-        """The agent would stop; a command may have it go on."""
+        """Handle the end of a run; a command may continue the run."""
         if hook.error is not None or hook.message.tool_uses or hook.continue_with:
             return
         payload = StopInput(
@@ -336,7 +336,7 @@ class CommandHooks(Plugin):
             return
         self._stops += 1
         if self._stops > MAX_STOP_CONTINUATIONS:
-            self._ui.notify(f"hooks of Stop had the run go on {MAX_STOP_CONTINUATIONS} times; it ends now", "warn")
+            self._ui.notify(f"Stop hooks continued the run {MAX_STOP_CONTINUATIONS} times. It stops now.", "warn")
         else:
             hook.continue_with = "\n\n".join(reasons)
 
@@ -365,7 +365,7 @@ class CommandHooks(Plugin):
     async def _shut(self, hook: SessionClosed) -> None:
         await self._ask("SessionEnd", SessionEndInput(**self._common(), reason=hook.reason), hook.reason)
 
-    # --- asking -----------------------------------------------------------------------------------------------------
+    # --- execution --------------------------------------------------------------------------------------------------
 
     async def _ask(self, event: CommandEvent, payload: Payload, *names: str) -> list[Verdict]:
         request = self._runner.asked(event, names)
@@ -375,7 +375,7 @@ class CommandHooks(Plugin):
         return verdicts
 
     def _keep(self, verdict: Verdict) -> None:
-        """Take what is for the model along to the next run, and the wish to end it."""
+        """Store the context for the next run of the model, and the request to stop."""
         if verdict.context:
             self._waiting.append(verdict.context)
         if verdict.stop is not None:
@@ -389,9 +389,9 @@ class CommandHooks(Plugin):
             self._ui.notify(verdict.message, "info")
         if verdict.failure:
             hook = verdict.hook
-            logger.warning("the hook %r of %s failed: %s", hook.command, hook.event, verdict.failure)
-            if not hook.fails_closed:  # a gate says it where it refuses
-                self._ui.notify(f"the hook {hook.command!r} of {hook.event} failed: {verdict.failure}", "warn")
+            logger.warning("The hook %r of %s failed: %s", hook.command, hook.event, verdict.failure)
+            if not hook.fails_closed:  # a gate reports it in its denial
+                self._ui.notify(f"The hook {hook.command!r} of {hook.event} failed: {verdict.failure}", "warn")
 
     def _common(self) -> Common:
         assert self._agent is not None

@@ -1,6 +1,7 @@
-"""What a command has decided: read from its exit code and its output. What cannot be understood is a failure, never consent.
+"""The protocol of command hooks: payloads and decisions.
 
-What commands get on standard input: one JSON object, with the field names that other programs use.
+A command gets one JSON object on standard input, with the field names that other programs use. Its decision is read from its
+exit code and its output. Output that cannot be parsed is a failure, never consent.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from mainspring.extensions.command_hooks.config import CommandEvent, CommandHook
 from mainspring.lazy import lazy_re
 
 EXIT_BLOCK = 2
-"""The exit code that refuses, whatever else was written."""
+"""The exit code that denies, regardless of the output."""
 
 
 CONTEXT_EVENTS: frozenset[CommandEvent] = frozenset({"SessionStart", "UserPromptSubmit"})
-"""The events for which output that is no JSON is text for the model."""
+"""The events for which output that is not JSON is text for the model."""
 
 
 _DECISION = lazy_re(
     r'^\s*\[?\s*\{|"(?:decision|permissionDecision|continue|stopReason|hookSpecificOutput)"\s*:', re.MULTILINE
 )
-"""What looks like a decision in text that is no JSON object."""
+"""Matches a decision in text that is not a JSON object."""
 
 
 _LONGEST_REASON = 4_000
@@ -37,16 +38,16 @@ Decision = Literal["allow", "deny", "ask", "approve", "block"]
 
 
 class SpecificOutput(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What belongs to one event.
+    """The fields for one event.
 
     Attributes:
-        hook_event_name: The event, once more.
-        permission_decision: On a tool call: ``deny`` refuses, ``ask`` has a person asked, ``allow`` has no objection; rules and
-            permissions are asked all the same.
-        permission_decision_reason: Why.
-        updated_input: Arguments in place of the call's own. They are validated and judged anew.
+        hook_event_name: The event.
+        permission_decision: For a tool call: ``deny`` denies it, ``ask`` asks the user, ``allow`` has no objection; rules and
+            permissions still apply.
+        permission_decision_reason: Reason for the decision.
+        updated_input: New arguments for the call. They are validated and checked again.
         additional_context: Text for the model.
-        updated_tool_output: Text in place of what the tool gave.
+        updated_tool_output: Replacement for the tool's output.
     """
 
     hook_event_name: str | None = None
@@ -58,16 +59,16 @@ class SpecificOutput(Struct, kw_only=True, rename="camel", forbid_unknown_fields
 
 
 class HookOutput(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What a command may write to standard output. Everything may be left out; what is not known here is a failure.
+    """The standard output of a command. All fields are optional; an unknown field is a failure.
 
     Attributes:
-        go_on: ``continue``: false ends the run.
-        stop_reason: Why it ends.
-        suppress_output: Understood and without effect: output is not shown anyway.
+        go_on: ``continue``: false stops the run.
+        stop_reason: Reason for the stop.
+        suppress_output: Accepted and ignored: output is never shown.
         system_message: Text for the user.
-        decision: ``block`` or ``deny`` refuses; ``approve`` and ``allow`` have no objection; ``ask`` has a person asked.
-        reason: Why.
-        hook_specific_output: What belongs to the event.
+        decision: ``block`` or ``deny`` denies; ``approve`` and ``allow`` have no objection; ``ask`` asks the user.
+        reason: Reason for the decision.
+        hook_specific_output: The fields for the event.
     """
 
     go_on: bool = field(default=True, name="continue")
@@ -80,16 +81,16 @@ class HookOutput(Struct, kw_only=True, rename="camel", forbid_unknown_fields=Tru
 
 
 class Verdict(Struct, kw_only=True):
-    """What came of asking a command.
+    """The verdict of a command.
 
     Attributes:
         hook: The command.
-        failure: Why there is no decision; empty if there is one.
-        deny: Why it refuses; ``None`` if it does not.
-        ask: What a person is to be asked; ``None`` is nothing.
-        stop: Why the run is to end; ``None`` if it is not.
-        input: Arguments in place of the call's own.
-        output: Text in place of what the tool gave.
+        failure: Reason why it has no decision; empty if it has one.
+        deny: Reason for a denial; ``None`` if it does not deny.
+        ask: Question for the user; ``None`` for no question.
+        stop: Reason to stop the run; ``None`` to continue.
+        input: New arguments for the call.
+        output: Replacement for the tool's output.
         context: Text for the model.
         message: Text for the user.
     """
@@ -106,20 +107,20 @@ class Verdict(Struct, kw_only=True):
 
     @property
     def refusal(self) -> str | None:
-        """Why what is to be decided may not be; ``None`` if it may."""
+        """The reason for a denial; ``None`` if the command does not deny."""
         if self.deny is None and self.failure and self.hook.on_failure == "refuse":
-            return f"the hook {self.hook.command!r} failed, and a hook that fails does not agree: {self.failure}"
+            return f"the hook {self.hook.command!r} failed, and a failing hook denies: {self.failure}"
         return self.deny
 
 
 def verdict_of(hook: CommandHook, exit_code: int, stdout: str, stderr: str) -> Verdict:
-    """What a command that has ended by itself says."""
+    """Return the verdict of a command that has exited."""
     out, err = stdout.strip("\ufeff \t\r\n"), stderr.strip()
     if exit_code == EXIT_BLOCK:
-        return Verdict(hook=hook, deny=(err or out)[:_LONGEST_REASON] or "a hook does not allow it")
+        return Verdict(hook=hook, deny=(err or out)[:_LONGEST_REASON] or "denied by a hook")
     if exit_code != 0:
         said = f": {(err or out)[-_LONGEST_REASON:]}" if err or out else ""
-        return Verdict(hook=hook, failure=f"it ended with exit code {exit_code}{said}")
+        return Verdict(hook=hook, failure=f"it exited with code {exit_code}{said}")
     if not out:
         return Verdict(hook=hook)
     if not out.startswith("{"):
@@ -127,31 +128,31 @@ def verdict_of(hook: CommandHook, exit_code: int, stdout: str, stderr: str) -> V
     try:
         said = msgspec.json.decode(out, type=HookOutput)
     except (msgspec.DecodeError, UnicodeError) as error:
-        return Verdict(hook=hook, failure=f"its answer cannot be understood: {error}")
+        return Verdict(hook=hook, failure=f"its output is invalid: {error}")
     return _verdict(hook, said)
 
 
 def _plain(hook: CommandHook, out: str) -> Verdict:
-    """Output that is no JSON. A decision may be hidden in it, behind a line that was written by accident."""
+    """Parse output that is not JSON. It may contain a decision after a line that was printed by accident."""
     if hook.event not in CONTEXT_EVENTS:
-        return Verdict(hook=hook, failure=f"its answer is no JSON object: {out[:200]}")
+        return Verdict(hook=hook, failure=f"its output is not a JSON object: {out[:200]}")
     if _DECISION.search(out):
-        return Verdict(hook=hook, failure=f"its answer is text and JSON in one: {out[:200]}")
+        return Verdict(hook=hook, failure=f"its output mixes text and JSON: {out[:200]}")
     return Verdict(hook=hook, context=out[:_LONGEST_CONTEXT])
 
 
 def _verdict(hook: CommandHook, output: HookOutput) -> Verdict:
     more = output.hook_specific_output or SpecificOutput()
     if more.hook_event_name not in (None, hook.event):
-        return Verdict(hook=hook, failure=f"it answers {more.hook_event_name}, and was asked {hook.event}")
+        return Verdict(hook=hook, failure=f"its output is for {more.hook_event_name}, but the event is {hook.event}")
     decisions = {output.decision, more.permission_decision}
     reason = (more.permission_decision_reason or output.reason or "")[:_LONGEST_REASON]
     rejected = bool(decisions & {"deny", "block"})
     return Verdict(
         hook=hook,
-        deny=(reason or "a hook does not allow it") if rejected else None,
-        ask=(reason or "a hook wants it confirmed") if "ask" in decisions else None,
-        stop=None if output.go_on else (output.stop_reason or reason or "a hook ended the run"),
+        deny=(reason or "denied by a hook") if rejected else None,
+        ask=(reason or "a hook asks for confirmation") if "ask" in decisions else None,
+        stop=None if output.go_on else (output.stop_reason or reason or "stopped by a hook"),
         input=more.updated_input,
         output=more.updated_tool_output,
         context=(more.additional_context or "")[:_LONGEST_CONTEXT],
@@ -160,7 +161,7 @@ def _verdict(hook: CommandHook, output: HookOutput) -> Verdict:
 
 
 _LARGEST = 1 << 20
-"""Characters of a tool's result that a command gets; no decision hangs on more, and a pipe is no place for it."""
+"""Maximum characters of a tool result in a payload; no decision needs more, and a pipe should not carry it."""
 
 
 class Common(TypedDict):
@@ -173,13 +174,13 @@ class Common(TypedDict):
 
 
 class HookInput(Struct, kw_only=True):
-    """What every event has.
+    """The fields of every event.
 
     Attributes:
-        session_id: Name of the session; empty where nothing is stored.
-        transcript_path: File of the conversation; empty where there is none.
+        session_id: Name of the session; empty if nothing is stored.
+        transcript_path: File of the session; empty if nothing is stored.
         cwd: The project folder.
-        agent: Name of the agent, that of a sub-agent included.
+        agent: Name of the agent, also of a subagent.
     """
 
     session_id: str = ""
@@ -189,21 +190,21 @@ class HookInput(Struct, kw_only=True):
 
 
 class SessionStartInput(HookInput, kw_only=True):
-    """A conversation is opened."""
+    """A session is opened."""
 
     hook_event_name: Literal["SessionStart"] = "SessionStart"
     source: Literal["startup", "resume", "clear", "reload"] = "startup"
 
 
 class UserPromptSubmitInput(HookInput, kw_only=True):
-    """A prompt comes in."""
+    """A prompt arrives."""
 
     hook_event_name: Literal["UserPromptSubmit"] = "UserPromptSubmit"
     prompt: str
 
 
 class PreToolUseInput(HookInput, kw_only=True):
-    """A tool is about to run with these arguments, which are valid."""
+    """A tool is about to run with these valid arguments."""
 
     hook_event_name: Literal["PreToolUse"] = "PreToolUse"
     tool_name: str
@@ -212,7 +213,7 @@ class PreToolUseInput(HookInput, kw_only=True):
 
 
 class ToolResponse(Struct, kw_only=True):
-    """What a tool gave. ``output`` is its text; images are left out."""
+    """A tool's response. ``output`` is its text; images are omitted."""
 
     output: str
     is_error: bool = False
@@ -241,7 +242,7 @@ class PostToolUseFailureInput(HookInput, kw_only=True):
 
 
 class NotificationInput(HookInput, kw_only=True):
-    """Somebody is waited for."""
+    """The agent waits for the user."""
 
     hook_event_name: Literal["Notification"] = "Notification"
     message: str
@@ -252,8 +253,8 @@ class StopInput(HookInput, kw_only=True):
     """The agent has answered and would stop.
 
     Attributes:
-        stop_hook_active: Whether it goes on already because a hook of this event wanted so.
-        last_assistant_message: The answer.
+        stop_hook_active: Whether a hook of this event has continued the run already.
+        last_assistant_message: The response.
     """
 
     hook_event_name: Literal["Stop"] = "Stop"
@@ -262,7 +263,7 @@ class StopInput(HookInput, kw_only=True):
 
 
 class SubagentStopInput(HookInput, kw_only=True):
-    """A sub-agent has ended."""
+    """A subagent has finished."""
 
     hook_event_name: Literal["SubagentStop"] = "SubagentStop"
     agent_id: str
@@ -272,7 +273,7 @@ class SubagentStopInput(HookInput, kw_only=True):
 
 
 class PostCompactInput(HookInput, kw_only=True):
-    """The history was replaced by a shorter one."""
+    """The history was compacted."""
 
     hook_event_name: Literal["PostCompact"] = "PostCompact"
     trigger: str
@@ -281,7 +282,7 @@ class PostCompactInput(HookInput, kw_only=True):
 
 
 class SessionEndInput(HookInput, kw_only=True):
-    """The conversation is over in this process."""
+    """The session is closed in this process."""
 
     hook_event_name: Literal["SessionEnd"] = "SessionEnd"
     reason: str
@@ -313,18 +314,18 @@ INPUTS: dict[CommandEvent, type[Payload]] = {
     "PostCompact": PostCompactInput,
     "SessionEnd": SessionEndInput,
 }
-"""What is told, by event."""
+"""Payload types by event."""
 
 
 def encode_payload(payload: Payload) -> bytes:
-    """The JSON text of an event; what JSON does not know is told as text."""
+    """Encode the JSON text of an event; values that JSON does not support become text."""
     try:
         return msgspec.json.encode(payload, enc_hook=str)
-    except UnicodeEncodeError:  # half a surrogate pair, as in the name of a file that is not UTF-8
+    except UnicodeEncodeError:  # an unpaired surrogate, for example in the name of a file that is not UTF-8
         return json.dumps(msgspec.to_builtins(payload, enc_hook=str), default=str).encode()
 
 
 def truncate_middle(text: str) -> str:
-    """A text with its middle left out where it is very long."""
+    """Truncate a very long text in the middle."""
     half = _LARGEST // 2
     return text if len(text) <= _LARGEST else f"{text[:half]}\n[...]\n{text[-half:]}"

@@ -1,4 +1,4 @@
-"""Asks commands: side by side, for a while, with a bounded output, and never endlessly within each other."""
+"""Runs hook commands concurrently, with a timeout, limited output, and a limited nesting depth."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from mainspring.extensions.command_hooks.config import DEPTH, GATES, MAX_HOOK_DE
 from mainspring.extensions.command_hooks.protocol import Payload, Verdict, encode_payload, verdict_of
 
 MAX_CONCURRENT = 4
-"""Commands of one event that run at the same time."""
+"""Maximum number of commands of one event that run at the same time."""
 
 LIMITS = OutputLimits(head=256 << 10, tail=64 << 10, cap=1 << 20)
-"""An answer is short; a command that writes more than a MiB is ended, and has failed."""
+"""A response is short; a command that writes more than 1MiB is stopped and has failed."""
 
 
 class HookCommandRunner:
@@ -21,8 +21,8 @@ class HookCommandRunner:
 
     Args:
         hooks: The commands.
-        env: Where they run.
-        depth: In how many hooks this process itself runs.
+        env: The environment that runs them.
+        depth: Nesting depth of this process in hooks.
     """
 
     def __init__(self, hooks: Iterable[CommandHook], env: ExecutionEnv, depth: int = 0) -> None:
@@ -31,17 +31,15 @@ class HookCommandRunner:
         self._depth = depth
 
     def asked(self, event: CommandEvent, names: Iterable[str] = ()) -> tuple[CommandHook, ...]:
-        """Who is asked about something that goes by these names; a command that stands there twice is asked once."""
+        """Return the commands that match one of these names; a duplicate command runs once."""
         known = tuple(names)
         fitting = [h for h in self.hooks if h.event == event and h.matches(known)]
         return tuple({h.command: h for h in reversed(fitting)}.values())[::-1]
 
     async def ask(self, hooks: Sequence[CommandHook], payload: Payload) -> list[Verdict]:
-        """Ask these, and give their verdicts in the same order."""
+        """Run these commands and return their verdicts in the same order."""
         if self._depth >= MAX_HOOK_DEPTH:
-            reason = (
-                f"it was not asked, since hooks run within each other {self._depth} deep; have none start this program"
-            )
+            reason = f"it did not run, since hooks are nested {self._depth} levels deep. Make sure that no hook starts this program"
             return [Verdict(hook=h, failure=reason) for h in hooks if h.event in GATES]
         data = encode_payload(payload)
         room = asyncio.Semaphore(MAX_CONCURRENT)
@@ -57,12 +55,10 @@ class HookCommandRunner:
     async def _run(self, hook: CommandHook, data: bytes) -> Verdict:
         folder = self._env.cwd
         variables = {"AGENT_PROJECT_DIR": folder, "CLAUDE_PROJECT_DIR": folder}
-        script = (
-            f"export {DEPTH}={self._depth + 1}\n{hook.command}"  # in the script: an environment may set its own value
-        )
+        script = f"export {DEPTH}={self._depth + 1}\n{hook.command}"  # in the script, since an environment may set its own value
         try:
             done = await self._env.run(script, stdin=data, timeout=hook.timeout, env=variables, limits=LIMITS)
-        except Exception as error:  # whatever keeps it from running, it has not agreed
+        except Exception as error:  # a command that cannot run has not consented
             return Verdict(hook=hook, failure=f"it cannot be run: {error}")
         wrong = _failure_reason(done, hook)
         if wrong:
@@ -71,15 +67,15 @@ class HookCommandRunner:
 
 
 def _failure_reason(done: ProcessResult, hook: CommandHook) -> str:
-    """Why its end was not its own; empty if it was."""
+    """Return the reason why the command was stopped; empty if it exited normally."""
     if done.timed_out:
-        return f"it took longer than {hook.timeout:g} seconds and was ended"
+        return f"it timed out after {hook.timeout:g} seconds"
     if done.overflowed:
-        return f"it wrote more than {LIMITS.cap >> 20} MiB and was ended"
+        return f"it wrote more than {LIMITS.cap >> 20}MiB and was stopped"
     if done.swarmed:
-        return "it had too many processes and was ended"
+        return "it had too many processes and was stopped"
     if done.cancelled:
-        return "it was ended with the run"
+        return "it was stopped with the run"
     if done.signal:
-        return f"it was ended by {done.signal}"
-    return "its answer is too long" if done.stdout.omitted > 0 else ""
+        return f"it was killed by {done.signal}"
+    return "its output is too long" if done.stdout.omitted > 0 else ""

@@ -1,6 +1,4 @@
-"""Credentials that are more than a key: tokens that expire, logins, secrets kept elsewhere. Nothing is imported from a vendor
-before it is used.
-"""
+"""Credentials beyond API keys: expiring tokens, logins, and external secrets. Vendor packages are imported at first use."""
 
 from __future__ import annotations
 

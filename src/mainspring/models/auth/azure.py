@@ -1,4 +1,4 @@
-"""Tokens and secrets of Azure: from its command line, from Entra ID or a managed identity, from a Key Vault."""
+"""Azure credentials: the Azure CLI, Entra ID, managed identities, and Key Vault."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from mainspring.redaction import redact_environment
 
 RESOURCE = "https://cognitiveservices.azure.com"
 SCOPE = f"{RESOURCE}/.default"
-"""What a token for Azure's models must be for."""
+"""Scope of a token for Azure's models."""
 
 _CLI_TIMEOUT = 30.0
-"""Seconds the command line may take; it starts slowly, and may have to renew its own token."""
+"""Time limit of the Azure CLI in seconds; it starts slowly, and may have to refresh its own token."""
 
 
 def is_azure_cli_installed() -> bool:
-    """Whether Azure's command line is on PATH."""
+    """Return True if the Azure CLI is on PATH."""
     return find_program("az") is not None
 
 
 def is_identity_package_installed() -> bool:
-    """Whether the package of the extra ``azure`` is installed; it is not imported."""
+    """Return True if the package of the extra ``azure`` is installed; it is not imported."""
     try:
         return find_spec("azure.identity") is not None
     except ModuleNotFoundError:
@@ -42,11 +42,11 @@ def is_identity_package_installed() -> bool:
 
 
 class AzureCliCredential(TokenCredential):
-    """Tokens of ``az account get-access-token``: of whoever is logged in there.
+    """Tokens of ``az account get-access-token``, for the account logged in to the Azure CLI.
 
     Args:
-        timeout: Seconds the command may take.
-        clock: Seconds since 1970.
+        timeout: Time limit of the command in seconds.
+        clock: Function that returns the seconds since 1970.
     """
 
     def __init__(self, *, timeout: float = _CLI_TIMEOUT, clock: Callable[[], float] = time.time) -> None:
@@ -56,49 +56,51 @@ class AzureCliCredential(TokenCredential):
     async def _ask(self, rejected_token: str | None) -> Token:
         program = await asyncio.to_thread(find_program, "az")
         if program is None:
-            raise ProviderConfigError("Azure's command line `az` is not installed", reason="missing_key")
+            raise ProviderConfigError("The Azure CLI (`az`) is not installed.", reason="missing_key")
         command = (program, "account", "get-access-token", "--resource", RESOURCE, "--output", "json")
         try:
-            said = await run_cli(*command, timeout=self._timeout)
+            output = await run_cli(*command, timeout=self._timeout)
         except TimeoutError:
             raise ModelTimeoutError(
-                f"`az account get-access-token` did not answer within {self._timeout:g} s", reason="azure_cli"
+                f"`az account get-access-token` did not finish within {self._timeout:g}s.", reason="azure_cli"
             ) from None
-        if said.code:
+        if output.code:
             raise AuthenticationError(
-                f"Azure's command line gave no token: {said.complaint}. Log in with `az login`", reason="azure_cli"
+                f"The Azure CLI returned no token: {output.complaint}. Run `az login`.", reason="azure_cli"
             )
-        return _parse_cli_token(said.out)
+        return _parse_cli_token(output.out)
 
 
 def _parse_cli_token(out: bytes) -> Token:
     try:
-        told = as_dict(json.loads(out)) or {}
+        fields = as_dict(json.loads(out)) or {}
     except ValueError:
-        told = {}
-    value = told.get("accessToken")
+        fields = {}
+    value = fields.get("accessToken")
     if not isinstance(value, str) or not value:
-        raise AuthenticationError("Azure's command line answered without a token", reason="azure_cli")
-    expires = as_number(told.get("expires_on"))
-    if expires is None and isinstance(told.get("expiresOn"), str):
+        raise AuthenticationError("The Azure CLI returned no token. Run `az login`.", reason="azure_cli")
+    expires = as_number(fields.get("expires_on"))
+    if expires is None and isinstance(fields.get("expiresOn"), str):
         try:
-            expires = datetime.fromisoformat(told["expiresOn"]).timestamp()  # In local time; all that older ones tell.
+            expires = datetime.fromisoformat(
+                fields["expiresOn"]
+            ).timestamp()  # Local time, the only field of older versions.
         except ValueError:
             expires = None
     return Token(value, expires)
 
 
 class EntraIdCredential(TokenCredential):
-    """Tokens of Entra ID: of a managed identity, a service principal, a person who is logged in, whichever is there.
+    """Tokens of Entra ID: of a managed identity, a service principal, or a logged-in user.
 
-    Needs the extra ``azure``, which is imported at the first request. The credential is asked in a thread.
+    Requires the extra ``azure``, which is imported at the first request. The token is requested in a thread.
 
     Args:
-        scope: What the token is for.
-        client_id: Id of a managed identity; by default Azure's own chain of sources is tried.
-        managed: Whether to take the machine's managed identity and nothing else.
+        scope: Scope of the token.
+        client_id: Client ID of a managed identity; by default Azure's own chain of sources is tried.
+        managed: Whether to use only the machine's managed identity.
         credential: A credential of ``azure.identity`` to use instead.
-        clock: Seconds since 1970.
+        clock: Function that returns the seconds since 1970.
     """
 
     def __init__(
@@ -125,24 +127,24 @@ class EntraIdCredential(TokenCredential):
             token = source.get_token(self._scope)
         except Exception as error:
             raise AuthenticationError(
-                f"Entra ID gave no token: {redact_environment(str(error))[:500]}. Log in with `az login`, or set AZURE_CLIENT_ID, "
-                "AZURE_TENANT_ID and AZURE_CLIENT_SECRET",
+                f"Entra ID returned no token: {redact_environment(str(error))[:500]}. Run `az login`, or set AZURE_CLIENT_ID, "
+                "AZURE_TENANT_ID, and AZURE_CLIENT_SECRET.",
                 reason="entra",
             ) from error
         return Token(token.token, as_number(token.expires_on))
 
 
 class KeyVaultSecret:
-    """A key that is kept in a Key Vault; read at the first request and again when it was refused.
+    """A key stored in a Key Vault; read at the first request, and again when the host rejects it.
 
-    Needs the extra ``azure``.
+    Requires the extra ``azure``.
 
     Args:
-        vault_url: As in ``https://NAME.vault.azure.net``.
+        vault_url: URL of the vault, for example ``https://NAME.vault.azure.net``.
         name: Name of the secret.
-        header: Header that takes the key; without one the host's profile says which.
-        client_id: See `EntraId`.
-        credential: See `EntraId`.
+        header: Header for the key; by default the one of the host's profile.
+        client_id: See `EntraIdCredential`.
+        credential: See `EntraIdCredential`.
     """
 
     def __init__(
@@ -162,14 +164,14 @@ class KeyVaultSecret:
         self._given: CredentialValue | None = None
 
     async def __call__(self) -> CredentialValue:
-        """The secret."""
+        """Return the secret."""
         if self._given is None:
             key = await asyncio.to_thread(self._get)
             self._given = {self._header: key} if self._header else key
         return self._given
 
     def invalidate(self, given: CredentialValue) -> None:
-        """The secret may have been changed since."""
+        """Discard the secret, which may have changed."""
         if given == self._given:
             self._given = None
 
@@ -181,23 +183,23 @@ class KeyVaultSecret:
                 value = client.get_secret(self._name).value
         except Exception as error:
             raise AuthenticationError(
-                f"The secret {self._name} of {self._vault_url} could not be read: {redact_environment(str(error))[:500]}",
+                f"Cannot read the secret {self._name} of {self._vault_url}: {redact_environment(str(error))[:500]}",
                 reason="key_vault",
             ) from error
         if not value:
-            raise ProviderConfigError(f"The secret {self._name} of {self._vault_url} is empty", reason="missing_key")
+            raise ProviderConfigError(f"The secret {self._name} of {self._vault_url} is empty.", reason="missing_key")
         return str(value)
 
 
 def azure_credential(client_id: str | None = None, *, managed: bool = False) -> Any:
-    """A credential of ``azure.identity``: a managed identity, or the first of Azure's own chain that works.
+    """Return a credential of ``azure.identity``: a managed identity, or the first of Azure's own chain that works.
 
     Args:
-        client_id: Id of the managed identity, where a machine has several; naming one asks for it.
-        managed: Whether to take the managed identity and nothing else.
+        client_id: Client ID of the managed identity, if a machine has several; implies ``managed``.
+        managed: Whether to use only the managed identity.
 
     Raises:
-        ProviderConfigError: If the extra ``azure`` is not installed.
+        ProviderConfigError: The extra ``azure`` is not installed.
     """
     package = _import("azure.identity")
     if managed or client_id:
@@ -210,5 +212,5 @@ def _import(name: str) -> Any:
         return import_module(name)
     except ImportError as error:
         raise ProviderConfigError(
-            f"{name} is not installed: {install_command('azure')}", reason="missing_extra"
+            f"{name} is not installed. Run `{install_command('azure')}`.", reason="missing_extra"
         ) from error

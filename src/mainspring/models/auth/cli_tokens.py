@@ -1,7 +1,4 @@
-"""What a command line that is logged in somewhere says: the tokens of ``az`` and ``gh``.
-
-The token of whoever is logged in at GitHub's command line.
-"""
+"""Tokens of the logged-in command-line tools ``az`` and ``gh``."""
 
 from __future__ import annotations
 
@@ -16,16 +13,16 @@ from mainspring.models.auth.tokens import Token, TokenCredential
 from mainspring.programs import find_program
 from mainspring.redaction import redact_environment
 
-_MAX_MESSAGE_LENGTH = 500  # characters of what it complained about
+_MAX_MESSAGE_LENGTH = 500  # maximum number of characters of its error output
 
 
 class CommandOutput(Struct, frozen=True):
-    """What a command said.
+    """Output of a command.
 
     Attributes:
-        code: Its exit code.
-        out: Its output.
-        complaint: The end of its error output without secrets, or its exit code if it said nothing.
+        code: Exit code.
+        out: Standard output.
+        complaint: The end of the error output, redacted, or the exit code if it is empty.
     """
 
     code: int
@@ -34,15 +31,15 @@ class CommandOutput(Struct, frozen=True):
 
 
 async def run_cli(*command: str, timeout: float) -> CommandOutput:
-    """Run a command that cannot ask back, and wait for it.
+    """Run a command without input and wait for it.
 
     Args:
         command: Program and arguments.
-        timeout: Seconds it may take; it is killed then.
+        timeout: Time limit in seconds, after which the command is killed.
 
     Raises:
-        TimeoutError: If it did not end in time.
-        OSError: If it cannot be started.
+        TimeoutError: The command timed out.
+        OSError: The command cannot be started.
     """
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -58,26 +55,26 @@ async def run_cli(*command: str, timeout: float) -> CommandOutput:
             process.kill()
             await process.wait()
     code = process.returncode or 0
-    said = redact_environment(err.decode("utf-8", "replace").strip())[-_MAX_MESSAGE_LENGTH:]
-    return CommandOutput(code, out, said or f"exit code {code}")
+    error_text = redact_environment(err.decode("utf-8", "replace").strip())[-_MAX_MESSAGE_LENGTH:]
+    return CommandOutput(code, out, error_text or f"exit code {code}")
 
 
 _CLI_TIMEOUT = 15.0
-"""Seconds that ``gh`` may take: it may have to wait for the system's key ring."""
+"""Time limit of ``gh`` in seconds: it may have to wait for the system's keyring."""
 
 
-_TOKEN_TTL = 900.0  # seconds until it is asked again, so that another login is noticed
+_TOKEN_TTL = 900.0  # seconds until gh is called again, so that another login is noticed
 
 
 TOKEN_HELP = (
-    "set providers.github.apiKey (in code: api_key=...), set the environment variable GITHUB_TOKEN, "
-    "or log in with `gh auth login` (its token is read with `gh auth token --secure-storage`)"
+    "Set providers.github.apiKey (in code: api_key=...), set the environment variable GITHUB_TOKEN, "
+    "or run `gh auth login` (its token is read with `gh auth token --secure-storage`)."
 )
-"""The ways to give a token, in the order in which they are tried."""
+"""Instructions to provide a token, in the order in which the sources are tried."""
 
 
 def is_cli_installed() -> bool:
-    """Whether GitHub's command line is on PATH."""
+    """Return True if the GitHub CLI is on PATH."""
     return find_program("gh") is not None
 
 
@@ -85,8 +82,8 @@ class GitHubCliCredential(TokenCredential):
     """The token that ``gh auth token --secure-storage`` prints.
 
     Args:
-        timeout: Seconds the command may take.
-        clock: Seconds since 1970.
+        timeout: Time limit of the command in seconds.
+        clock: Function that returns the seconds since 1970.
     """
 
     def __init__(self, *, timeout: float = _CLI_TIMEOUT, clock: Callable[[], float] = time.time) -> None:
@@ -96,21 +93,19 @@ class GitHubCliCredential(TokenCredential):
     async def _ask(self, rejected_token: str | None) -> Token:
         program = await asyncio.to_thread(find_program, "gh")
         if program is None:
-            raise missing_token_error("GitHub's command line `gh` is not installed")
+            raise missing_token_error("the GitHub CLI (`gh`) is not installed")
         try:
-            said = await run_cli(program, "auth", "token", "--secure-storage", timeout=self._timeout)
+            output = await run_cli(program, "auth", "token", "--secure-storage", timeout=self._timeout)
         except TimeoutError:
-            raise missing_token_error(f"`gh auth token` did not answer within {self._timeout:g} s") from None
+            raise missing_token_error(f"`gh auth token` did not finish within {self._timeout:g}s") from None
         except OSError as error:
-            raise missing_token_error(f"`gh` cannot be started: {error}") from error
-        value = said.out.decode("utf-8", "replace").strip()
-        if said.code or not value:
-            raise missing_token_error(f"`gh auth token` gave none: {said.complaint}")
+            raise missing_token_error(f"`gh` could not be started: {error}") from error
+        value = output.out.decode("utf-8", "replace").strip()
+        if output.code or not value:
+            raise missing_token_error(f"`gh auth token` returned no token: {output.complaint}")
         return Token(value, self._clock() + _TOKEN_TTL)
 
 
 def missing_token_error(why: str) -> ProviderConfigError:
-    """The error that there is no token, with the ways to give one."""
-    return ProviderConfigError(
-        f"No token for github: {why}. To give one, {TOKEN_HELP}", reason="missing_key", provider="github"
-    )
+    """Return the error for a missing token, with instructions."""
+    return ProviderConfigError(f"No GitHub token: {why}. {TOKEN_HELP}", reason="missing_key", provider="github")

@@ -1,9 +1,7 @@
-"""Where keys come from: the configuration, then the environment. An empty text counts as missing.
+"""API keys from the configuration and the environment, and credential resolvers.
 
-Credentials as objects: each says, for every request anew, which key or which headers open the door.
-
-Above: `HttpModel`, which asks before each request, and says what a host refused. Below: keys, the
-environment, tokens of Azure, OAuth.
+An empty string is the same as a missing key. `HttpModel` calls a resolver before each request and reports credentials that a
+host rejected.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from mainspring.errors import ModelError, ProviderConfigError
 from mainspring.models.transport.environment import is_loopback
 
 CredentialValue = str | Mapping[str, str]
-"""What opens a door: a key, which goes into the header that the profile names, or the headers themselves."""
+"""A key for the header that the profile defines, or the complete headers."""
 
 
 KEY_VARIABLES: dict[str, tuple[str, ...]] = {
@@ -33,14 +31,14 @@ KEY_VARIABLES: dict[str, tuple[str, ...]] = {
     "openai": ("OPENAI_API_KEY",),
     "openrouter": ("OPENROUTER_API_KEY",),
 }
-"""Environment variables that may hold the key of a provider, in the order in which they are looked at."""
+"""Environment variables that may contain the key of a provider, in order."""
 
 
 def get_setting(value: str | None, *variables: str, environment: Mapping[str, str] | None = None) -> str | None:
-    """A setting from the configuration or, in this order, from environment variables.
+    """Return a setting from the configuration or, in this order, from environment variables.
 
     Returns:
-        The first that is not blank, without blanks around it; ``None`` if there is none.
+        The first value that is not blank, stripped; ``None`` if all are missing.
     """
     environment = os.environ if environment is None else environment
     for candidate in (value, *[environment.get(name) for name in variables]):
@@ -50,14 +48,14 @@ def get_setting(value: str | None, *variables: str, environment: Mapping[str, st
 
 
 def check_base_url(provider: str, base_url: str) -> None:
-    """Whether requests can go there.
+    """Check that a base URL is an HTTP address.
 
     Raises:
-        ProviderConfigError: If the base URL is no HTTP address.
+        ProviderConfigError: The base URL is invalid.
     """
     if not base_url.startswith(("http://", "https://")):
         raise ProviderConfigError(
-            f"The base URL of {provider} must begin with http:// or https://, not {base_url!r}", provider=provider
+            f"The base URL of {provider} must start with http:// or https://: {base_url!r}", provider=provider
         )
 
 
@@ -70,21 +68,21 @@ def require_key(
     variables: tuple[str, ...] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """The key for a provider at a base URL.
+    """Return the key for a provider at a base URL.
 
-    A key of the configuration goes to the base URL of the configuration. One of the environment belongs to the provider's
-    own host (``home``) and is not sent to another one, except on this machine.
+    A key of the configuration is sent to the base URL of the configuration. A key of the environment belongs to the provider's
+    own host (``home``) and is not sent to another host, except on this machine.
 
     Args:
         provider: Name of the provider.
-        value: The key of the configuration, if there is one.
-        base_url: Where the key will be sent.
-        home: The provider's own base URL.
-        variables: Environment variables that may hold the key; by default those of `KEY_VARIABLES`.
-        environment: The environment; the process's by default.
+        value: Key of the configuration, if any.
+        base_url: Base URL to which the key will be sent.
+        home: Base URL of the provider itself.
+        variables: Environment variables that may contain the key; by default those of `KEY_VARIABLES`.
+        environment: Environment variables; those of the process by default.
 
     Raises:
-        ProviderConfigError: If there is none (the text names the variable and the setting), or the base URL is no address.
+        ProviderConfigError: The key is missing (the text contains the variable and the setting), or the base URL is invalid.
     """
     check_base_url(provider, base_url)
     variables = KEY_VARIABLES.get(provider, ()) if variables is None else variables
@@ -100,66 +98,67 @@ def require_key(
     names = " or ".join(variables)
     if known is not None:
         raise ProviderConfigError(
-            f"No key for {provider} at {host}: {names} belongs to {urlsplit(home).hostname} and is not sent elsewhere. "
-            f"Give the key for {host} as the setting providers.{provider}.apiKey (in code: api_key=...)",
+            f"No API key for {provider} at {host}: {names} belongs to {urlsplit(home).hostname} and is not sent to other hosts. "
+            f"Set the key for {host} in the setting providers.{provider}.apiKey (in code: api_key=...).",
             reason="missing_key",
             provider=provider,
         )
     raise ProviderConfigError(
-        f"No key for {provider}: set the environment variable {names}, or the setting providers.{provider}.apiKey "
-        "(in code: api_key=...)",
+        f"No API key for {provider}. Set the environment variable {names}, or the setting providers.{provider}.apiKey "
+        "(in code: api_key=...).",
         reason="missing_key",
         provider=provider,
     )
 
 
 KeyCallback = Callable[[], CredentialValue | Awaitable[CredentialValue]]
-"""A function of an application that gives a key, a token or headers; it may be async."""
+"""A function of an application that returns a key, a token, or headers; may be async."""
 
 
 @runtime_checkable
 class CredentialResolver(Protocol):
-    """Gives the credential for a request. Safe to share; what expires is kept until it does."""
+    """Source of the credential of a request. Safe to share; expiring credentials are cached until they expire."""
 
     async def __call__(self) -> CredentialValue:
-        """The key or the headers.
+        """Return the key or the headers.
 
         Raises:
-            ModelError: If there is none: `ProviderConfigError` if nobody set one up, `AuthenticationError` if it is refused.
+            ModelError: The credential is missing: `ProviderConfigError` if it is not configured, `AuthenticationError` if it
+                was rejected.
         """
         ...
 
     def invalidate(self, given: CredentialValue) -> None:
-        """The host refused ``given``: if something newer can be had, give that from now on."""
+        """Report that the host rejected ``given``; return a newer credential from now on, if possible."""
         ...
 
 
 class ApiKey:
-    """A key that is known.
+    """A fixed key.
 
     Args:
         key: The key.
-        header: Header that takes it; without one the host's profile says which.
+        header: Header for the key; by default the one of the host's profile.
     """
 
     def __init__(self, key: str, header: str = "") -> None:
         self._key: CredentialValue = {header: key} if header else key
 
     async def __call__(self) -> CredentialValue:
-        """The key."""
+        """Return the key."""
         return self._key
 
     def invalidate(self, given: CredentialValue) -> None:
-        """A key does not change."""
+        """Do nothing: the key is fixed."""
 
 
 class EnvironmentKey:
-    """A key of the environment, read at each request.
+    """A key from the environment, read at each request.
 
     Args:
-        variables: Names of the variables, in the order in which they are looked at.
+        variables: Names of the variables, in order.
         header: See `ApiKey`.
-        environment: The environment; the process's by default.
+        environment: Environment variables; those of the process by default.
     """
 
     def __init__(self, *variables: str, header: str = "", environment: Mapping[str, str] | None = None) -> None:
@@ -168,27 +167,27 @@ class EnvironmentKey:
         self._environment = environment
 
     async def __call__(self) -> CredentialValue:
-        """The first variable that is set.
+        """Return the value of the first variable that is set.
 
         Raises:
-            ProviderConfigError: If none is.
+            ProviderConfigError: All variables are unset.
         """
         key = get_setting(None, *self._variables, environment=self._environment)
         if key is None:
             names = " or ".join(self._variables)
-            raise ProviderConfigError(f"No key: the environment variable {names} is not set", reason="missing_key")
+            raise ProviderConfigError(f"No API key: the environment variable {names} is not set", reason="missing_key")
         return {self._header: key} if self._header else key
 
     def invalidate(self, given: CredentialValue) -> None:
-        """The environment is read anew at each request anyway."""
+        """Do nothing: the environment is read at each request."""
 
 
 class CallableKey:
-    """A function of the application's own that gives a key, a token or headers; it may be async.
+    """A key, a token, or headers from a function of the application; may be async.
 
     Args:
-        source: Called before each request.
-        to_credential: Makes headers of the key that the function gives; by default the profile says where it goes.
+        source: Function called before each request.
+        to_credential: Function that converts the key to headers; by default the profile defines the header.
     """
 
     def __init__(self, source: KeyCallback, to_credential: Callable[[str], CredentialValue] | None = None) -> None:
@@ -196,35 +195,35 @@ class CallableKey:
         self._shape = to_credential
 
     async def __call__(self) -> CredentialValue:
-        """What the function gives."""
+        """Return the result of the function."""
         given = self._source()
         if inspect.isawaitable(given):
             given = await given
         return self._shape(given.strip()) if isinstance(given, str) and self._shape else given
 
     def invalidate(self, given: CredentialValue) -> None:
-        """The function is asked anew at each request anyway."""
+        """Do nothing: the function is called at each request."""
 
 
 class FirstCredential:
-    """The first of several sources that has something; from then on only that one is asked.
+    """The first of several sources that has a credential; later requests use only that source.
 
     Args:
-        sources: In the order in which they are tried.
+        sources: Sources in the order in which they are tried.
     """
 
     def __init__(self, sources: Sequence[CredentialResolver]) -> None:
         self._sources = list(sources)
-        self._on_choice: CredentialResolver | None = None
+        self._chosen: CredentialResolver | None = None
 
     async def __call__(self) -> CredentialValue:
-        """What the first source gives.
+        """Return the credential of the first source that has one.
 
         Raises:
-            ProviderConfigError: If none has anything; the text says why for each.
+            ProviderConfigError: All sources failed; the text contains the reason of each.
         """
-        if self._on_choice is not None:
-            return await self._on_choice()
+        if self._chosen is not None:
+            return await self._chosen()
         reasons: list[str] = []
         for source in self._sources:
             try:
@@ -232,11 +231,11 @@ class FirstCredential:
             except ModelError as error:
                 reasons.append(error.message)
                 continue
-            self._on_choice = source
+            self._chosen = source
             return given
-        raise ProviderConfigError("; ".join(reasons) or "No source of a credential", reason="missing_key")
+        raise ProviderConfigError("; ".join(reasons) or "No credential source is configured", reason="missing_key")
 
     def invalidate(self, given: CredentialValue) -> None:
-        """Tell the source that gave it."""
-        if self._on_choice is not None:
-            self._on_choice.invalidate(given)
+        """Report the rejection to the source that is in use."""
+        if self._chosen is not None:
+            self._chosen.invalidate(given)

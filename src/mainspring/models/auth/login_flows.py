@@ -1,4 +1,4 @@
-"""Logging in: in a browser that comes back to this machine, or with a code that a person types in elsewhere."""
+"""Login flows: in a browser that redirects to this machine, or with a code that the user enters on another device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mainspring.models.transport.port import Transport
 from mainspring.text import escape_invisible
 
 _LOGIN_TIMEOUT = 300.0
-"""Seconds a person may take to agree."""
+"""Time limit in seconds for the user to approve a login."""
 
 _PENDING_ERRORS = ("authorization_pending", "slow_down")
 _MAX_HEAD = 16 * 1024
@@ -35,20 +35,20 @@ async def login(
 ) -> OAuthTokens:
     """Log in with a browser, and save the tokens.
 
-    The server sends the browser back to a port of this machine with a code. What comes back is checked to belong to this
-    login (``state``), and the code is of no use to anybody who did not begin it (PKCE).
+    The server redirects the browser to a port of this machine with a code. ``state`` ties the response to this login, and PKCE
+    makes the code useless to any other client.
 
     Args:
-        client: The application.
-        file: Where the tokens go.
-        show: Gets the address to open; it may open a browser, or print it.
-        timeout: Seconds to wait.
-        transport: Sends the request for tokens.
+        client: OAuth client.
+        file: File for the tokens.
+        show: Function that receives the URL to open; it may open a browser or print the URL.
+        timeout: Time limit in seconds.
+        transport: Transport for the token request.
 
     Raises:
-        AuthenticationError: If the person or the server refused.
-        ModelTimeoutError: If nobody came back in time.
-        ProviderConfigError: If the port is taken, or the tokens cannot be saved.
+        AuthenticationError: The user or the server rejected the login.
+        ModelTimeoutError: The login timed out.
+        ProviderConfigError: The port is in use, or the tokens cannot be saved.
     """
     verifier = secrets.token_urlsafe(64)
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
@@ -86,20 +86,20 @@ async def device_login(
     transport: Transport | None = None,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> OAuthTokens:
-    """Log in on another device, and save the tokens: a person opens an address there and types a code in.
+    """Log in on another device, and save the tokens: the user opens a URL there and enters a code.
 
     Args:
-        client: The application.
-        file: Where the tokens go.
-        show: Gets the address and the code.
-        timeout: Seconds to wait.
-        transport: Sends the requests.
-        sleep: Waits between two questions.
+        client: OAuth client.
+        file: File for the tokens.
+        show: Function that receives the URL and the code.
+        timeout: Time limit in seconds.
+        transport: Transport for the requests.
+        sleep: Function that waits between two polls.
 
     Raises:
-        AuthenticationError: If the person or the server refused.
-        ModelTimeoutError: If nobody agreed in time.
-        ProviderConfigError: If the tokens cannot be saved.
+        AuthenticationError: The user or the server rejected the login.
+        ModelTimeoutError: The login timed out.
+        ProviderConfigError: The tokens cannot be saved.
     """
     started = await token_request(
         client, client.device_url, {"client_id": client.client_id, "scope": client.scope}, transport=transport
@@ -107,7 +107,7 @@ async def device_login(
     device, code = str(started.get("device_code") or ""), str(started.get("user_code") or "")
     address = str(started.get("verification_uri_complete") or started.get("verification_uri") or "")
     if not (device and code and address):
-        raise AuthenticationError(f"{client.provider} began no login by code", provider=client.provider)
+        raise AuthenticationError(f"{client.provider} did not start the device login.", provider=client.provider)
     show(address, code)
     pause = as_number(started.get("interval")) or 5.0
     form = {
@@ -119,11 +119,13 @@ async def device_login(
     while waited < timeout:
         await sleep(pause)
         waited += pause
-        told = await token_request(client, client.token_url, form, transport=transport, expected_errors=_PENDING_ERRORS)
-        if told.get("error") == "slow_down":
+        fields = await token_request(
+            client, client.token_url, form, transport=transport, expected_errors=_PENDING_ERRORS
+        )
+        if fields.get("error") == "slow_down":
             pause += 5.0
-        elif "access_token" in told:
-            return await _save_tokens(client, file, told)
+        elif "access_token" in fields:
+            return await _save_tokens(client, file, fields)
     raise _login_timeout_error(client)
 
 
@@ -142,12 +144,15 @@ async def _wait_for_code(timeout_seconds: float, code: asyncio.Future[str], clie
 
 
 def _login_timeout_error(client: OAuthClient) -> ModelTimeoutError:
-    return ModelTimeoutError(f"Nobody agreed to the login at {client.provider} in time", provider=client.provider)
+    return ModelTimeoutError(
+        f"Login to {client.provider} timed out. Run the login again and approve it in the browser.",
+        provider=client.provider,
+    )
 
 
 @asynccontextmanager
 async def _callback_server(client: OAuthClient, state: str) -> AsyncGenerator[tuple[int, asyncio.Future[str]]]:
-    """A server on this machine, reachable from nowhere else, that waits for the browser to bring the code."""
+    """Start a server on loopback that waits for the redirect of the browser with the code."""
     code: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -159,7 +164,7 @@ async def _callback_server(client: OAuthClient, state: str) -> AsyncGenerator[tu
             writer.write("\r\n".join([*lines, "connection: close", "", ""]).encode() + body)
             await writer.drain()
         except (ConnectionError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # A browser that went away again, or a request with no URL; the person may try once more.
+            pass  # The browser disconnected, or sent an invalid request; the user can try again.
         finally:
             writer.close()
 
@@ -167,8 +172,8 @@ async def _callback_server(client: OAuthClient, state: str) -> AsyncGenerator[tu
         server = await asyncio.start_server(handle, "127.0.0.1", client.port, limit=_MAX_HEAD)
     except OSError as error:
         raise ProviderConfigError(
-            f"Port {client.port} of this machine, to which {client.provider} sends the browser back, is taken: end the "
-            "other login",
+            f"Port {client.port} is in use. {client.provider} redirects the browser to it after login. Close the other "
+            "login and try again.",
             reason="port_taken",
             provider=client.provider,
         ) from error
@@ -180,20 +185,20 @@ async def _callback_server(client: OAuthClient, state: str) -> AsyncGenerator[tu
 
 
 def _handle_redirect(head: str, client: OAuthClient, state: str, code: asyncio.Future[str]) -> tuple[str, str]:
-    """Look at what a browser brings: the status and the text of the page that it gets."""
+    """Check a request of the browser; return the status and the text of the page for it."""
     target = urlsplit((head.split(" ", 2) + ["", ""])[1])
     if target.path != client.path:
-        return "404 Not Found", "Nothing here."
-    told = {name: values[0] for name, values in parse_qs(target.query).items()}
-    if not secrets.compare_digest(told.get("state", "").encode(), state.encode()):
-        return "400 Bad Request", "This answer belongs to another login."
-    if "code" in told:
+        return "404 Not Found", "Page not found."
+    fields = {name: values[0] for name, values in parse_qs(target.query).items()}
+    if not secrets.compare_digest(fields.get("state", "").encode(), state.encode()):
+        return "400 Bad Request", "This redirect belongs to another login."
+    if "code" in fields:
         if not code.done():
-            code.set_result(told["code"])
+            code.set_result(fields["code"])
         return "200 OK", "You are logged in. You can close this page."
-    reason = escape_invisible(told.get("error_description") or told.get("error") or "no reason given", limit=300)
+    reason = escape_invisible(fields.get("error_description") or fields.get("error") or "no reason", limit=300)
     if not code.done():
         code.set_exception(
-            AuthenticationError(f"{client.provider} refused the login: {reason}", provider=client.provider)
+            AuthenticationError(f"{client.provider} rejected the login: {reason}", provider=client.provider)
         )
-    return "200 OK", f"The login was refused: {reason}"
+    return "200 OK", f"Login rejected: {reason}"

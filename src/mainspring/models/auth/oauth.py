@@ -1,7 +1,4 @@
-"""News of tokens that were renewed, and who wants to hear of them.
-
-OAuth: tokens that are renewed before they end, and when a host refuses one; whoever listens is told.
-"""
+"""OAuth tokens that are refreshed before they expire or when a host rejects them, with events for listeners."""
 
 from __future__ import annotations
 
@@ -30,13 +27,13 @@ from mainspring.models.transport.port import Timeouts, Transport
 
 
 class TokenRefreshed(Struct, frozen=True):
-    """A token was renewed.
+    """Event for a refreshed token.
 
     Attributes:
         provider: Name of the provider.
-        account: Id of the account, where it is known.
-        expires: When the new token ends, in seconds since 1970; ``None`` is unknown.
-        reason: ``expired`` if its end was near, ``refused`` if the host did not take the old one.
+        account: Account ID, if known.
+        expires: Expiry of the new token, in seconds since 1970; ``None`` if unknown.
+        reason: ``expired`` if the old token was about to expire, ``refused`` if the host rejected it.
     """
 
     provider: str
@@ -46,17 +43,17 @@ class TokenRefreshed(Struct, frozen=True):
 
 
 RefreshCallback = Callable[[TokenRefreshed], Awaitable[object] | object]
-"""Told of a renewed token; may be async. What it raises is no reason to fail a request, and is dropped."""
+"""Callback for a refreshed token; may be async. Its exceptions are logged and do not fail the request."""
 
 
 _listener: ContextVar[RefreshCallback | None] = ContextVar("mainspring_oauth_listener", default=None)
 
 
 def on_token_refresh(callback: RefreshCallback) -> Callable[[], None]:
-    """From now on, ``callback`` is told of each token that a request made from this task, or from one it starts, renews.
+    """Call ``callback`` for each token that a request of this task, or of a task it starts, refreshes.
 
     Returns:
-        A function that ends it, and lets the one listen that did before.
+        A function that restores the previous callback.
     """
     before = _listener.get()
     _listener.set(callback)
@@ -68,13 +65,13 @@ def on_token_refresh(callback: RefreshCallback) -> Callable[[], None]:
 
 
 def current_listener() -> RefreshCallback | None:
-    """Who listens, as seen from this task."""
+    """Return the callback of this task."""
     return _listener.get()
 
 
 @contextmanager
 def token_refresh_listener(callback: RefreshCallback) -> Generator[None]:
-    """`listen` while inside."""
+    """Call `on_token_refresh` for the duration of a ``with`` block."""
     stop = on_token_refresh(callback)
     try:
         yield
@@ -83,7 +80,7 @@ def token_refresh_listener(callback: RefreshCallback) -> Generator[None]:
 
 
 TOKEN_REQUEST_TIMEOUTS = Timeouts(connect=10.0, first_byte=30.0, idle=30.0, total=60.0)
-"""How long a request for a token may take."""
+"""Time limits of a token request."""
 
 
 _MAX_BODY = 256 * 1024
@@ -91,19 +88,19 @@ _logger = logging.getLogger(__name__)
 
 
 class OAuthClient(Struct, frozen=True):
-    """An application that is known to an OAuth server.
+    """An application registered with an OAuth server.
 
     Attributes:
-        provider: Name of the provider, for texts and for `Refreshed`.
-        client_id: Id of the application.
-        token_url: Where tokens are given and renewed.
-        authorize_url: Where a person agrees, for a login.
-        device_url: Where a device asks for a code, for a login without a browser on this machine.
-        scope: What is asked for.
-        parameters: Further parameters of the authorize URL.
-        port: Port of this machine to which the server sends people back; 0 takes any.
-        path: Path there.
-        account: Reads the account's id out of the tokens.
+        provider: Name of the provider, for texts and for `TokenRefreshed`.
+        client_id: Client ID.
+        token_url: URL that issues and refreshes tokens.
+        authorize_url: URL on which the user approves a login.
+        device_url: URL that issues device codes, for a login without a browser on this machine.
+        scope: Requested scope.
+        parameters: Additional parameters of the authorize URL.
+        port: Port of this machine for the redirect; 0 uses any free port.
+        path: Path of the redirect.
+        account: Function that extracts the account ID from the tokens.
     """
 
     provider: str
@@ -126,19 +123,19 @@ async def token_request(
     transport: Transport | None = None,
     expected_errors: tuple[str, ...] = (),
 ) -> dict[str, object]:
-    """Ask an OAuth server for something.
+    """Send a request to an OAuth server.
 
     Args:
-        client: The application.
-        url: Where.
-        form: The fields of the request.
-        transport: Sends it.
-        expected_errors: Values of ``error`` that are an answer, as ``authorization_pending`` is.
+        client: OAuth client.
+        url: URL of the request.
+        form: Form fields of the request.
+        transport: Transport for the request.
+        expected_errors: Values of ``error`` to return instead of raise, for example ``authorization_pending``.
 
     Raises:
-        AuthenticationError: If it refuses.
-        NetworkError: If it cannot be reached, or fails.
-        InvalidResponseError: If its answer is no JSON.
+        AuthenticationError: The server rejected the request.
+        NetworkError: The server is unreachable or failed.
+        InvalidResponseError: The response is not JSON.
     """
     headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
     body = urlencode(form).encode()
@@ -150,14 +147,14 @@ async def token_request(
             if len(data) > _MAX_BODY:
                 break
     try:
-        told = as_dict(json.loads(data)) or {}
+        fields = as_dict(json.loads(data)) or {}
     except ValueError:
-        told = {}
-    error = told.get("error")
-    if response.status < 300 and told:
-        return told
+        fields = {}
+    error = fields.get("error")
+    if response.status < 300 and fields:
+        return fields
     if isinstance(error, str) and error in expected_errors:
-        return told
+        return fields
     failure = classify_error(
         response.status,
         response.headers,
@@ -168,25 +165,27 @@ async def token_request(
     )
     if 400 <= response.status < 500 and response.status not in (408, 429):
         raise AuthenticationError(
-            f"{client.provider} gave no token: {failure.message}. Log in again",
+            f"{client.provider} returned no token: {failure.message}. Log in again with `mainspring login {client.provider}`.",
             reason="oauth",
             status=response.status,
             provider=client.provider,
         )
     if response.status < 400:
-        raise InvalidResponseError(f"{host_and_port(url)} gave no token but something else", provider=client.provider)
+        raise InvalidResponseError(
+            f"{host_and_port(url)} returned an unexpected response instead of a token.", provider=client.provider
+        )
     raise failure
 
 
 def parse_tokens(client: OAuthClient, response: Mapping[str, object], before: OAuthTokens | None = None) -> OAuthTokens:
-    """The tokens in an answer; what it leaves out is as it was before.
+    """Parse the tokens of a response; missing fields keep their old values.
 
     Raises:
-        InvalidResponseError: If there is none in it.
+        InvalidResponseError: The response contains no token.
     """
     access = response.get("access_token")
     if not isinstance(access, str) or not access:
-        raise InvalidResponseError(f"The answer of {client.provider} holds no token", provider=client.provider)
+        raise InvalidResponseError(f"The response of {client.provider} contains no token.", provider=client.provider)
     before = before or OAuthTokens("")
     lasting = as_number(response.get("expires_in"))
     refresh, id_token = response.get("refresh_token"), response.get("id_token")
@@ -204,17 +203,17 @@ def parse_tokens(client: OAuthClient, response: Mapping[str, object], before: OA
 class OAuthCredential(TokenCredential):
     """A `CredentialResolver` for the tokens of a login.
 
-    The file is read again before a token is renewed, under a lock that other processes heed, because a refresh token works only
-    once: what another one has renewed meanwhile is used.
+    A refresh token works only once. Therefore, the file is read again before a refresh, under a lock shared with other
+    processes: tokens that another process has refreshed are used.
 
     Args:
-        client: The application.
-        file: Where the tokens are kept.
-        headers: Further headers that go with a token.
-        on_refresh: Told of each renewed token.
-        transport: Sends requests for tokens.
-        refresh_margin: Seconds before the end of a token at which it is renewed.
-        clock: Seconds since 1970.
+        client: OAuth client.
+        file: File of the tokens.
+        headers: Additional headers to send with a token.
+        on_refresh: Callback for each refreshed token.
+        transport: Transport for token requests.
+        refresh_margin: Seconds before expiry at which a token is refreshed.
+        clock: Function that returns the seconds since 1970.
     """
 
     def __init__(
@@ -256,23 +255,23 @@ class OAuthCredential(TokenCredential):
         old = await asyncio.to_thread(self._file.read)
         if old is None:
             raise ProviderConfigError(
-                f"Nobody is logged in at {client.provider}: there are no tokens in {self._file.path}. Log in once with "
-                f"`mainspring login {client.provider}` (in code: `login` of mainspring.models.auth), or give the file of another "
-                "program's login as the setting token_file",
+                f"Not logged in to {client.provider}: {self._file.path} contains no tokens. Run "
+                f"`mainspring login {client.provider}` (in code: `login` of mainspring.models.auth), or set token_file to the token "
+                "file of another program.",
                 reason="not_logged_in",
                 provider=client.provider,
             )
         if not old.refresh:
             raise AuthenticationError(
-                f"The login at {client.provider} has ended and cannot be renewed. Log in again",
+                f"The login to {client.provider} has expired and cannot be refreshed. Log in again with `mainspring login {client.provider}`.",
                 reason="oauth",
                 provider=client.provider,
             )
         form = {"grant_type": "refresh_token", "refresh_token": old.refresh, "client_id": client.client_id}
         if client.scope:
             form["scope"] = client.scope
-        told = await token_request(client, client.token_url, form, transport=self._transport)
-        tokens = parse_tokens(client, told, old)
+        fields = await token_request(client, client.token_url, form, transport=self._transport)
+        tokens = parse_tokens(client, fields, old)
         await asyncio.to_thread(self._file.write, tokens)
         reason = "refused" if old.access == rejected_token else "expired"
         await self._notify_refresh(TokenRefreshed(client.provider, tokens.account, tokens.expires, reason))
@@ -283,11 +282,11 @@ class OAuthCredential(TokenCredential):
             if callback is None:
                 continue
             try:
-                told = callback(refreshed)
-                if inspect.isawaitable(told):
-                    await told
-            except Exception:  # A listener must not cost the token that was just given.
-                _logger.exception("A listener to renewed tokens of %s failed", refreshed.provider)
+                result = callback(refreshed)
+                if inspect.isawaitable(result):
+                    await result
+            except Exception:  # A failing listener must not discard the new token.
+                _logger.exception("A listener for refreshed tokens of %s failed.", refreshed.provider)
 
     def _as_token(self, tokens: OAuthTokens) -> Token:
         return Token(tokens.access, tokens.expires, self._headers(tokens) if self._headers else {})
@@ -295,7 +294,7 @@ class OAuthCredential(TokenCredential):
 
 @asynccontextmanager
 async def _token_file_lock(path: Path) -> AsyncGenerator[None]:
-    """Hold the lock beside a token file."""
+    """Hold the lock of a token file."""
     lock = path.with_name(f".{path.name}.lock")
     await asyncio.to_thread(lock.parent.mkdir, mode=0o700, parents=True, exist_ok=True)
     async with lock_file(lock, lambda: None):

@@ -1,4 +1,4 @@
-"""Tokens that expire: fetched once for concurrent requests, and stored in a private file."""
+"""Expiring tokens, fetched once for concurrent requests, and the private file of a login's tokens."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from mainspring.models.auth.credentials import CredentialValue
 from mainspring.models.json_values import as_dict, as_number
 
 REFRESH_MARGIN = 300.0
-"""Seconds before its end at which a token is not used any more: a request may take minutes until the host looks at it."""
+"""Seconds before expiry at which a token is no longer used: minutes may pass until the host checks it."""
 
 
 class Token(Struct, frozen=True):
     """A token.
 
     Attributes:
-        value: The token itself.
-        expires: When it ends, in seconds since 1970; ``None`` is unknown.
-        headers: Further headers that go with it.
+        value: The token.
+        expires: Expiry in seconds since 1970; ``None`` if unknown.
+        headers: Additional headers to send with the token.
     """
 
     value: str
@@ -42,24 +42,24 @@ class Token(Struct, frozen=True):
         return f"<Token expires={self.expires}>"
 
     def is_valid(self, now: float, refresh_margin: float = REFRESH_MARGIN) -> bool:
-        """Whether it can still be used."""
+        """Return True if the token is still valid."""
         return self.expires is None or now < self.expires - refresh_margin
 
     def as_headers(self) -> dict[str, str]:
-        """The headers of a request that carries it."""
+        """Return the request headers with the token."""
         return {"authorization": f"Bearer {self.value}", **self.headers}
 
 
 class TokenCredential:
-    """A `CredentialResolver` around whatever fetches a token.
+    """A `CredentialResolver` based on a function that fetches a token.
 
-    Those who ask while it is being fetched wait for the same answer. Fetching goes on if the one who asked first gives up,
-    because a host may have taken an old token away by then.
+    Concurrent requests wait for the same fetch. It continues if the first request is cancelled, because the host may already
+    have revoked the old token.
 
     Args:
-        fetch: Fetches a token; it is told which one was refused, if one was.
-        refresh_margin: Seconds before the end of a token at which the next is fetched.
-        clock: Seconds since 1970.
+        fetch: Function that fetches a token; receives the rejected token, if any.
+        refresh_margin: Seconds before expiry at which the next token is fetched.
+        clock: Function that returns the seconds since 1970.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class TokenCredential:
         self._run_agent: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Token]] = WeakKeyDictionary()
 
     async def __call__(self) -> CredentialValue:
-        """The headers with a token that can be used."""
+        """Return the headers with a valid token."""
         return (await self.token()).as_headers()
 
     async def token(self) -> Token:
-        """A token that can be used."""
+        """Return a valid token."""
         token = self._token
         if token is not None and token.value != self._rejected_token and self._clock() < self._use_until:
             return token
@@ -94,7 +94,7 @@ class TokenCredential:
         return await asyncio.shield(task)
 
     def invalidate(self, given: CredentialValue) -> None:
-        """The host refused these headers: the token in them is not used again."""
+        """Discard the token in these headers, which the host rejected."""
         token = self._token
         if token is not None and not isinstance(given, str) and given.get("authorization") == f"Bearer {token.value}":
             self._rejected_token = token.value
@@ -106,25 +106,25 @@ class TokenCredential:
         self._token = token
         self._use_until = now + max(
             left - self._refresh_margin, left / 2
-        )  # Tokens that live shortly are not renewed each time.
+        )  # Short-lived tokens are not refreshed at each request.
         return token
 
 
 def _ignore_exception(task: asyncio.Task[Token]) -> None:
-    """An error that nobody waits for any more is no news."""
+    """Retrieve the exception so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()
 
 
 class OAuthTokens(Struct, frozen=True, omit_defaults=True):
-    """What a login gave.
+    """Tokens of a login.
 
     Attributes:
-        access: Opens the door until it expires.
-        refresh: Gets the next one; empty if there is none.
-        expires: When ``access`` ends, in seconds since 1970; ``None`` is unknown.
-        account: Id of the account at the host, where that has to be said.
-        id_token: Who logged in, as the host signed it.
+        access: Access token.
+        refresh: Refresh token; empty if missing.
+        expires: Expiry of ``access``, in seconds since 1970; ``None`` if unknown.
+        account: Account ID, if the host requires it.
+        id_token: ID token, signed by the host.
     """
 
     access: str
@@ -138,7 +138,7 @@ class OAuthTokens(Struct, frozen=True, omit_defaults=True):
 
 
 def decode_claims(token: str) -> dict[str, Any]:
-    """What a JSON Web Token says of itself; empty if it is none. The signature is not checked: it is only read back."""
+    """Return the claims of a JSON Web Token; empty if it is invalid. The signature is not checked."""
     parts = token.split(".")
     if len(parts) != 3:
         return {}
@@ -150,68 +150,68 @@ def decode_claims(token: str) -> dict[str, Any]:
 
 
 def token_expiry(token: str) -> float | None:
-    """When a JSON Web Token ends, in seconds since 1970; ``None`` if it does not say."""
+    """Return the expiry of a JSON Web Token in seconds since 1970; ``None`` if it has none."""
     return as_number(decode_claims(token).get("exp"))
 
 
 class TokenFile:
-    """Keeps the tokens of one login in a JSON file.
+    """A JSON file with the tokens of one login.
 
-    The form of other programs' files is understood and kept: tokens may stand under ``tokens``, as ``access_token`` and so
-    on, and what else is in the file stays.
+    The files of other programs are supported: tokens may be stored under ``tokens``, as ``access_token`` and so on, and the
+    other contents of the file are preserved.
 
     Args:
-        path: The file. Its folder is made when something is saved.
+        path: Path of the file. Its folder is created when tokens are saved.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).expanduser()
 
     def read(self) -> OAuthTokens | None:
-        """The tokens; ``None`` if there is no file, or none in it. Blocks.
+        """Return the tokens; ``None`` if the file is missing or contains none. Blocking.
 
         Raises:
-            ProviderConfigError: If the file cannot be read or is no JSON object.
+            ProviderConfigError: The file cannot be read or is not a JSON object.
         """
         content = self._content()
-        told = as_dict(content.get("tokens")) or content
-        access = _text(told, "access_token", "access")
+        fields = as_dict(content.get("tokens")) or content
+        access = _text(fields, "access_token", "access")
         if not access:
             return None
-        expires = as_number(told.get("expires_at", told.get("expires")))
+        expires = as_number(fields.get("expires_at", fields.get("expires")))
         return OAuthTokens(
             access,
-            _text(told, "refresh_token", "refresh"),
+            _text(fields, "refresh_token", "refresh"),
             token_expiry(access) if expires is None else expires,
-            _text(told, "account_id", "account"),
-            _text(told, "id_token"),
+            _text(fields, "account_id", "account"),
+            _text(fields, "id_token"),
         )
 
     def write(self, tokens: OAuthTokens) -> None:
-        """Save the tokens: whole or not at all, for the owner's eyes only. Blocks.
+        """Save the tokens atomically, readable only by the owner. Blocking.
 
         Raises:
-            ProviderConfigError: If the file cannot be written.
+            ProviderConfigError: The file cannot be written.
         """
         try:
             content = self._content()
         except ProviderConfigError:
-            content = {}  # What nobody can read is nothing to keep.
+            content = {}  # An unreadable file contains nothing to preserve.
         nested = as_dict(content.get("tokens"))
-        told = {
+        fields = {
             "access_token": tokens.access,
             "refresh_token": tokens.refresh,
             "expires_at": tokens.expires,
             "account_id": tokens.account,
             "id_token": tokens.id_token,
         }
-        kept = {**(content if nested is None else nested), **{name: value for name, value in told.items() if value}}
+        kept = {**(content if nested is None else nested), **{name: value for name, value in fields.items() if value}}
         whole = kept if nested is None else {**content, "tokens": kept}
         try:
             self._replace(json.dumps(whole, indent=2).encode())
         except OSError as error:
             raise ProviderConfigError(
-                f"The tokens could not be saved in {self.path}: {error.strerror or error}", reason="token_file"
+                f"Cannot save the tokens in {self.path}: {error.strerror or error}", reason="token_file"
             ) from error
 
     def _content(self) -> dict[str, Any]:
@@ -221,16 +221,16 @@ class TokenFile:
             return {}
         except (OSError, ValueError) as error:
             raise ProviderConfigError(
-                f"The tokens in {self.path} could not be read: {error}. Log in again", reason="token_file"
+                f"Cannot read the tokens in {self.path}: {error}. Log in again.", reason="token_file"
             ) from error
         if content is None:
-            raise ProviderConfigError(f"{self.path} holds no JSON object. Log in again", reason="token_file")
+            raise ProviderConfigError(f"{self.path} is not a JSON object. Log in again.", reason="token_file")
         return content
 
     def _replace(self, data: bytes) -> None:
-        target = self.path.resolve()  # A link stays a link.
+        target = self.path.resolve()  # Preserve a symbolic link.
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # Made with mode 0600.
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # Created with mode 0600.
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)

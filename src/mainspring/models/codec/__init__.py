@@ -1,1 +1,1 @@
-"""What the wire protocols share: framing, decoding, message normalization, schemas, and errors."""
+"""Common parts of the wire protocols: framing, decoding, message normalization, schemas, and errors."""

@@ -1,7 +1,7 @@
-"""Encode-once: the bytes of a conversation, kept from request to request.
+"""Encoded bytes of a conversation, cached from request to request.
 
-Each message is encoded once for each receiver and keeps its bytes; the joined bytes of all that cannot change any more are
-kept in the conversation's `Scratch`. A turn costs what it adds plus one copy.
+Each message is encoded once per receiver and stores its bytes; the joined bytes of all messages that can no longer change are
+stored in the conversation's `EncodingCache`. A turn costs its new messages plus one copy.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from mainspring.models.codec.normalize import iter_complete_turns
 from mainspring.models.port import EncodingCache
 
 MessageEncoder = Callable[[Message], bytes]
-"""One repaired message as JSON objects, each with a comma before it; empty if there is nothing to send."""
+"""Function that encodes one repaired message as JSON objects, each with a leading comma; empty if nothing is sent."""
 
 MessageBoundary = tuple[bytes, bytes]
-"""How one message ends and the next begins where the two are to become one; a comma takes the place of both.
+"""The end of a message and the start of the next that are merged into one message; a comma replaces both.
 
-For protocols whose roles alternate. The bytes must not occur inside a message, so they hold white space that encoded values
+For protocols whose roles alternate. The bytes must not occur inside a message, so they contain whitespace that encoded values
 do not have.
 """
 
@@ -28,8 +28,8 @@ class MessageEncodingCache:
     """The encoded messages of one conversation for one receiver.
 
     Attributes:
-        key: Names the receiver: protocol, provider, model and whatever else the bytes depend on.
-        head: The encoded head of the request, and what it was made of; belongs to the protocol.
+        key: Identifies the receiver: protocol, provider, model, and everything else that affects the bytes.
+        head: The encoded head of the request and its source; belongs to the protocol.
     """
 
     __slots__ = ("_bytes", "_seen", "head", "key")
@@ -42,7 +42,7 @@ class MessageEncodingCache:
 
     @classmethod
     def get_or_create(cls, scratch: EncodingCache | None, slot: str, key: str) -> MessageEncodingCache:
-        """The history that ``scratch`` keeps under ``slot``, or a new one if it is for another receiver."""
+        """Return the history stored in ``scratch`` under ``slot``, or a new one if the receiver has changed."""
         if scratch is None:
             return cls(key)
         history = scratch.entries.get(slot)
@@ -53,14 +53,15 @@ class MessageEncodingCache:
     def encode(
         self, messages: Sequence[Message], encode: MessageEncoder, seams: Sequence[MessageBoundary] = ()
     ) -> tuple[bytearray, bytes]:
-        """All messages as bytes: what is kept, and what may change with the next message.
+        """Return all messages as bytes: the stable part, and the part that may change with the next message.
 
-        The first is valid until the next call. A comma stands before each message.
+        The first part is valid until the next call. Each message starts with a comma.
 
         Args:
             messages: The conversation.
-            encode: Encodes one repaired message.
-            seams: Where neighbours become one message; between the two pieces returned that is left to the caller (`met`).
+            encode: Function that encodes one repaired message.
+            seams: Boundaries at which adjacent messages are merged; the caller merges at the boundary between the two parts
+                (`merge_at_boundary`).
         """
         seen, stored, key = self._seen, self._bytes, self.key
         done = len(seen)
@@ -88,7 +89,7 @@ class MessageEncodingCache:
 def merge_at_boundary(
     first: bytearray | bytes | memoryview, second: bytes, seams: Sequence[MessageBoundary]
 ) -> tuple[int, bytes]:
-    """How two pieces meet: how many bytes the end of the first loses, and the second as it then reads."""
+    """Merge two encoded messages; return the number of bytes to drop from the first, and the adjusted second."""
     for before, behind in seams:
         if second.startswith(behind) and first[-len(before) :] == before:
             return len(before), b"," + second[len(behind) :]

@@ -1,4 +1,4 @@
-"""What can be wrong with an answer, in the same words for every wire protocol."""
+"""Errors of a response, with the same texts for every wire protocol."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _E = TypeVar("_E", bound=ModelError)
 
 
 class ResponseErrors:
-    """Makes the errors of one answer; each carries what had arrived of it.
+    """Creates the errors of one response; each contains the content received so far.
 
     Args:
-        draft: What has arrived.
-        profile: The model that answers.
+        draft: Message received so far.
+        profile: Model that responds.
     """
 
     __slots__ = ("_draft", "_profile")
@@ -34,44 +34,46 @@ class ResponseErrors:
         self._profile = profile
 
     def reported_by_host(self, body: bytes | Mapping[str, Any]) -> ModelError:
-        """The host says itself that it failed, inside an answer that was otherwise accepted."""
+        """Return the error that the host reports inside an accepted response."""
         profile = self._profile
         error = classify_error(None, {}, body, provider=profile.provider, model=profile.model)
         error.partial = self._partial()
         return error
 
     def content_filtered(self, why: str) -> ModelError:
-        """The host's content filter stopped the answer; ``why`` is its word for it."""
+        """Return the error of a content filter; ``why`` is the host's term."""
         return self._build(
-            ModelError, f"{self._profile.provider} stopped the answer with its content filter ({why})", "content_filter"
+            ModelError,
+            f"The content filter of {self._profile.provider} stopped the response ({why}).",
+            "content_filter",
         )
 
     def context_exceeded(self, why: str) -> ContextExceededError:
-        """The conversation does not fit; ``why`` is the host's word for it."""
+        """Return the error of an exceeded context window; ``why`` is the host's term."""
         return self._build(
-            ContextExceededError, f"The conversation does not fit the model's window ({why})", "overflow"
+            ContextExceededError,
+            f"The conversation exceeds the model's context window ({why}). Compact it or start a new session.",
+            "overflow",
         )
 
     def provider_aborted(self, why: str) -> NetworkError:
-        """The host gave up in the middle; ``why`` is its word for it."""
-        return self.truncated(f"The provider broke off the answer ({why})")
+        """Return the error of a host that failed during the response; ``why`` is the host's term."""
+        return self.truncated(f"The provider stopped the response early ({why})")
 
-    def truncated(self, text: str = "The connection ended before the answer was complete") -> NetworkError:
-        """The answer is not complete."""
-        return self._build(NetworkError, f"{text} ({self._model_label})", "stream_cut")
+    def truncated(self, text: str = "The connection closed before the response was complete") -> NetworkError:
+        """Return the error of an incomplete response."""
+        return self._build(NetworkError, f"{text} ({self._model_label}).", "stream_cut")
 
     def invalid_response(self, text: str, reason: str) -> InvalidResponseError:
-        """The answer cannot be understood."""
-        return self._build(InvalidResponseError, f"{text} ({self._model_label})", reason)
+        """Return the error of a response that cannot be decoded."""
+        return self._build(InvalidResponseError, f"{text} ({self._model_label}).", reason)
 
     def invalid_json(self, data: bytes) -> InvalidResponseError:
-        """The answer is no JSON."""
+        """Return the error of a response that is not JSON."""
         start = data[:200].decode("utf-8", "replace").strip()
         if start[:1] == "<":
-            return self.invalid_response(
-                "The host answered with a web page instead of JSON; is the base URL right?", "html"
-            )
-        return self.invalid_response(f"The answer is no JSON: {start[:120]!r}", "not_json")
+            return self.invalid_response("The host returned a web page instead of JSON. Check the base URL", "html")
+        return self.invalid_response(f"The response is not valid JSON. It starts with: {start[:120]!r}", "not_json")
 
     @property
     def _model_label(self) -> str:

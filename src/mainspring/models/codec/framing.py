@@ -3,42 +3,42 @@
 from __future__ import annotations
 
 Frame = tuple[str, bytes]
-"""Name of the event (empty where the server gave none) and its data."""
+"""Name of the event (empty if missing) and its data."""
 
 
 _BOM = b"\xef\xbb\xbf"
 
 
 class SseParser:
-    """Cuts a byte stream into events; wherever the bytes are split, the events are the same.
+    """Splits a byte stream into events, independent of the chunk boundaries.
 
-    Lines end with LF, CRLF or CR, and with nothing else: the line separators of Unicode are ordinary text here. Comments,
-    ``id`` and ``retry`` are left out; several ``data`` lines are joined with LF. An event without data is no event.
+    Lines end only with LF, CRLF, or CR: the line separators of Unicode are ordinary text here. Comments, ``id``, and ``retry``
+    are skipped; several ``data`` lines are joined with LF. An event without data is skipped.
     """
 
     __slots__ = ("_after_cr", "_pending", "_started")
 
     def __init__(self) -> None:
-        self._pending: list[bytes] = []  # pieces of a block that is not complete yet, line ends already LF
-        self._after_cr = False  # the last byte seen was CR: an LF right behind it belongs to it
+        self._pending: list[bytes] = []  # chunks of an incomplete block, with normalized line ends
+        self._after_cr = False  # the last byte was CR: an LF directly after it belongs to it
         self._started = False
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Take more bytes.
+        """Parse more bytes.
 
         Returns:
-            The events that they complete, in order.
+            The completed events, in order.
         """
         pending = self._pending
         if b"\r" in data or self._after_cr:
             if data[:6] == b"data: " and data.find(b"\r") == len(data) - 4 and not pending and not self._after_cr:
                 if data[-4:] == b"\r\n\r\n" and data.find(b"\n") == len(data) - 3:
                     self._started = True
-                    return [("", data[6:-4])]  # One event of one line, from a host that ends lines with CRLF.
+                    return [("", data[6:-4])]  # An event with one line, from a host that ends lines with CRLF.
             data = self._without_cr(data)
         elif not pending and data[:6] == b"data: " and data.find(b"\n") == len(data) - 2 and data[-1] == 10:
             self._started = True
-            return [("", data[6:-2])]  # One event of one line: what most pieces are.
+            return [("", data[6:-2])]  # An event with one line, the common case.
         elif not pending and data[:7] == b"event: " and data[-2:] == b"\n\n":
             lines = data.split(b"\n", 4)
             if len(lines) == 4 and lines[1][:6] == b"data: ":
@@ -46,7 +46,7 @@ class SseParser:
                 return [(lines[0][7:].decode("utf-8", "replace"), lines[1][6:])]  # The same with a name.
         if b"\n\n" not in data and not (data[:1] == b"\n" and pending and pending[-1][-1] == 10):
             if data:
-                pending.append(data)  # Joined once, when the block ends: an event may come in a million pieces.
+                pending.append(data)  # Joined once at the end of the block: an event may arrive in a million chunks.
             return []
         if pending:
             pending.append(data)
@@ -62,7 +62,7 @@ class SseParser:
         return _parse_blocks(blocks)
 
     def _without_cr(self, data: bytes) -> bytes:
-        """The same with LF as the only line end."""
+        """Return the bytes with LF as the only line end."""
         if self._after_cr and data:
             self._after_cr = False
             if data[0] == 10:
@@ -72,7 +72,7 @@ class SseParser:
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def finish(self) -> list[Frame]:
-        """The event that the end of the stream left without its blank line, if there is one."""
+        """Return the last event if its blank line is missing."""
         rest = b"".join(self._pending)
         self._pending.clear()
         return _parse_blocks([rest if self._started else rest.removeprefix(_BOM)])
@@ -91,7 +91,7 @@ def _parse_blocks(blocks: list[bytes]) -> list[Frame]:
 
 
 def _parse_simple(block: bytes) -> Frame | None:
-    """A block of a name and one line of data, as hosts of Anthropic Messages and OpenAI Responses send them all."""
+    """Parse a block with a name and one line of data, the format of Anthropic Messages and OpenAI Responses."""
     at = block.find(b"\n")
     if block[:7] != b"event: " or block[at + 1 : at + 7] != b"data: " or block.find(b"\n", at + 1) >= 0:
         return None
@@ -115,18 +115,18 @@ StreamFrame = tuple[str, bytes]
 
 
 class NdjsonParser:
-    """Cuts a byte stream into lines; wherever the bytes are split, the lines are the same.
+    """Splits a byte stream into lines, independent of the chunk boundaries.
 
-    A line ends with LF, or CRLF, and with nothing else. Blank lines are left out.
+    A line ends only with LF or CRLF. Blank lines are skipped.
     """
 
     __slots__ = ("_pending",)
 
     def __init__(self) -> None:
-        self._pending: list[bytes] = []  # pieces of a line that is not complete yet
+        self._pending: list[bytes] = []  # chunks of an incomplete line
 
     def feed(self, data: bytes) -> list[StreamFrame]:
-        """Take more bytes; returns the lines that they complete."""
+        """Parse more bytes; return the completed lines."""
         if b"\n" not in data:
             self._pending.append(data)
             return []
@@ -140,7 +140,7 @@ class NdjsonParser:
         return [("", line) for line in lines if line and not line.isspace()]
 
     def finish(self) -> list[StreamFrame]:
-        """The line that the end of the stream left without its end, if there is one."""
+        """Return the last line if it has no line end."""
         rest = b"".join(self._pending)
         self._pending.clear()
         return [("", rest)] if rest and not rest.isspace() else []

@@ -1,15 +1,15 @@
-"""Repair of a conversation while a request is built: what is stored never changes, what is sent is always valid.
+"""Repair a conversation for a request: the stored history never changes, and the request is always valid.
 
-Two halves. `pair` looks at neighbours: each call gets exactly one result right behind it, results nobody asked for go.
-`clean` looks at one message: what its receiver cannot take goes, or becomes text.
+Two parts. `iter_complete_turns` checks neighbors: each call gets exactly one result directly after it, results without a call
+are dropped. `prepare_message` checks one message: content that the receiver does not support is dropped or becomes text.
 
-Rules of `pair`:
+Rules of `iter_complete_turns`:
 
-* The results of an assistant message stand right behind it, in the order of its calls, whatever the history's order was.
+* The results of an assistant message follow it directly, in the order of its calls, regardless of the order in the history.
 * A call without a result gets an error result that says so, under the tool's real name.
-* A result without its call, or a second one for the same call, is left out.
-* An assistant message that failed or was aborted is left out together with its results, unless one of its tools really
-  ran (has a result that is no error): what happened is not hidden from the model.
+* A result without its call, or a second result for the same call, is dropped.
+* An assistant message that failed or was aborted is dropped together with its results, unless one of its tools was
+  really executed (has a result that is not an error): side effects are not hidden from the model.
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ from mainspring.models.json_values import as_dict
 from mainspring.models.message_builder import exceeds_max_depth
 
 MISSING_RESULT_TEXT = "Tool execution was interrupted; its outcome is unknown"
-"""Text of the error result that a call gets when its own is missing."""
+"""Text of the error result of a call whose result is missing."""
 
 EMPTY_RESULT_TEXT = "(no output)"
-"""Text of a result that has none: hosts want some."""
+"""Text of an empty result: hosts require some text."""
 
 _ILLEGAL = lazy_re(r"[^a-zA-Z0-9_-]")
 _LONGEST_ID = 40
 _LONGEST_NAME = 128
 
 EMPTY_PROMPT_TEXT = "Begin."
-"""What the user says in a conversation where nothing was said that can be sent: no host takes an empty one."""
+"""User prompt of a conversation without any content that can be sent: hosts reject empty conversations."""
 
 
 def iter_complete_turns(messages: Sequence[Message], start: int = 0) -> Iterator[tuple[list[Message], int]]:
-    """Go through a conversation in units that no later message can change.
+    """Iterate over a conversation in units that no later message can change.
 
     Args:
         messages: The conversation.
-        start: Where to begin; must be where an earlier unit ended.
+        start: Index of the first message; must be the end of an earlier unit.
 
     Yields:
-        The repaired messages of a unit (those that needed no repair are the same objects), and the index behind it. The
-        last unit may still be open (results can follow): then the index is that of its first message.
+        The repaired messages of a unit (messages without repairs are the same objects), and the index after it. The last
+        unit may still be open (results can follow): then the index is that of its first message.
     """
     at, end = start, len(messages)
     while at < end:
@@ -82,7 +82,7 @@ def iter_complete_turns(messages: Sequence[Message], start: int = 0) -> Iterator
 
 
 def _turn(messages: Sequence[Message], at: int) -> tuple[list[Message], int, bool]:
-    """An assistant message with calls, and what answers it: the unit, the index behind it, whether it is closed."""
+    """Return an assistant message with calls and its results: the unit, the index after it, whether it is closed."""
     message = messages[at]
     calls = message.tool_uses
     results: dict[str, ToolResultBlock] = {}
@@ -110,7 +110,7 @@ def _turn(messages: Sequence[Message], at: int) -> tuple[list[Message], int, boo
 
 
 def _is_regular(calls: tuple[ToolUseBlock, ...], answer: Message) -> bool:
-    """Whether the answer holds exactly the results, in order and before anything else."""
+    """Return True if the next message contains exactly the results, in order and before anything else."""
     content = answer.content
     if len(content) < len(calls):
         return False
@@ -128,7 +128,7 @@ def _distinct_calls(calls: tuple[ToolUseBlock, ...]) -> list[ToolUseBlock]:
 
 
 def _result_or_placeholder(call: ToolUseBlock, result: ToolResultBlock | None) -> ToolResultBlock:
-    """The result of a call under its tool's name, which some hosts want to see; an error if there is none."""
+    """Return the result of a call with its tool name, which some hosts require; an error result if it is missing."""
     if result is None:
         return ToolResultBlock(call.id, call.name, MISSING_RESULT_TEXT, is_error=True)
     return result if result.name else replace(result, name=call.name)
@@ -151,15 +151,15 @@ def prepare_message(
     max_id_length: int = _LONGEST_ID,
     keep_generated_images: bool = False,
 ) -> Message | None:
-    """One message as its receiver can take it.
+    """Return one message in a form that its receiver accepts.
 
-    Reasoning and signatures of another provider or model are dropped, empty text too; an image becomes a line of text where
-    ``vision`` is missing or its `image_key` is one of ``unreadable``; ids of calls get a form that
-    every host takes, at most ``max_id_length`` long, and so do names of tools that the model made up. An image that the model made
-    becomes a line of text where ``keep_generated_images`` is not set; a blank result says that it is one.
+    Reasoning and signatures of another provider or model are dropped, and so is empty text. An image becomes a line of text if
+    ``vision`` is false or its `image_hash` is in ``unreadable``. Call IDs and invented tool names are converted to a form that
+    every host accepts, IDs with at most ``max_id_length`` characters. An image that the model created becomes a line of text
+    unless ``keep_generated_images`` is set; a blank result gets a text.
 
     Returns:
-        The message (the same object if nothing had to change), or ``None`` if nothing of it is left.
+        The message (the same object if nothing changed), or ``None`` if it has no content left.
     """
     receiver = _Target(
         vision, unreadable, max_id_length, made=message.role == "assistant" and not keep_generated_images
@@ -178,7 +178,7 @@ def prepare_message(
 
 
 class _Target:
-    """What a receiver can see and take."""
+    """Content that a receiver supports."""
 
     __slots__ = ("longest_id", "made", "unreadable", "vision")
 
@@ -189,9 +189,9 @@ class _Target:
         self.unreadable = unreadable
 
     def replace_if_unsupported(self, block: ImageBlock) -> ImageBlock | TextBlock:
-        """The image, or the text that stands for it."""
+        """Return the image, or the text that replaces it."""
         if self.made:
-            return TextBlock(f"\n[{block.media_type} image that was made here]")  # Text of a message is joined.
+            return TextBlock(f"\n[{block.media_type} image that was made here]")  # The text of a message is joined.
         if not block.data:
             return TextBlock(f"[{block.media_type} image left out: there is nothing in it]")
         if not self.vision:
@@ -202,7 +202,7 @@ class _Target:
 
 
 def image_hash(block: ImageBlock) -> int:
-    """A number by which an image is known again."""
+    """Return a hash that identifies an image."""
     return crc32(block.data.encode("ascii", "replace"))
 
 
@@ -241,14 +241,14 @@ def _prepare_result(block: ToolResultBlock, receiver: _Target) -> ToolResultBloc
 
 
 def sanitize_tool_name(name: str) -> str:
-    """The name of a tool as every host takes it in a call: models make up others, and may be asked to read them again."""
+    """Return a tool name that every host accepts in a call: models invent names and may receive them in the history."""
     if len(name) <= _LONGEST_NAME and name and not _ILLEGAL.search(name):
         return name
     return _ILLEGAL.sub("_", name)[:_LONGEST_NAME] or "unnamed"
 
 
 def sanitize_call_id(id: str, max_length: int = _LONGEST_ID) -> str:
-    """An id of letters, digits, ``_`` and ``-``, at most ``max_length`` long: the same for the same id, and different for others."""
+    """Return a stable, unique ID of letters, digits, ``_``, and ``-``, at most ``max_length`` characters long."""
     if len(id) <= max_length and not _ILLEGAL.search(id) and id and id[-1] not in "_-":
         return id
     mark = f"{crc32(id.encode('utf-8', 'replace')):08x}"
@@ -256,7 +256,7 @@ def sanitize_call_id(id: str, max_length: int = _LONGEST_ID) -> str:
 
 
 def nine_char_id(id: str) -> str:
-    """An id of nine letters and digits: the same for the same id."""
+    """Return a stable ID of nine letters and digits."""
     if len(id) == 9 and id.isascii() and id.isalnum():
         return id
     data = id.encode("utf-8", "replace")
@@ -266,14 +266,14 @@ def nine_char_id(id: str) -> str:
 def split_text_and_images(
     block: ToolResultBlock, note: str = "[the image follows in the next user message]"
 ) -> tuple[str, list[TextBlock | ImageBlock]]:
-    """A tool result for hosts that take only text in one.
+    """Split a tool result for hosts that accept only text in results.
 
     Args:
-        block: The result.
-        note: The line of its text that says where its images are.
+        block: Tool result.
+        note: Line for the text that says where its images are.
 
     Returns:
-        Its text, and what is shown elsewhere if it has images: a line that names it, then the images.
+        Text of the result, and the content for another message if it has images: a line with its name, then the images.
     """
     if isinstance(block.content, str):
         return block.content or EMPTY_RESULT_TEXT, []
@@ -287,18 +287,18 @@ def split_text_and_images(
 
 
 def new_call_id(response_id: str, number: int) -> str:
-    """An id for a call that its host gave none: decoding the same answer twice gives the same.
+    """Return an ID for a call that has none; deterministic for the same response.
 
     Args:
-        response_id: The host's id of the answer.
-        number: Which of the answer's calls it is.
+        response_id: Host's ID of the response.
+        number: Number of the call in the response.
     """
     tail = "".join([c for c in response_id if c.isascii() and c.isalnum()])[-12:]
     return f"call_{tail or secrets.token_hex(6)}_{number}"
 
 
 def arguments_object(call: ToolUseBlock) -> dict[str, Any]:
-    """The arguments of a call as an object, also where the model's text was none: hosts take nothing else."""
+    """Return the arguments of a call as an object, even if the model's text was not: hosts require an object."""
     if call.raw_input is None:
         return call.input
     try:
@@ -309,5 +309,5 @@ def arguments_object(call: ToolUseBlock) -> dict[str, Any]:
 
 
 def portable_schema(tool: ToolDefinition) -> dict[str, Any]:
-    """The schema of a tool's arguments, as every host takes it."""
+    """Return the schema of a tool's arguments in a form that every host accepts."""
     return simplify_tool_schema(tool.input_schema)

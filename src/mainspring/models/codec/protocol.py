@@ -1,6 +1,6 @@
-"""What a wire protocol is to the rest of the model layer.
+"""Interface of a wire protocol.
 
-Above: `HttpModel` and the replay of recorded traffic. Below: the modules of `wire`.
+Used by `HttpModel` and the replay of recorded traffic; implemented by the modules of `wire`.
 """
 
 from __future__ import annotations
@@ -15,53 +15,53 @@ from mainspring.models.profile import ModelProfile
 
 
 class WireDecoder(Protocol):
-    """Turns one answer into events. Used once.
+    """Converts one response to events. Used once.
 
-    Every method appends the events it saw to ``out`` and raises `ModelError` (with the partial message) if the answer is an
-    error or cannot be understood. A class attribute ``lines = True`` says that the protocol streams lines of JSON instead of
+    Every method appends its events to ``out`` and raises `ModelError` (with the partial message) if the response is an error or
+    cannot be decoded. A class attribute ``lines = True`` declares that the protocol streams lines of JSON instead of
     server-sent events.
     """
 
     draft: MessageBuilder
-    """What has arrived."""
+    """Message received so far."""
 
     complete: bool
-    """Whether nothing of the answer is missing, even if the stream has not ended: its reason to stop is known."""
+    """Whether the response is complete, even if the stream has not ended: its stop reason is known."""
 
     ended: bool
-    """Whether the provider said that the stream ends here."""
+    """Whether the provider marked the end of the stream."""
 
     def feed(self, name: str, data: bytes, events: list[StreamEvent]) -> None:
-        """Take one event of the stream: its name, if it has one, and its data."""
+        """Decode one event of the stream: its name, if any, and its data."""
         ...
 
     def decode_body(self, body: bytes, out: list[StreamEvent]) -> None:
-        """Take a complete answer that was not streamed."""
+        """Decode a complete response that was not streamed."""
         ...
 
     def finish(self, out: list[StreamEvent]) -> None:
-        """The stream has ended: close what is open and add ``Done``, or raise if it was cut."""
+        """Handle the end of the stream: close open blocks and add ``Done``, or raise if the stream is incomplete."""
         ...
 
 
 class WireProtocol(Protocol):
-    """One way of speaking to models: pure functions from requests to bytes and from bytes to events."""
+    """A wire protocol: pure functions from requests to bytes and from bytes to events."""
 
     name: str
-    """As in ``chat_completions``."""
+    """Name of the protocol, for example ``chat_completions``."""
 
     def url(self, profile: ModelProfile) -> str:
-        """Where a request goes."""
+        """Return the URL of a request."""
         ...
 
     def encode(self, request: ModelRequest, profile: ModelProfile) -> bytes:
-        """The body of a streaming request."""
+        """Return the body of a streaming request."""
         ...
 
     def decoder(self, profile: ModelProfile) -> WireDecoder:
-        """A decoder for one answer."""
+        """Return a decoder for one response."""
         ...
 
     def without_rejected(self, profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
-        """Profiles that leave out what the host refused in this error text, the most likely first."""
+        """Return profiles without the field that the host rejected in this error text, the most likely first."""
         ...

@@ -1,4 +1,4 @@
-"""The body of an answer, whatever it turns out to be, to events. No I/O: `HttpModel` and the replay of traffic share it."""
+"""Convert the body of a response, in any format, to events. No I/O: shared by `HttpModel` and the replay of traffic."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ from mainspring.models.codec.protocol import WireDecoder
 
 _BOM = b"\xef\xbb\xbf"
 _SSE_FIELDS = (b":", b"data:", b"event:", b"id:", b"retry:")
-"""How a stream of events begins; anything else is one body."""
+"""First bytes of an event stream; anything else is a single body."""
 MAX_RESPONSE_BYTES = 1 << 28
-"""Bytes of an answer. A host that goes on and on would take all memory, and no limit of a run looks at what is not an event yet."""
+"""Maximum size of a response. An endless response would use all memory, and limits of a run only check complete events."""
 
 
 class ResponseReader:
-    """Feeds bytes to a decoder as events of a stream, or as one body if the host did not stream after all.
+    """Passes bytes to a decoder as events of a stream, or as one body if the host did not stream.
 
     A decoder with a true attribute ``lines`` gets each line of the body as an event instead.
 
-    However the bytes are cut into pieces, the events are the same, and so is the error: what came before it is handed out
-    first.
+    The chunk boundaries affect neither the events nor the error; events before an error are returned first.
 
     Args:
-        decoder: A fresh decoder.
+        decoder: A new decoder.
 
     Attributes:
-        decoder: The decoder; its draft is what has arrived.
-        error: What is wrong with the answer, once that shows. Raise it when the events before it have been used.
+        decoder: The decoder; its draft is the message received so far.
+        error: Error of the response, once it is known. Raise it after the events before it are used.
     """
 
     __slots__ = ("_body", "_frames", "_left", "_whole", "decoder", "error")
@@ -41,12 +40,12 @@ class ResponseReader:
         self._left = MAX_RESPONSE_BYTES
 
     def feed(self, data: bytes) -> list[StreamEvent]:
-        """Take more bytes; returns the events they complete."""
+        """Parse more bytes; return the completed events."""
         out: list[StreamEvent] = []
         self._left -= len(data)
         if self._left < 0:
             self.error = self.error or self._unreadable(
-                f"The answer is longer than {MAX_RESPONSE_BYTES >> 20} MB", "too_long"
+                f"The response is longer than {MAX_RESPONSE_BYTES >> 20} MB", "too_long"
             )
             return out
         if self._frames is None:
@@ -65,7 +64,7 @@ class ResponseReader:
         return out
 
     def finish(self) -> list[StreamEvent]:
-        """The body has ended; returns the last events."""
+        """Handle the end of the body; return the last events."""
         out: list[StreamEvent] = []
         if self.error is None:
             try:
@@ -75,10 +74,10 @@ class ResponseReader:
         return out
 
     def _as_model_error(self, error: ModelError | RecursionError) -> ModelError:
-        """The error; what is nested without end may break any step of the reading."""
+        """Return the error; excessive nesting can break any step of the decoding."""
         if isinstance(error, ModelError):
             return error
-        return self._unreadable("The answer is nested too deep to be read", "not_json")
+        return self._unreadable("The response is nested too deeply", "not_json")
 
     def _unreadable(self, text: str, reason: str) -> InvalidResponseError:
         draft = self.decoder.draft
@@ -94,11 +93,11 @@ class ResponseReader:
                     decoder.feed(name, frame, out)
                 except ModelError as error:
                     if error.reason != "not_json":
-                        raise  # A torn last event says no more than that the stream was cut.
+                        raise  # An incomplete last event only means that the stream was cut off.
         decoder.finish(out)
 
     def _looks_like_sse(self, data: bytes) -> bool:
-        """Whether the body is a stream of events, as far as its first bytes tell; blanks in front, a sign of life, are dropped."""
+        """Return True if the first bytes start an event stream; leading whitespace, a keep-alive, is dropped."""
         if self._whole:
             self._body.append(data)
             return False

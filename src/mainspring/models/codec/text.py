@@ -1,9 +1,4 @@
-"""Text and thinking of an answer whose blocks come one after the other.
-
-Text out of model content, in whatever shape a library or a host gives it.
-
-Characters that a host cut in two: one surrogate half at the end of a piece, the other at the start of the next.
-"""
+"""Text of responses: sequential text and thinking blocks, text extraction, and split surrogate pairs."""
 
 from __future__ import annotations
 
@@ -16,13 +11,13 @@ from mainspring.models.message_builder import MessageBuilder
 
 
 class TextAndThinking:
-    """The block that is being written: text, thinking, or none.
+    """The current block of a response: text, thinking, or none.
 
     Args:
-        draft: The answer.
+        draft: Builder of the response.
 
     Attributes:
-        text: The open text block; -1 if there is none.
+        text: Index of the open text block; -1 if none is open.
     """
 
     __slots__ = ("_draft", "_thinking", "text")
@@ -33,7 +28,7 @@ class TextAndThinking:
         self.text = -1
 
     def add_text(self, text: str, out: list[StreamEvent]) -> None:
-        """More text; what else is open ends."""
+        """Add text; close an open thinking block."""
         if self.text < 0:
             self.close(out)
             event = self._draft.open_text()
@@ -43,7 +38,7 @@ class TextAndThinking:
             out.append(self._draft.text(self.text, text))
 
     def add_thinking(self, thought: str, out: list[StreamEvent]) -> None:
-        """More thinking; what else is open ends."""
+        """Add thinking; close an open text block."""
         if self._thinking < 0:
             self.close(out)
             event = self._draft.open_thinking()
@@ -52,7 +47,7 @@ class TextAndThinking:
         out.append(self._draft.thinking(self._thinking, thought))
 
     def close(self, out: list[StreamEvent], signature: str | None = None) -> None:
-        """End what is open, with the signature that it goes back under."""
+        """Close the open block, with the signature to send back with it."""
         if self.text >= 0:
             out.append(self._draft.close_text(self.text, signature))
             self.text = -1
@@ -62,10 +57,10 @@ class TextAndThinking:
 
 
 def extract_text(content: object) -> str:
-    """The text of content: a string, a message, one block, or a list of blocks.
+    """Return the text of content: a string, a message, one block, or a list of blocks.
 
-    Blocks may be our own, texts, or objects of JSON with ``text`` (a type other than text, as ``thinking``, is no text).
-    What is no text adds nothing.
+    Blocks may be Mainspring blocks, strings, or JSON objects with ``text`` (other types, for example ``thinking``, are skipped).
+    Content without text adds nothing.
     """
     if isinstance(content, str):
         return content
@@ -83,15 +78,15 @@ def extract_text(content: object) -> str:
 
 
 class SurrogateJoiner:
-    """Puts halves together again; a half that stays alone becomes U+FFFD."""
+    """Joins surrogate pairs that a provider split across two chunks; a lone surrogate becomes U+FFFD."""
 
     __slots__ = ("_pending_surrogates",)
 
     def __init__(self) -> None:
-        self._pending_surrogates: dict[str, str] = {}  # the first half of a character, by the place it came from
+        self._pending_surrogates: dict[str, str] = {}  # pending high surrogates, by source
 
     def join(self, text: str | None, place: str) -> str | None:
-        """A piece of text, with the half that was left over from the piece before it at the same place."""
+        """Return a chunk of text, with the high surrogate left over from the previous chunk of the same source."""
         if text is None:
             return None
         text = self._pending_surrogates.pop(place, "") + text

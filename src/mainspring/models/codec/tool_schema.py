@@ -1,8 +1,8 @@
-"""Schemas of tools, which anybody may have written, as every host takes them.
+"""Convert tool schemas of any origin to a form that every host accepts.
 
-Hosts refuse the whole request for one schema that they do not like, and each dislikes something else. What comes out here is JSON
-Schema 2020-12 with an object without unions at its top, arrays that say what they hold, types that exist, and references that stay inside. It
-may say less than what came in, never something else: arguments are validated against the original.
+Hosts reject the whole request because of one schema, and each for other reasons. The result is JSON Schema 2020-12 with an
+object without unions at its top level, arrays with items, valid types, and internal references. It may be less strict than
+the original, but never different: arguments are validated against the original.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from mainspring.models.json_values import as_dict, as_dicts, as_list, as_number
 
 _DEEPEST = 40
 _MAX_NODES = 3000
-"""Schemas within a schema; beyond that nothing is put in place of a reference any more."""
+"""Maximum number of schemas in a schema; beyond that, references are no longer inlined."""
 _MAX_GROWTH = 4000
-"""Characters by which a schema may grow when what it refers to is put in place; where it would grow more, references stay."""
+"""Maximum growth of a schema by inlined references, in characters; beyond that, references are preserved."""
 
 _TYPES = {
     "any": "",
@@ -45,7 +45,7 @@ _TYPES = {
     "tuple": "array",
     "uuid": "string",
 }
-"""Types by the names that they are given. An empty one is any."""
+"""Types by their aliases. An empty type is any."""
 
 _UNIONS = ("anyOf", "oneOf", "allOf")
 _SINGLE = ("items", "additionalProperties", "contains", "propertyNames")
@@ -82,16 +82,16 @@ _KEYWORD_CHECKS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("const", "default"), _is_any),
     "examples": lambda value: isinstance(value, list),
 }
-"""What is kept beside what holds other schemas, each with the values that it may have. The rest is about the document, of
-another draft, unknown, or refused somewhere.
+"""Keywords without nested schemas that are preserved, each with its valid values. Other keywords are about the document, from
+another draft, unknown, or rejected by some host.
 """
 
 
 def simplify_tool_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a tool's arguments, as all hosts take it. One that is fine already stays as it is.
+    """Return the schema of a tool's arguments in a form that all hosts accept. A valid schema is returned unchanged.
 
     Args:
-        schema: A JSON Schema of any draft, or what somebody took for one.
+        schema: A JSON Schema of any draft, or an invalid one.
     """
     lowering = _SchemaSimplifier(schema, inline=True)
     made = lowering.root_schema()
@@ -100,28 +100,28 @@ def simplify_tool_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def split_description(description: str, most: int) -> tuple[str, str]:
-    """A description in two parts, the first not longer than a host takes: cut where a paragraph, a sentence or a word ends.
+def split_description(description: str, max_length: int) -> tuple[str, str]:
+    """Split a description in two parts, the first within a host's limit, at the end of a paragraph, a sentence, or a word.
 
     Args:
         description: The text.
-        most: Characters of the first part.
+        max_length: Maximum number of characters of the first part.
     """
-    if len(description) <= most:
+    if len(description) <= max_length:
         return description, ""
     for mark in ("\n\n", "\n", ". ", " "):
-        at = description.rfind(mark, most // 2, most)
+        at = description.rfind(mark, max_length // 2, max_length)
         if at > 0:
             at += len(mark.rstrip())
             return description[:at].rstrip(), description[at:].strip()
-    return description[:most], description[most:]
+    return description[:max_length], description[max_length:]
 
 
 class _SchemaSimplifier:
-    """One schema on its way.
+    """Conversion of one schema.
 
     Attributes:
-        referred: Whether anything in it was a reference.
+        referred: Whether the schema contains references.
     """
 
     def __init__(self, schema: Mapping[str, Any], *, inline: bool) -> None:
@@ -132,7 +132,7 @@ class _SchemaSimplifier:
         self.referred = False
 
     def root_schema(self) -> dict[str, Any]:
-        """The schema of an object, with the definitions that it still needs."""
+        """Return the schema of an object, with the definitions that it still requires."""
         root = {k: v for k, v in _flatten_root(self._root, self._target).items() if k not in _NOT_AT_THE_TOP}
         made = self.schema({**root, "type": "object", "nullable": False}, ())
         made.setdefault("properties", {})
@@ -143,7 +143,7 @@ class _SchemaSimplifier:
         return {**made, "$defs": definitions} if definitions else made
 
     def schema(self, node: Any, open_refs: tuple[str, ...], depth: int = 0) -> dict[str, Any]:
-        """One schema; ``open_refs`` are the references that lead here."""
+        """Convert one schema; ``open_refs`` contains the references that lead to it."""
         self._left -= 1
         fields = as_dict(node)
         if fields is None or depth > _DEEPEST:
@@ -154,14 +154,12 @@ class _SchemaSimplifier:
         kept: dict[str, Any] = {}
         for name, value in fields.items():
             if name == "type":
-                kept["type"] = value  # seen to below; it keeps its place
+                kept["type"] = value  # Handled below; it keeps its position.
             elif name in ("properties", "patternProperties"):
                 table = as_dict(value) or {}
                 kept[name] = {key: self.schema(each, open_refs, depth + 1) for key, each in table.items()}
             elif name in _UNIONS:
-                self._stream_with_tools(
-                    kept, name, [self.schema(each, open_refs, depth + 1) for each in as_list(value)]
-                )
+                self._add_alternatives(kept, name, [self.schema(each, open_refs, depth + 1) for each in as_list(value)])
             elif name in ("items", "prefixItems") and isinstance(value, list):
                 kept["prefixItems"] = [self.schema(each, open_refs, depth + 1) for each in as_list(fields[name])]
             elif name in _SINGLE and not (name == "additionalProperties" and isinstance(value, bool)):
@@ -170,8 +168,8 @@ class _SchemaSimplifier:
                 kept[plain[0]] = plain[1]
         return _normalize_types(kept, fields)
 
-    def _stream_with_tools(self, result: dict[str, Any], name: str, options: list[dict[str, Any]]) -> None:
-        """Alternatives, unless one of them is anything: then they say nothing."""
+    def _add_alternatives(self, result: dict[str, Any], name: str, options: list[dict[str, Any]]) -> None:
+        """Convert alternatives; they are dropped if one of them allows any value."""
         if name == "allOf":
             options = [option for option in options if option]
         if options and all(options):
@@ -201,7 +199,7 @@ class _SchemaSimplifier:
         return {"$ref": f"#/$defs/{name}"}
 
     def _target(self, reference: str) -> Any:
-        """What a reference inside the schema points to; ``None`` if there is nothing, or it leads outside."""
+        """Return the target of an internal reference; ``None`` if it is missing or external."""
         if not reference.startswith("#"):
             return None
         path = reference[1:].strip("/")
@@ -227,7 +225,7 @@ class _SchemaSimplifier:
 
 
 def _flatten_root(root: dict[str, Any], target: Callable[[str], Any], depth: int = 0) -> dict[str, Any]:
-    """The outermost schema without reference or unions: with the properties of all branches, and required what all of them require."""
+    """Return the top-level schema without reference or unions: with the properties of all branches; required if all require them."""
     reference = root.get("$ref")
     if depth > _DEEPEST:
         return {}
@@ -255,8 +253,8 @@ def _required(schema: dict[str, Any]) -> list[str]:
 
 
 def _plain_keyword(name: str, value: Any, fields: dict[str, Any]) -> tuple[str, Any] | None:
-    """A keyword whose value is no schema, as it is kept; ``None`` if it is not."""
-    if name in _EXCLUSIVE and value is True:  # draft 4: it says how another number is meant
+    """Return the value of a keyword without nested schemas; ``None`` if the keyword is dropped."""
+    if name in _EXCLUSIVE and value is True:  # Draft 4: a boolean that modifies another keyword.
         value = fields.get(_EXCLUSIVE[name])
     elif name in _EXCLUSIVE.values() and fields.get(_exclusive(name)) is True:
         return None
@@ -277,11 +275,11 @@ def _exclusive(limit: str) -> str:
 
 
 def _normalize_types(result: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
-    """The schema with types that exist, arrays that say what they hold, and only properties required that there are."""
+    """Return the schema with valid types, arrays with items, and only existing properties in ``required``."""
     given = fields.get("type")
     names = [n for n in (as_list(given) or [given]) if isinstance(n, str)]
     known = list(dict.fromkeys(_TYPES.get(n.casefold(), "") for n in names))
-    if not known or "" in known:  # one of them is any, or unknown
+    if not known or "" in known:  # One of them is any or unknown.
         known = _infer_types(result)
     if fields.get("nullable") is True and known and "null" not in known:
         known = [*known, "null"]
@@ -301,7 +299,7 @@ def _normalize_types(result: dict[str, Any], fields: dict[str, Any]) -> dict[str
 
 
 def _infer_types(result: dict[str, Any]) -> list[str]:
-    """The types of choices, which some hosts want to be told; and of what can only be one."""
+    """Return the types of choices, which some hosts require, and types that other keywords imply."""
     choices = result["enum"] if "enum" in result else [result["const"]] if "const" in result else []
     if choices:
         return list(dict.fromkeys(_kind(c) for c in choices))

@@ -1,6 +1,6 @@
-"""What a host says that it does not take, and the nearest that it does: common to the protocols in OpenAI's style.
+"""Detect the fields and values that a host rejects, and find supported ones; shared by the OpenAI-compatible protocols.
 
-An image that a host cannot read must not end the conversation it is in.
+An image that a host cannot read must not end its conversation.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ _LISTED = lazy_re(r"\bsupported (?:levels?|values?|efforts?)(?: are| is)?:?(.*)"
 
 
 def is_unsupported_parameter(text: str) -> bool:
-    """Whether a refusal, in lower case, is of a field as such; a value that is out of range is the caller's to mend."""
+    """Return True if an error text, in lower case, rejects a field itself; a value out of range is the caller's bug."""
     return _UNSUPPORTED.search(text) is not None
 
 
 def is_images_unsupported(text: str) -> bool:
-    """Whether a refusal, in lower case, is of images as such."""
+    """Return True if an error text, in lower case, rejects images in general."""
     return _NO_IMAGES.search(text) is not None
 
 
 def nearest_effort(level: ThinkingLevel | None, accepted: tuple[str, ...], *, reasons: bool) -> str | None:
-    """The thinking level to send: the nearest that the host takes; ``None`` sends none.
+    """Return the thinking level to send: the nearest supported level; ``None`` sends none.
 
     Args:
-        level: The level that was asked for.
-        accepted: What the host takes.
-        reasons: Whether the model is known to reason, so that ``off`` has to be said.
+        level: Requested level.
+        accepted: Supported levels.
+        reasons: Whether the model is known to reason, so that ``off`` must be sent.
     """
     if level is None or not accepted:
         return None
@@ -58,7 +58,7 @@ def nearest_effort(level: ThinkingLevel | None, accepted: tuple[str, ...], *, re
 
 
 def parse_supported_efforts(text: str) -> tuple[str, ...]:
-    """The thinking levels that a refusal, in lower case, lists as those that the host takes."""
+    """Return the supported thinking levels that an error text, in lower case, lists."""
     listed = _LISTED.search(text)
     return tuple(level for level in _LEVELS if listed and re.search(rf"\b{level}\b", listed[1]))
 
@@ -73,9 +73,9 @@ _IMAGE_ERROR = lazy_re(
 def without_rejected_images(
     profile: ModelProfile, messages: Sequence[Message], refusal: ModelError
 ) -> Iterator[ModelProfile]:
-    """The profile that leaves out the newest images, if the refusal is about an image.
+    """Return the profile without the newest images, if an error text is about an image.
 
-    The newest, because what was accepted before is not what is refused now.
+    Only the newest, because the older ones were accepted before.
     """
     if not _IMAGE_ERROR.search(refusal.message.lower()):
         return

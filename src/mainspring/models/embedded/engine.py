@@ -1,4 +1,4 @@
-"""Whether the engine is here, what it may use of the machine, and what to do where it is missing."""
+"""Check that the inference engine is installed, and choose its number of threads."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from mainspring.extras import install_command
 
 ENGINE = "xllamacpp"
 ALTERNATIVES_HINT = (
-    "Or use another model: export OPENAI_API_KEY=... , or start Ollama, LM Studio or llama-server on this machine and "
+    "Or use another model: run `export OPENAI_API_KEY=...`, or start Ollama, LM Studio, or llama-server on this machine and "
     "run `mainspring models`."
 )
-_MOST_THREADS = 8  # decoding waits for memory, more threads only wait together
+_MOST_THREADS = 8  # Decoding is limited by memory bandwidth, so more threads do not help.
 _WHEELS = {("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64"), ("darwin", "x86_64"), ("win32", "AMD64")}
 
 
 def check_engine() -> None:
-    """See that the engine is installed.
+    """Raise an error if the engine is not installed.
 
     Raises:
-        ProviderConfigError: If it is not; the text has the commands that help on this machine.
+        ProviderConfigError: The engine is missing; the text contains the commands to install it on this machine.
     """
     if importlib.util.find_spec(ENGINE) is None:
         raise ProviderConfigError(engine_install_hint(), provider="embedded", reason="engine_missing")
 
 
 def is_engine_installed() -> bool:
-    """Whether the package that runs local models is installed."""
+    """Return True if the package that runs local models is installed."""
     return importlib.util.find_spec(ENGINE) is not None
 
 
 def engine_install_hint() -> str:
-    """What to say where the engine is not installed."""
+    """Return instructions for a missing engine."""
     obstacle = _missing_wheel_reason()
     if obstacle:
-        return f"The embedded model cannot run here: {obstacle}. {ALTERNATIVES_HINT}"
+        return f"The embedded model is not supported on this machine: {obstacle}. {ALTERNATIVES_HINT}"
     return (
-        f"The embedded model needs the package {ENGINE} (34 MB, no compiler). Install it with:\n"
+        f"The embedded model requires the package {ENGINE} (34 MB, no compiler). Install it with:\n"
         f"    {install_command('local')}\n{ALTERNATIVES_HINT}"
     )
 
@@ -51,14 +51,14 @@ def _missing_wheel_reason() -> str:
     if (sys.platform, machine) not in _WHEELS:
         return f"its engine {ENGINE} has no wheel for {sys.platform} on {machine}"
     if sys.implementation.name != "cpython":
-        return f"its engine {ENGINE} has wheels for CPython only, this is {sys.implementation.name}"
+        return f"its engine {ENGINE} has wheels for CPython only, not for {sys.implementation.name}"
     if sys.platform == "linux" and platform.libc_ver()[0] != "glibc":
         return f"its engine {ENGINE} has no wheel for Linux without glibc (Alpine, for example)"
     return ""
 
 
 def thread_count() -> int:
-    """How many threads to compute with: physical cores that this process may use; 0 lets the engine find out."""
+    """Return the number of threads: physical cores available to this process; 0 lets the engine decide."""
     if sys.platform != "linux":
         return 0
     allowed = os.sched_getaffinity(0)
@@ -74,7 +74,7 @@ def _siblings(cpu: int) -> str:
 
 
 def _cpu_quota() -> int:
-    """Whole cores of the container's CPU limit; 0 is no limit."""
+    """Return the CPU limit of the container in whole cores; 0 if unlimited."""
     try:
         limit, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
         return 0 if limit == "max" else max(1, int(limit) // int(period))

@@ -1,4 +1,4 @@
-"""Pieces of the union to ordinary stream events, so that nobody downstream knows of it."""
+"""Convert the parsed output of the embedded model to ordinary stream events."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _REPETITION = lazy_re(r"(.{1,80}?)\1{4,}\Z", re.DOTALL)
 
 
 class TurnEventStream:
-    """Makes the events of one answer, over one turn of the model or, where it repeats itself, two.
+    """Creates the events of one response from one turn of the model, or two turns if the model repeats itself.
 
-    A call of a tool that was called before is held back until it is complete: only then can it be told whether the model
-    repeats itself. Everything else goes out as it comes.
+    A call of a tool that was called before is held back until it is complete, because only a complete call can be compared with
+    earlier calls. Everything else is sent immediately.
 
     Attributes:
-        circling: Whether the model writes the same words over and over; nothing else will come, so the turn can be broken
-            off. It ends like one that was cut by its limit.
+        circling: Whether the model repeats the same text; no other text will follow, so the turn can be aborted. It ends
+            like a turn that hit the output limit.
     """
 
     def __init__(self, provider: str, model: str) -> None:
@@ -40,29 +40,29 @@ class TurnEventStream:
         self._step = TurnRules({}, None)
         self._added: Mapping[str, Mapping[str, Any]] = {}
         self._reader = TurnParser()
-        self._index: int | None = None  # the open block
-        self._call = ""  # the tool being called
-        self._text: list[str] = []  # its arguments so far
+        self._index: int | None = None  # The open block.
+        self._call = ""  # Name of the tool of the current call.
+        self._text: list[str] = []  # Its arguments so far.
         self._held = False
         self._reason: StopReason = "end_turn"
         self._context_tokens = Usage()
         self._tail = ""
         self._unwatched = 0
-        self._deltas = 0  # tokens of this turn, by and large
+        self._deltas = 0  # Approximate number of tokens of this turn.
         self.circling = False
 
     def start(self) -> StreamStart:
-        """The answer begins."""
+        """Start the response."""
         return self._draft.start()
 
     def start_turn(self, step: TurnRules, added: Mapping[str, Mapping[str, Any]]) -> None:
-        """A turn of the model begins; ``added`` are the arguments that each tool's calls get besides."""
+        """Start a turn; ``added`` contains arguments to add to the calls of each tool."""
         self._step, self._added = step, added
         self._reader = TurnParser()
         self._call, self._text, self._held = "", [], False
 
     def read(self, event: StreamEvent) -> list[StreamEvent]:
-        """The engine told this of the turn."""
+        """Yield the events for an event of the engine."""
         match event:
             case TextDelta(text=text):
                 self._deltas += 1
@@ -84,28 +84,30 @@ class TurnEventStream:
             match = _REPETITION.search(self._tail)
             if match and len(match[0]) >= _LONG_REPETITION:
                 self.circling, self._reason = True, "max_tokens"
-                self._context_tokens += Usage(output_tokens=self._deltas)  # broken off, the engine tells no more
+                self._context_tokens += Usage(
+                    output_tokens=self._deltas
+                )  # After an abort, the engine reports no usage.
 
     @property
     def is_repeated_call(self) -> bool:
-        """Whether the turn, now over, was a call that had been made already."""
+        """Return True if the finished turn was a repeated call."""
         return self._held and self._step.is_repeated(self._call, self._input() or {})
 
     @property
     def partial(self) -> Message | None:
-        """What has been told of the answer."""
+        """Return the response so far."""
         return self._draft.message() if len(self._draft) else None
 
     def finish(self) -> list[StreamEvent]:
-        """The answer is complete.
+        """Finish the response.
 
         Raises:
-            InvalidResponseError: If there is nothing in it.
+            InvalidResponseError: The response is empty.
         """
         draft = self._draft
         events = self._flush() if self._held else []
         if self._index is None:
-            raise InvalidResponseError("the embedded model wrote nothing", reason="empty")
+            raise InvalidResponseError("The embedded model returned an empty response.", reason="empty")
         if self._call:
             events.append(draft.close_call(self._index, input=self._input()))
             reason: StopReason = "max_tokens" if self._reason == "max_tokens" else "tool_use"
@@ -120,7 +122,7 @@ class TurnEventStream:
         match piece:
             case CallStart(name):
                 if self._index is not None or self._call:
-                    return []  # a second key of the same name: the first counts
+                    return []  # For a duplicate key, the first value wins.
                 self._call = name
                 self._held = any(name == done for done, _ in self._step.done)
                 return [] if self._held else self._open()
@@ -150,7 +152,7 @@ class TurnEventStream:
         return [*events, self._draft.arguments(self._index, text)] if text else events
 
     def _input(self) -> dict[str, Any] | None:
-        """The arguments, or ``None`` where the text is no complete object: the draft keeps that as it is."""
+        """Return the arguments, or ``None`` for an incomplete object, which the message keeps as raw text."""
         try:
             given = json.loads("".join(self._text))
         except ValueError:

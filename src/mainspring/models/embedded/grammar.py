@@ -1,7 +1,7 @@
-"""One JSON object a turn, ``{"tool": ..., "args": {...}}`` or ``{"answer": ...}``: its schema, and a reader that needs no end.
+"""The JSON object of a turn, ``{"tool": ..., "args": {...}}`` or ``{"answer": ...}``: its schema and its streaming parser.
 
-Small models do not call tools by their native protocol: they write a call as prose. Decoding that is bound to this schema
-makes each turn a call or an answer, whatever the model's template knows of tools. Pure: no I/O.
+Small models do not use native tool calling reliably: they write a call as prose. Decoding constrained by this schema makes
+each turn a call or an answer, even if the model's chat template does not support tools. No I/O.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ from mainspring.messages import strip_surrogates
 Schema = dict[str, Any]
 
 _COPIED_KEYWORDS = ("type", "enum", "const", "required")
-_MAX_DEPTH = 6  # a schema that nests deeper is open below: a small model does not follow it there anyway
+_MAX_DEPTH = 6  # Deeper levels are unconstrained: a small model does not follow such a schema anyway.
 
 
 class CallStart(Struct, frozen=True):
-    """A call of the tool ``name`` begins."""
+    """Start of a call of the tool ``name``."""
 
     name: str
 
 
 class ArgumentsDelta(Struct, frozen=True):
-    """More of the JSON text of a call's arguments."""
+    """More JSON text of the arguments of a call."""
 
     text: str
 
 
 class AnswerText(Struct, frozen=True):
-    """More of the answer."""
+    """More text of the answer."""
 
     text: str
 
 
 Piece = CallStart | ArgumentsDelta | AnswerText
-"""What a reader finds."""
+"""Output of the parser."""
 
 
 def turn_schema(calls: Mapping[str, Schema], answer: Schema | None) -> Schema:
-    """The schema of one turn.
+    """Return the schema of one turn.
 
     Args:
-        calls: For each tool that may be called the schema of its arguments.
-        answer: Schema of the answer; ``None`` leaves only calls.
+        calls: Argument schemas of the tools that may be called.
+        answer: Schema of the answer; ``None`` allows only calls.
     """
     options: list[Schema] = [
         _object({"tool": {"const": name}, "args": simplify_schema(schema)}, ("tool", "args"))
@@ -61,17 +61,17 @@ def turn_schema(calls: Mapping[str, Schema], answer: Schema | None) -> Schema:
 
 
 def encode_call(name: str, arguments: Mapping[str, Any]) -> str:
-    """A call as the model writes it, so that its own turn is found again in the prompt cache."""
+    """Encode a call as the model writes it, so that the prompt cache contains the turn."""
     return json.dumps({"tool": name, "args": arguments}, ensure_ascii=False)
 
 
 def encode_answer(text: str) -> str:
-    """An answer as the model writes it."""
+    """Encode an answer as the model writes it."""
     return json.dumps({"answer": text}, ensure_ascii=False)
 
 
 def simplify_schema(schema: Schema) -> Schema:
-    """The part of a JSON Schema that grammar-bound decoding knows, with local references written out."""
+    """Return the part of a JSON Schema that grammar-constrained decoding supports, with local references inlined."""
     return _simplify(schema, _definitions(schema), 0)
 
 
@@ -115,48 +115,48 @@ _OPEN_ESCAPE = lazy_re(r"\\(?:u[0-9a-fA-F]{0,3})?\Z|\\u[dD][89abAB][0-9a-fA-F]{2
 
 
 class TurnParser:
-    """Reads one turn while it is written: each `feed` gives what has become certain.
+    """Streaming parser of one turn: each `feed` returns the parts that are complete.
 
-    Text that is no JSON object is taken as the answer itself, and keys it does not know are skipped. Where the text is
-    cut into pieces makes no difference to the calls and the text that come out.
+    Text that is not a JSON object is used as the answer, and unknown keys are skipped. The split of the text into chunks does
+    not affect the result.
     """
 
     def __init__(self) -> None:
-        self._on_agent_done = ""
+        self._rest = ""
         self._state: Callable[[], bool] = self._opening
         self._found: list[Piece] = []
-        self._make: Callable[[str], Piece] | None = None  # what the value being read becomes; None: it is skipped
+        self._make: Callable[[str], Piece] | None = None  # Target of the current value; None skips it.
         self._depth = 0
         self._quoted = False
         self._escaped = False
 
     def feed(self, text: str) -> list[Piece]:
-        """Take more of the turn."""
-        self._on_agent_done += text
+        """Parse more text of the turn."""
+        self._rest += text
         self._found = []
-        while self._on_agent_done and self._state():
+        while self._rest and self._state():
             pass
         return _merge_deltas(self._found)
 
     def _opening(self) -> bool:
-        rest = self._on_agent_done.lstrip()
+        rest = self._rest.lstrip()
         if not rest:
             return False
         if rest[0] == "{":
-            self._on_agent_done, self._state = rest[1:], self._key
+            self._rest, self._state = rest[1:], self._key
         else:
-            self._on_agent_done, self._state = rest, self._parse_plain_text
+            self._rest, self._state = rest, self._parse_plain_text
         return True
 
     def _parse_plain_text(self) -> bool:
-        self._found.append(AnswerText(self._on_agent_done))
-        self._on_agent_done = ""
+        self._found.append(AnswerText(self._rest))
+        self._rest = ""
         return False
 
     def _key(self) -> bool:
-        rest = self._on_agent_done.lstrip(" \t\r\n,")
+        rest = self._rest.lstrip(" \t\r\n,")
         if rest[:1] == "}":
-            self._on_agent_done, self._state = "", self._done
+            self._rest, self._state = "", self._done
             return False
         match = _STRING.match(rest)
         if not match:
@@ -172,20 +172,20 @@ class TurnParser:
             if not match:
                 return False
             self._found.append(CallStart(_decoded(match[0])))
-            self._on_agent_done = rest[match.end() :]
+            self._rest = rest[match.end() :]
             return True
         self._make = {"args": ArgumentsDelta, "answer": AnswerText}.get(key)
         if key == "answer" and rest[0] == '"':
-            self._on_agent_done, self._state = rest[1:], self._text
+            self._rest, self._state = rest[1:], self._text
         else:
-            self._on_agent_done, self._state, self._depth, self._quoted = rest, self._parse_json_value, 0, False
+            self._rest, self._state, self._depth, self._quoted = rest, self._parse_json_value, 0, False
         return True
 
     def _text(self) -> bool:
-        """Inside the answer's string: decode it."""
-        rest = self._on_agent_done
+        """Decode the string of the answer."""
+        rest = self._rest
         if rest[0] == '"':
-            self._on_agent_done, self._state = rest[1:], self._key
+            self._rest, self._state = rest[1:], self._key
             return True
         if match := _PLAIN.match(rest):
             self._emit(match[0])
@@ -193,16 +193,16 @@ class TurnParser:
             return False
         elif match := _ESCAPE.match(rest):
             self._emit(_decoded(f'"{match[0]}"'))
-        else:  # a backslash that escapes nothing
+        else:  # A backslash that escapes nothing.
             self._emit("\\")
-            self._on_agent_done = rest[1:]
+            self._rest = rest[1:]
             return True
-        self._on_agent_done = rest[match.end() :]
+        self._rest = rest[match.end() :]
         return True
 
     def _parse_json_value(self) -> bool:
-        """Inside any other value: pass its JSON text on, up to where it ends."""
-        rest = self._on_agent_done
+        """Pass on the JSON text of any other value, up to its end."""
+        rest = self._rest
         for at, char in enumerate(rest):
             if self._quoted:
                 self._quoted = char != '"' or self._escaped
@@ -217,16 +217,16 @@ class TurnParser:
             if ends:
                 return self._end_value(at + 1)
         self._emit(rest)
-        self._on_agent_done = ""
+        self._rest = ""
         return False
 
     def _end_value(self, at: int) -> bool:
-        self._emit(self._on_agent_done[:at])
-        self._on_agent_done, self._state = self._on_agent_done[at:], self._key
+        self._emit(self._rest[:at])
+        self._rest, self._state = self._rest[at:], self._key
         return True
 
     def _done(self) -> bool:
-        self._on_agent_done = ""
+        self._rest = ""
         return False
 
     def _emit(self, text: str) -> None:

@@ -1,9 +1,8 @@
-"""How a small model is spoken to: a short prompt, few tools in one line each, examples, and a history that only grows.
+"""Prompts and turn rules of a small model: short instructions, few tools, examples, and a history that is only appended to.
 
-Pure: messages in, plain text turns out. Every turn is a function of its own message, so the part that was sent before is the
-same to the byte and the engine's prompt cache finds it.
-
-What a small model may do next: the rules that keep it from guessing, repeating itself and going on for ever. Pure.
+No I/O: converts messages to plain text turns. Every turn depends only on its own message, so the part that was sent before is
+identical and the engine's prompt cache applies. The rules for the next turn prevent that the model guesses, repeats itself,
+or loops; it may read only files whose names appear in the conversation, so that it cannot invent paths.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from mainspring.models.embedded.grammar import Schema, encode_answer, encode_cal
 from mainspring.prompt_tags import has_attachments, strip_attachments
 
 MAX_TOOLS = 5
-"""More than these only confuse a small model."""
+"""Maximum number of tools; more tools confuse a small model."""
 
 
 RESULT_CHARACTERS = 2400
-"""What the model sees of one result: some 700 tokens, 7 to 15 seconds of reading on two cores."""
+"""Maximum length of one result: about 700 tokens, 7 to 15 seconds of prompt processing on two cores."""
 
 
 SYSTEM_CHARACTERS = 800
-"""What of the caller's own instructions is passed on."""
+"""Maximum length of the caller's own system prompt."""
 
 
 _MOST_OPTIONAL = 2
@@ -40,7 +39,7 @@ _LINE_NUMBERS = {"read_file": lazy_re(r"^\d+\t", re.MULTILINE), "grep": lazy_re(
 
 
 class _ToolHint(Struct, frozen=True):
-    """What a small model has to know of a built-in tool."""
+    """Hints about a built-in tool for a small model."""
 
     about: str
     needed: tuple[str, ...] = ()
@@ -63,7 +62,7 @@ _OTHER_TOOLS = (
     *("todo_write", "todo_read", "ask_user", "present_plan"),
 )
 MUTATING_TOOLS = frozenset({"write_file", "edit", "multi_edit", "apply_patch", "shell"})
-"""Tools after which the same call may give another result."""
+"""Tools after which the same call may return another result."""
 
 
 _Example = tuple[str, list[tuple[str, dict[str, Any], str]], str]
@@ -94,9 +93,9 @@ _MOST_EXAMPLES = 3
 
 
 def select_tools(tools: Sequence[ToolDefinition], wanted: str = "") -> list[ToolDefinition]:
-    """The tools that the model is told of, at most `MOST_TOOLS`; ``wanted`` is always among them.
+    """Return the tools to offer to the model, at max_length `MAX_TOOLS`; ``wanted`` is always included.
 
-    Reading comes first, then tools that are not built in (somebody put them there for a reason), then the rest.
+    Read-only tools come first, then custom tools (added for a reason), then the rest.
     """
 
     def rank(spec: ToolDefinition) -> int:
@@ -110,7 +109,7 @@ def select_tools(tools: Sequence[ToolDefinition], wanted: str = "") -> list[Tool
 
 
 def argument_schema(spec: ToolDefinition) -> Schema:
-    """The schema of a tool's arguments: what is required and little else."""
+    """Return the schema of a tool's arguments, reduced to the required and a few other properties."""
     schema = spec.input_schema
     properties = cast("dict[str, Schema]", schema.get("properties", {}))
     required = cast("list[str]", schema.get("required", []))
@@ -123,14 +122,14 @@ def argument_schema(spec: ToolDefinition) -> Schema:
 
 
 def default_arguments(spec: ToolDefinition) -> dict[str, Any]:
-    """Arguments that are put into every call of a tool, because a small model would not think of them."""
+    """Return default arguments for every call of a tool, because a small model omits them."""
     known = _TOOL_HINTS.get(spec.name)
     properties = spec.input_schema.get("properties", {})
     return {name: value for name, value in (known.always if known else {}).items() if name in properties}
 
 
 def tool_signature(spec: ToolDefinition) -> str:
-    """A tool in one line."""
+    """Return a tool as one line of text."""
     schema = argument_schema(spec)
     parts = [
         f"{name}{'' if name in schema['required'] else '?'}{_kind(part)}" for name, part in schema["properties"].items()
@@ -152,7 +151,7 @@ def _sentence(description: str) -> str:
 
 
 def system_prompt(tools: Sequence[ToolDefinition], system: str) -> str:
-    """What stands before the conversation."""
+    """Return the system prompt."""
     with_files = any(spec.name in _PREFERRED_TOOLS for spec in tools)
     lines = [
         "You help with files in the current folder. You cannot see files; tools show them."
@@ -191,11 +190,11 @@ def _reply_formats(tools: Sequence[ToolDefinition]) -> list[str]:
 
 
 def render_turns(messages: Sequence[Message], *, is_bare: bool = False) -> list[Message]:
-    """The conversation as plain text turns; calls without a result get one.
+    """Render the conversation as plain text turns; calls without a result get one.
 
     Args:
         messages: The conversation.
-        is_bare: Whether answers stand as they are, for a conversation without tools.
+        is_bare: Whether answers are plain text, for a conversation without tools.
     """
     repaired = [message for unit, _ in iter_complete_turns(messages) for message in unit]
     return [turn for message in repaired if (turn := _render_turn(message, is_bare))]
@@ -222,14 +221,14 @@ def _format_result(result: ToolResultBlock) -> str:
     return f"{label} {result.name or 'the tool'}:\n{truncate_middle(text, RESULT_CHARACTERS) or '(nothing)'}"
 
 
-def truncate_middle(text: str, most: int) -> str:
-    """The text, or as many of its first lines as fit, a note of what was left out, and its last line."""
-    if len(text) <= most:
+def truncate_middle(text: str, max_length: int) -> str:
+    """Return the text, or as many of its first lines as fit, a note about the omitted part, and its last line."""
+    if len(text) <= max_length:
         return text
     last = text.rpartition("\n")[2]
-    last = last if 0 < len(last) < most // 4 else ""
-    head = text[: most - len(last)]
-    head = head[: head.rfind("\n")] if "\n" in head[most // 2 :] else head
+    last = last if 0 < len(last) < max_length // 4 else ""
+    head = text[: max_length - len(last)]
+    head = head[: head.rfind("\n")] if "\n" in head[max_length // 2 :] else head
     note = f"[{len(text) - len(head) - len(last)} characters left out here: too long for this model]"
     return "\n".join([head, note, last]) if last else f"{head}\n{note}"
 
@@ -241,12 +240,12 @@ _ENTRY = lazy_re(r"( *)(.+?)(/?)(?: \(\d+ inside\))?")
 
 
 def extract_file_names(text: str) -> list[str]:
-    """The files that a text names: ``data/a.csv``, ``notes.txt``."""
+    """Return the files that a text mentions: ``data/a.csv``, ``notes.txt``."""
     return [name for name in dict.fromkeys(_FILE.findall(text)) if len(name) >= _SHORTEST_NAME]
 
 
 def collect_file_names(messages: Sequence[Message]) -> list[str]:
-    """The files that people named and tools showed, in the order in which they came up."""
+    """Return the files mentioned by the user and by tool results, in order."""
     calls = {call.id: call for message in messages for call in message.tool_uses}
     found: dict[str, None] = {}
     for message in messages:
@@ -274,7 +273,7 @@ def _files_in_result(call: ToolUseBlock, result: ToolResultBlock) -> Iterator[st
 
 
 def _files_in_listing(text: str, base: str) -> Iterator[str]:
-    """The files of an indented listing, below the folder that was listed."""
+    """Return the files of an indented listing, relative to the listed folder."""
     folders = [] if base in {".", "./"} else [base.rstrip("/")]
     start = len(folders)
     for line in text.splitlines():
@@ -290,10 +289,10 @@ def _files_in_listing(text: str, base: str) -> Iterator[str]:
 
 
 MAX_CALLS = 8
-"""Calls for one question, after which it has to answer."""
+"""Maximum number of calls per question, after which the model must answer."""
 
 
-_MOST_NAMED = 4  # a question that names more is a pasted text
+_MOST_NAMED = 4  # A question that mentions more files is pasted text.
 _MOST_KNOWN = 200
 _PATHS = ("path", "file", "file_path", "filename")
 _FOLDERS = frozenset({"list_files", "glob", "grep"})
@@ -301,12 +300,12 @@ _ONLY_KNOWN = frozenset({"read_file", "edit", "multi_edit"})
 
 
 class TurnRules(Struct, frozen=True):
-    """What the next turn may be.
+    """Rules for the next turn.
 
     Attributes:
-        calls: The tools that may be called, with the schema of their arguments.
-        answer: Schema of an answer; ``None`` if it must be a call.
-        done: Calls that would only be repeated: name and arguments.
+        calls: Argument schemas of the tools that may be called.
+        answer: Schema of an answer; ``None`` if a call is required.
+        done: Calls that must not be repeated: name and arguments.
     """
 
     calls: dict[str, Schema]
@@ -315,28 +314,28 @@ class TurnRules(Struct, frozen=True):
 
     @property
     def schema(self) -> Schema:
-        """The schema that binds the turn."""
+        """Schema that constrains the turn."""
         return turn_schema(self.calls, self.answer)
 
     def is_repeated(self, name: str, given: Mapping[str, Any]) -> bool:
-        """Whether this call has been made already for the same question."""
+        """Return True if this call was already made for the same question."""
         return (name, canonical_arguments(given)) in self.done
 
 
 def rules_for_next_turn(
     messages: Sequence[Message], tools: Sequence[ToolDefinition], choice: str = "auto", answer: Schema | None = None
 ) -> TurnRules:
-    """The rules for the next turn.
+    """Return the rules for the next turn.
 
-    A file that the question names is looked at before anything is said about it; any other is read only under a name that
-    has come up. Text that the question brings with it (piped in, or a file mentioned with ``@``) needs no looking at. A call that was made already, and one more than `MOST_CALLS`, is not made: the model has to answer with what
-    it has.
+    The model must read a file that the question mentions before it answers; it may read other files only if the conversation
+    contains their names. Text that is part of the question (piped in, or a file mentioned with ``@``) does not need to be read.
+    Repeated calls and more than `MAX_CALLS` calls are not allowed: the model must answer with the results it has.
 
     Args:
         messages: The conversation.
-        tools: The tools it knows.
+        tools: Available tools.
         choice: The request's ``tool_choice``.
-        answer: The schema that an answer must follow.
+        answer: Schema that an answer must match.
     """
     answer = answer or {"type": "string", "minLength": 1}
     calls = {spec.name: argument_schema(spec) for spec in tools}
@@ -354,9 +353,7 @@ def rules_for_next_turn(
             done.clear()
         done.add((call.name, canonical_arguments(call.input)))
     known = collect_file_names(messages)
-    if (
-        since and not made and has_attachments(since[0].text)
-    ):  # it is there to be read; only doing something needs a tool
+    if since and not made and has_attachments(since[0].text):  # The text is in the question; only changes need a tool.
         asks = _is_question(since)
         return TurnRules({n: c for n, c in calls.items() if n in MUTATING_TOOLS and not asks}, answer, frozenset(done))
     if about := _calls_for_files(
@@ -367,17 +364,17 @@ def rules_for_next_turn(
 
 
 def without_calls(step: TurnRules) -> TurnRules:
-    """The same step without calls, for a model that repeats itself."""
+    """Return the same rules without calls, for a model that repeats itself."""
     return TurnRules({}, step.answer or {"type": "string", "minLength": 1})
 
 
 def canonical_arguments(given: Mapping[str, Any]) -> str:
-    """Arguments in a form that compares."""
+    """Return the arguments in a canonical form for comparison."""
     return json.dumps(given, sort_keys=True, ensure_ascii=False)
 
 
 def _since_question(messages: Sequence[Message]) -> Sequence[Message]:
-    """The last question and what follows it."""
+    """Return the last question and all messages after it."""
     for at in range(len(messages) - 1, -1, -1):
         if messages[at].role == "user" and messages[at].text and not messages[at].tool_results:
             return messages[at:]
@@ -385,12 +382,12 @@ def _since_question(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def _is_question(since: Sequence[Message]) -> bool:
-    """Whether the question is one, so that nothing has to be written for it."""
+    """Return True if the request is a question, so that no file must be written."""
     return bool(since) and strip_attachments(since[0].text).rstrip().endswith("?")
 
 
 def _unread_files(since: Sequence[Message], calls: Sequence[ToolUseBlock], known: Sequence[str]) -> list[str]:
-    """The files that the question names and no call has looked at, by the path under which they are known."""
+    """Return the files that the question mentions and no call has read, by their known path."""
     named = extract_file_names(strip_attachments(since[0].text)) if since else []
     if len(named) > _MOST_NAMED:
         return []
@@ -403,7 +400,7 @@ def _unread_files(since: Sequence[Message], calls: Sequence[ToolUseBlock], known
 
 
 def _calls_for_files(calls: Mapping[str, Schema], names: Sequence[str], *, reading_only: bool) -> dict[str, Schema]:
-    """The calls that can look at one of these files, and only at them."""
+    """Return the calls that can read one of these files, restricted to these files."""
     if not names:
         return {}
     fitting = {name: schema for name, schema in calls.items() if not (reading_only and name in MUTATING_TOOLS)}
@@ -411,7 +408,7 @@ def _calls_for_files(calls: Mapping[str, Schema], names: Sequence[str], *, readi
 
 
 def _restrict_to_files(calls: Mapping[str, Schema], known: Sequence[str]) -> dict[str, Schema]:
-    """The calls as they are, but that a file is read only under a name that has come up."""
+    """Return the calls, with reads restricted to file names from the conversation."""
     if len(known) > _MOST_KNOWN or not _FOLDERS & calls.keys():
         return dict(calls)
     usable = {name: schema for name, schema in calls.items() if known or name not in _ONLY_KNOWN}
@@ -423,6 +420,6 @@ def _path_of(schema: Schema) -> str | None:
 
 
 def _at(schema: Schema, paths: Sequence[str]) -> Schema:
-    """The schema with its path bound to these."""
+    """Return the schema with its path restricted to these values."""
     path = _path_of(schema)
     return {**schema, "properties": {**schema["properties"], path: {"enum": list(paths)}}} if path else schema

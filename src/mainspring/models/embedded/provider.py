@@ -1,4 +1,4 @@
-"""`EmbeddedModel`: a small model inside the program as an ordinary `ModelProvider`."""
+"""`EmbeddedModel`: a small local model as an ordinary `ModelProvider`."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ _MAX_OUTPUT = 1024
 _LIMITS = Timeouts(connect=10.0, first_byte=None, idle=None)
 _DIALECT = ChatCapabilities(max_tokens_field="max_tokens")
 _NOTICE = (
-    "a small model that runs inside this program, for trying things out: it makes facts up and forgets. For real work "
-    "set another one, as in: export OPENAI_API_KEY=...; mainspring --model openai:MODEL"
+    "a small local model for trying Mainspring out. Expect mistakes. For real work, use another model: "
+    "export OPENAI_API_KEY=... and run mainspring --model openai:MODEL"
 )
 
 
 class EmbeddedModel:
-    """A model that runs on this machine, in a process of its own that ends with this one.
+    """A model in a local child process that exits with this process.
 
-    Nothing is started before the first request. Safe to share: requests of several conversations queue up.
+    Nothing is started before the first request. Safe to share: requests of several conversations are queued.
 
     Args:
-        weights: One of the known models, or any GGUF file.
-        context: Tokens of prompt and answer together.
-        max_output: Most tokens of one answer.
-        directory: Where the weights of known models are; `models_dir` by default.
+        weights: A known model, or any GGUF file.
+        context: Maximum number of prompt and output tokens together.
+        max_output: Maximum number of output tokens.
+        directory: Folder of the weights; `models_dir` by default.
     """
 
     def __init__(
@@ -80,16 +80,16 @@ class EmbeddedModel:
 
     @property
     def info(self) -> ModelInfo:
-        """What is known about the model."""
+        """Known facts about the model."""
         return self._info
 
     @property
     def pid(self) -> int | None:
-        """Process id of the model's process, while it runs."""
+        """Process ID of the model's process, if it is running."""
         return self._server.pid if self._server else None
 
     async def is_ready(self) -> bool:
-        """Whether the weights are here, so that a request fetches nothing."""
+        """Return True if the weights are downloaded."""
         if self.weights is None:
             return await asyncio.to_thread(self.file.is_file)
         return await asyncio.to_thread(is_downloaded, self.weights, self.file.parent)
@@ -101,19 +101,19 @@ class EmbeddedModel:
         *,
         offline: bool = False,
     ) -> None:
-        """Fetch the weights if they are not here. Requests never do that by themselves.
+        """Download the weights if they are missing. Requests never download automatically.
 
         Raises:
-            ProviderConfigError: If they cannot be fetched, or may not be.
+            ProviderConfigError: The download failed or is not allowed.
         """
         if self.weights is not None:
             await download_weights(self.weights.name, self.file.parent, progress, signal, offline=offline)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        """Ask, and get the answer while it is made.
+        """Send a request and stream the response.
 
         Raises:
-            ModelError: If there is no complete answer; ``partial`` is what had arrived.
+            ModelError: The response is incomplete or missing; ``partial`` is the content received before.
         """
         server = await self._ensure_server()
         model = await self._connect(server)
@@ -131,15 +131,15 @@ class EmbeddedModel:
             raise await self._explain_error(error, server) from error
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Ask, and get the whole answer.
+        """Send a request and return the complete response.
 
         Raises:
-            ModelError: As `stream`.
+            ModelError: See `stream`.
         """
         return await collect(self.stream(request), _PROVIDER, self.model)
 
     async def aclose(self) -> None:
-        """End the model's process, unless another model object uses it too."""
+        """Stop the model's process, unless another model object uses it."""
         server, self._server, self._inner = self._server, None, None
         if server is not None:
             await give_back(server)
@@ -153,11 +153,11 @@ class EmbeddedModel:
 
     def _missing_weights_error(self) -> ModelError:
         if self.weights is None:
-            text = f"There is no file {self.file}"
+            text = f"File not found: {self.file}"
         else:
             text = (
                 f"The weights of {self.weights.label} ({self.weights.megabytes} MB) are not in {self.file.parent}. "
-                f"Fetch them with:\n    {download_command(self.weights.name)}"
+                f"Download them with:\n    {download_command(self.weights.name)}"
             )
         return ProviderConfigError(text, provider=_PROVIDER, model=self.model, reason="weights_missing")
 
@@ -169,7 +169,7 @@ class EmbeddedModel:
         return self._inner[1]
 
     async def _stream_text(self, model: HttpModel, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        """Without tools the model just talks."""
+        """Stream plain text, for a request without tools."""
         asked = self._build_request(
             request, request.system, messages=profile.render_turns(request.messages, is_bare=True)
         )
@@ -180,7 +180,7 @@ class EmbeddedModel:
     async def _stream_with_tools(
         self, model: HttpModel, request: ModelRequest, emitter: TurnEventStream
     ) -> AsyncGenerator[StreamEvent, None]:
-        """With tools each turn is a call or an answer."""
+        """Stream calls and answers, for a request with tools."""
         requested = request.tool_choice if request.tool_choice not in {"auto", "required", "none"} else ""
         tools = profile.select_tools(request.tools, requested)
         step = rules_for_next_turn(request.messages, tools, request.tool_choice, request.schema)
@@ -217,7 +217,7 @@ class EmbeddedModel:
         )
 
     async def _explain_error(self, error: ModelError, server: LlamaServer) -> ModelError:
-        """The error, or the better one that tells that the model's process is gone."""
+        """Return the error, or a better one if the model's process has exited."""
         if not isinstance(error, NetworkError | InvalidResponseError):
             return error
         failure = await asyncio.to_thread(server.failure)
@@ -234,10 +234,10 @@ class EmbeddedModel:
 
 
 def create_embedded_model(config: ProviderConfig | dict[str, Any]) -> EmbeddedModel:
-    """An embedded model from its configuration: ``model`` is the name of a known one, or the path of a GGUF file.
+    """Create an embedded model from its configuration: ``model`` is the name of a known model or the path of a GGUF file.
 
     Raises:
-        ModelNotFoundError: If the name is unknown.
+        ModelNotFoundError: Unknown name.
     """
     settings = to_provider_config(config, _PROVIDER)
     name = settings.model or DEFAULT
@@ -250,7 +250,7 @@ def create_embedded_model(config: ProviderConfig | dict[str, Any]) -> EmbeddedMo
 
 
 build: Callable[[ProviderConfig], EmbeddedModel] = create_embedded_model
-"""For the registry of providers."""
+"""Create an embedded model, for the provider registry."""
 
 
 def _is_path(name: str) -> bool:

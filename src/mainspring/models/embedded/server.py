@@ -1,4 +1,4 @@
-"""One llama.cpp server per model file: a child process on loopback with a random key, started on demand, ended with us.
+"""One llama.cpp server per model file: a child process on loopback with a random key, started on demand, stopped at exit.
 
 Blocking work runs in threads, and a server belongs to the process rather than to an event loop, so that several loops of
 one process (``run_sync`` twice, tests) share it.
@@ -30,12 +30,12 @@ _START_SECONDS = 180.0
 _END_SECONDS = 3.0
 _DYING_SECONDS = 0.5
 _TAIL = 6
-_ILLEGAL_INSTRUCTION = (-4, 0xC000001D)  # SIGILL, and what Windows calls it
+_ILLEGAL_INSTRUCTION = (-4, 0xC000001D)  # SIGILL, and its equivalent on Windows
 _KILLED = -9
 
 
 class Endpoint(Struct, frozen=True):
-    """Where a running server listens, and the key that it wants."""
+    """Address and key of a running server."""
 
     base_url: str
     key: str
@@ -45,9 +45,9 @@ class LlamaServer:
     """The server of one model file.
 
     Args:
-        model: The GGUF file.
-        context: Tokens of prompt and answer together.
-        cache_mib: Memory for the prompts of conversations that are not being answered right now.
+        model: Path of the GGUF file.
+        context: Maximum number of prompt and output tokens together.
+        cache_mib: Memory for cached prompts of idle conversations.
     """
 
     def __init__(self, model: Path, *, context: int = 8192, cache_mib: int = 256) -> None:
@@ -59,41 +59,41 @@ class LlamaServer:
         self._process: subprocess.Popen[str] | None = None
         self._endpoint: Endpoint | None = None
         self._stderr: IO[bytes] | None = None
-        self._connection_task = 0
+        self._owner_pid = 0
 
     @property
     def pid(self) -> int | None:
-        """The child's process id, if one runs."""
+        """Process ID of the child process, if it is running."""
         return self._process.pid if self.running and self._process else None
 
     @property
     def running(self) -> bool:
-        """Whether it can be asked."""
+        """Return True if the server accepts requests."""
         return self._endpoint is not None and self._process is not None and self._process.poll() is None
 
     async def endpoint(self) -> Endpoint:
-        """Where it listens; it is started if it does not run.
+        """Return the endpoint; start the server if necessary.
 
         Raises:
-            ModelError: If it cannot be started; the text says why and what to do.
+            ModelError: The server cannot be started; the text contains the cause and the fix.
         """
         if self._endpoint is not None and self.running:
             return self._endpoint
         return await asyncio.to_thread(self._start)
 
     def failure(self) -> str:
-        """How the process ended and its last words, if it has ended by itself; else empty."""
+        """Return the exit status and the last output of the process if it crashed; otherwise an empty string."""
         process = self._process
         if process is None:
             return ""
         try:
-            code = process.wait(_DYING_SECONDS)  # its connections break a moment before it is gone
+            code = process.wait(_DYING_SECONDS)  # its connections close shortly before it exits
         except subprocess.TimeoutExpired:
             return ""
-        return f"the model's process ended ({_describe_exit(code)}){_quoted(self._stderr_tail())}"
+        return f"the model's process exited ({_describe_exit(code)}){_quoted(self._stderr_tail())}"
 
     def stop(self) -> None:
-        """End the process. Another request starts it again."""
+        """Stop the process. Another request starts it again."""
         with self._lock:
             self._stop()
 
@@ -128,14 +128,14 @@ class LlamaServer:
         if "address" in answer:
             return answer["address"]
         if late.is_set():
-            text = f"The embedded model {self.model.name} was not loaded within {_START_SECONDS:g} s"
+            text = f"The embedded model {self.model.name} did not load within {_START_SECONDS:g}s."
             raise NetworkError(text, provider="embedded", reason="engine_slow")
         raise self._start_error(process)
 
     def _spawn(self) -> subprocess.Popen[str]:
         self._stderr = tempfile.TemporaryFile()
-        self._connection_task = os.getpid()
-        # A process group of its own: Ctrl-C is for us, and may only end an answer.
+        self._owner_pid = os.getpid()
+        # A separate process group: Ctrl-C is meant for the parent, which may only abort a response.
         apart: dict[str, Any] = {"creationflags": 0x200} if sys.platform == "win32" else {"start_new_session": True}
         try:
             return subprocess.Popen(
@@ -149,7 +149,7 @@ class LlamaServer:
                 **apart,
             )
         except OSError as error:
-            raise ProviderConfigError(f"The embedded model cannot be started: {error}", provider="embedded") from error
+            raise ProviderConfigError(f"Cannot start the embedded model: {error}", provider="embedded") from error
 
     def _configure(self, process: subprocess.Popen[str], key: str) -> dict[str, str]:
         assert process.stdin is not None
@@ -179,18 +179,18 @@ class LlamaServer:
         name = self.model.name
         if code in _ILLEGAL_INSTRUCTION:
             text = (
-                "The embedded model cannot run on this processor: its engine needs AVX2, FMA and BMI2 (x86-64). "
+                "The embedded model is not supported on this processor: its engine requires AVX2, FMA, and BMI2 (x86-64). "
                 + ALTERNATIVES_HINT
             )
         elif code == _KILLED:
             text = (
-                f"The embedded model {name} was killed while it was loaded, most likely for want of memory. "
-                f"Try a smaller one: mainspring --model embedded:smollm2-135m. {ALTERNATIVES_HINT}"
+                f"The embedded model {name} was killed during loading, probably because of low memory. "
+                f"Try a smaller model: mainspring --model embedded:smollm2-135m. {ALTERNATIVES_HINT}"
             )
         elif code == 1 and lines:
-            text = f"The embedded model {name} cannot be loaded: {next(filter(None, reasons), lines[-1])}"
+            text = f"Cannot load the embedded model {name}: {next(filter(None, reasons), lines[-1])}"
         else:
-            text = f"The embedded model {name} could not be started ({_describe_exit(code)}){_quoted(lines)}"
+            text = f"Cannot start the embedded model {name} ({_describe_exit(code)}){_quoted(lines)}"
             return NetworkError(text, provider="embedded", reason="engine_crashed")
         return ProviderConfigError(text, provider="embedded", reason="engine_failed")
 
@@ -206,7 +206,7 @@ class LlamaServer:
 
     def _stop(self) -> None:
         process, self._process, self._endpoint = self._process, None, None
-        if process is not None and self._connection_task == os.getpid():
+        if process is not None and self._owner_pid == os.getpid():
             for pipe in (process.stdin, process.stdout):
                 _close(pipe)
             try:
@@ -219,7 +219,7 @@ class LlamaServer:
 
 
 class ServerPool:
-    """The servers of this process: one for each file, shared by all who use it, ended with the last of them or at exit."""
+    """The servers of this process, one per file, shared by all users and stopped with the last one or at exit."""
 
     def __init__(self) -> None:
         self._run_agent: dict[tuple[Path, int], LlamaServer] = {}
@@ -227,14 +227,14 @@ class ServerPool:
         atexit.register(self.stop_all)
 
     def acquire(self, model: Path, context: int) -> LlamaServer:
-        """The server of this file."""
+        """Return the server of this file and count the user."""
         with self._lock:
             server = self._run_agent.setdefault((model, context), LlamaServer(model, context=context))
             server.users += 1
             return server
 
     async def release(self, server: LlamaServer) -> None:
-        """One user less; the last one ends it."""
+        """Release a server; the last release stops it."""
         with self._lock:
             server.users -= 1
             if server.users > 0:
@@ -242,7 +242,7 @@ class ServerPool:
         await asyncio.to_thread(server.stop)
 
     def stop_all(self) -> None:
-        """End what still runs."""
+        """Stop all running servers."""
         for server in self._run_agent.values():
             server.stop()
 
@@ -270,4 +270,4 @@ def _describe_exit(code: int) -> str:
 
 
 def _quoted(lines: list[str]) -> str:
-    return f". Its last words: {' | '.join(lines[-_TAIL:])}" if lines else ""
+    return f". Last output: {' | '.join(lines[-_TAIL:])}" if lines else ""

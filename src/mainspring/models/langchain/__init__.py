@@ -1,4 +1,4 @@
-"""LangChain chat models as models of ours, and its messages as ours (extra ``langchain``). Importing this imports none of it."""
+"""Adapters for LangChain chat models and messages (extra ``langchain``). Importing this does not import LangChain."""
 
 from mainspring.models.langchain.messages import from_langchain, to_langchain
 from mainspring.models.langchain.model import LangChainModel

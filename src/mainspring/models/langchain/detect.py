@@ -1,6 +1,6 @@
-"""Chat models and messages of LangChain, recognised where ours are expected.
+"""Detect LangChain chat models and messages in arguments.
 
-Whoever has one has imported LangChain already: it is looked for among the loaded modules, and nothing is imported to find out.
+A caller that has one has already imported LangChain: only loaded modules are checked, and nothing is imported.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _ADAPTER_MODULE = "mainspring.models.langchain"
 
 
 def unwrap_chat_model(value: object) -> Any:
-    """The chat model of LangChain that this is, or that it has bound options to; ``None`` if it is neither."""
+    """Return the LangChain chat model, also from a model with bound options; ``None`` for other values."""
     module = sys.modules.get("langchain_core.language_models.chat_models")
     if module is not None:
         for candidate in (value, getattr(value, "bound", None)):
@@ -24,26 +24,26 @@ def unwrap_chat_model(value: object) -> Any:
 
 
 def is_langchain_chat_model(value: object) -> bool:
-    """Whether this is a chat model of LangChain, with or without options bound to it."""
+    """Return True for a LangChain chat model, with or without bound options."""
     return unwrap_chat_model(value) is not None
 
 
 def is_langchain_message(value: object) -> bool:
-    """Whether this is a message of LangChain."""
+    """Return True for a LangChain message."""
     module = sys.modules.get("langchain_core.messages")
     return module is not None and isinstance(value, module.BaseMessage)
 
 
 def adapt_model(value: _T) -> _T:
-    """A model of ours, also around a chat model of LangChain; anything else is returned as it is."""
+    """Wrap a LangChain chat model in a `LangChainModel`; other values are returned unchanged."""
     return import_module(_ADAPTER_MODULE).LangChainModel(value) if is_langchain_chat_model(value) else value
 
 
 def adapt_prompt(prompt: Any) -> Any:
-    """A prompt of ours, also out of one message of LangChain or a list of them; anything else is returned as it is.
+    """Convert one or more LangChain messages to a prompt; other values are returned unchanged.
 
     Raises:
-        TypeError: If a list holds messages of both, or a message of a kind that has no meaning here.
+        TypeError: A list mixes both types of messages, or contains an unsupported message.
     """
     given: Any = prompt
     parts = (
@@ -52,5 +52,5 @@ def adapt_prompt(prompt: Any) -> Any:
     if not any(map(is_langchain_message, parts)):
         return given
     if not all(map(is_langchain_message, parts)):
-        raise TypeError("a prompt holds messages of LangChain or ours, not both")
+        raise TypeError("A prompt cannot mix LangChain and Mainspring messages.")
     return import_module(_ADAPTER_MODULE).from_langchain(parts)

@@ -1,4 +1,4 @@
-"""Messages of ours and messages of LangChain, converted both ways."""
+"""Convert messages to and from LangChain."""
 
 from __future__ import annotations
 
@@ -37,30 +37,30 @@ from mainspring.models.wire.openai_chat.payloads import CallDelta, ChatChunk, Ch
 
 
 def langchain(module: str) -> Any:
-    """A module of langchain-core.
+    """Return a module of langchain-core.
 
     Raises:
-        ProviderConfigError: If it is not installed.
+        ProviderConfigError: LangChain is not installed.
     """
     try:
         return import_module(f"langchain_core.{module}")
     except ModuleNotFoundError as error:
         raise ProviderConfigError(
-            f"LangChain is not installed: {install_command('langchain')}",
+            f"LangChain is not installed. Run `{install_command('langchain')}`.",
             reason="missing_package",
             provider="langchain",
         ) from error
 
 
 def to_langchain(messages: Sequence[Message], profile: ModelProfile, system: str = "") -> list[Any]:
-    """Messages as LangChain's, repaired on the way as for any other host.
+    """Convert messages to LangChain, with the repairs that other hosts get too.
 
-    Images of tool results follow in a message of the user, because not every integration takes them in a result.
+    Images of tool results follow in a user message, because not every integration accepts them in a result.
 
     Args:
         messages: The conversation.
-        profile: Who receives it.
-        system: Instructions that stand before it.
+        profile: Model that receives the messages.
+        system: System prompt.
     """
     kinds = langchain("messages")
     found: list[Any] = [kinds.SystemMessage(system)] if system.strip() else []
@@ -97,7 +97,7 @@ def _convert_message(message: Message, kinds: Any) -> list[Any]:
 
 
 def _assistant_content(message: Message) -> str | list[dict[str, Any]]:
-    """What the model said: a text, or the blocks it came in where its reasoning must go back."""
+    """Return the content of a response: a text, or the original blocks if its reasoning must be sent back."""
     parts: list[dict[str, Any]] = []
     for block in message.content:
         if isinstance(block, ThinkingBlock) and block.signature:
@@ -133,10 +133,10 @@ def _content(blocks: list[ContentBlock]) -> str | list[dict[str, Any]]:
 
 
 def from_langchain(messages: Sequence[Any]) -> list[Message]:
-    """Messages of LangChain as ours; results of one answer become one message.
+    """Convert LangChain messages; results of one response become one message.
 
     Raises:
-        TypeError: If one is of a kind that has no meaning here.
+        TypeError: Unsupported message type.
     """
     found: list[Message] = []
     for given in messages:
@@ -162,7 +162,7 @@ def from_langchain(messages: Sequence[Any]) -> list[Message]:
             else:
                 found.append(Message.user([result]))
         else:
-            raise TypeError(f"a message of kind {given.type!r} of LangChain has no meaning here")
+            raise TypeError(f"Unsupported LangChain message type: {given.type!r}.")
     return found
 
 
@@ -171,7 +171,7 @@ def _result_output(content: object) -> str | tuple[TextBlock | ImageBlock, ...]:
 
 
 def parse_content_blocks(content: object) -> tuple[TextBlock | ImageBlock, ...]:
-    """Text and images out of content, in whichever of LangChain's forms it is."""
+    """Parse text and images from content, in any of LangChain's forms."""
     if isinstance(content, str):
         return (TextBlock(content),) if content else ()
     found: list[TextBlock | ImageBlock] = []
@@ -186,7 +186,7 @@ def parse_content_blocks(content: object) -> tuple[TextBlock | ImageBlock, ...]:
 
 
 def parse_image(block: dict[str, Any]) -> ImageBlock | None:
-    """The image in a block: as a data URL, in LangChain's own form (old and new), or in Anthropic's."""
+    """Parse the image of a block: a data URL, LangChain's own forms (old and new), or Anthropic's."""
     url = block.get("image_url") or block.get("url")
     url = (as_dict(url) or {}).get("url", url)
     if isinstance(url, str) and url.startswith("data:image/") and ";base64," in url:
@@ -201,14 +201,14 @@ def parse_image(block: dict[str, Any]) -> ImageBlock | None:
 
 
 _REASONS = ("finish_reason", "stop_reason", "done_reason", "finishReason")
-"""Where integrations put the reason to stop."""
+"""Fields in which integrations put the stop reason."""
 
 
 class LangChainDecoder:
-    """Turns the chunks of one answer into events; used once.
+    """Converts the chunks of one response to events; used once.
 
     Args:
-        profile: The model that answers.
+        profile: Model that responds.
     """
 
     __slots__ = ("_decoder", "_tokens")
@@ -219,11 +219,11 @@ class LangChainDecoder:
 
     @property
     def draft(self) -> MessageBuilder:
-        """What has arrived."""
+        """Message received so far."""
         return self._decoder.draft
 
     def feed(self, chunk: Any, out: list[StreamEvent]) -> None:
-        """Take a chunk, or a whole message from a model that does not stream."""
+        """Decode a chunk, or a whole message of a model that does not stream."""
         pieces: list[Any] | None = getattr(chunk, "tool_call_chunks", None)
         delta = self._delta(chunk.content, chunk.additional_kwargs)
         if pieces is None:
@@ -240,7 +240,7 @@ class LangChainDecoder:
                 self.draft.image(image)
 
     def finish(self, out: list[StreamEvent]) -> None:
-        """There is nothing more; a stream of LangChain that was cut raises by itself."""
+        """Finish the response; an interrupted LangChain stream raises an exception itself."""
         self._decoder.complete = True
         self._decoder.finish(out)
 
@@ -254,14 +254,14 @@ class LangChainDecoder:
         delta.reasoning_details = [found for b in blocks if (found := _reasoning_detail(as_dict(b) or {}))] or None
         return delta
 
-    def _usage(self, told: Mapping[str, Any] | None) -> dict[str, Any] | None:
-        """All counts so far: those of chunks add up. Parts of the prompt that were cached are in its sum."""
-        if not told:
+    def _usage(self, usage: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        """Return the sum of all counts so far. Cached parts of the prompt are included in the total."""
+        if not usage:
             return None
         for name in ("input_tokens", "output_tokens", "total_tokens"):
-            self._tokens[name] += int(as_number(told.get(name)) or 0)
+            self._tokens[name] += int(as_number(usage.get(name)) or 0)
         for name in ("input_token_details", "output_token_details"):
-            for kind, count in (as_dict(told.get(name)) or {}).items():
+            for kind, count in (as_dict(usage.get(name)) or {}).items():
                 self._tokens[kind] += int(as_number(count) or 0)
         count = self._tokens
         return {
@@ -281,11 +281,13 @@ def _call_delta(piece: Mapping[str, Any]) -> CallDelta:
 
 
 def _reasoning_detail(block: dict[str, Any]) -> dict[str, Any] | None:
-    """Reasoning in a block, in the forms of the integrations; what must go back is kept beside the text."""
+    """Return the reasoning of a block, in the forms of the integrations; data to send back is stored with the text."""
     match block.get("type"):
         case "thinking" | "reasoning":
-            said = block.get("thinking") or block.get("reasoning")
-            text = extract_text(said) or "".join([extract_text(p.get("text")) for p in as_dicts(block.get("summary"))])
+            thought = block.get("thinking") or block.get("reasoning")
+            text = extract_text(thought) or "".join(
+                [extract_text(p.get("text")) for p in as_dicts(block.get("summary"))]
+            )
             signature = block.get("signature") or (as_dict(block.get("extras")) or {}).get("signature")
         case "reasoning_content":
             inner = as_dict(block.get("reasoning_content")) or {}

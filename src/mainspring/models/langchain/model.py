@@ -1,4 +1,4 @@
-"""A LangChain chat model behind the model port."""
+"""`LangChainModel`: a LangChain chat model as a `ModelProvider`."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from mainspring.models.profile import ModelProfile
 
 _NAME = "langchain"
 _VENDORS = {"google_genai": "gemini", "google_vertexai": "gemini", "mistralai": "mistral"}
-"""Vendors as the packages of their integrations are named, and who they are in the catalogue."""
+"""Catalog names of vendors, by the package name of their integration."""
 
 
 class LangChainModel:
-    """A `ModelProvider` around any LangChain chat model.
+    """A `ModelProvider` for any LangChain chat model.
 
-    What is set on the chat model stays as it is: reply cap, thinking, retries, caching. Of a request it gets the messages, the
-    tools, the choice of a tool, stop texts, and a temperature if it has one.
+    The settings of the chat model stay unchanged: output limit, thinking, retries, caching. From a request, it receives the
+    messages, the tools, the tool choice, the stop sequences, and the temperature, if set.
 
     Args:
-        chat_model: A ``BaseChatModel``, or one with options bound to it.
-        info: Facts about it; by default what LangChain and the catalogue know.
+        chat_model: A ``BaseChatModel``, or one with bound options.
+        info: Facts about the model; by default those of LangChain and the catalog.
     """
 
     def __init__(self, chat_model: Any, *, info: ModelInfo | None = None) -> None:
@@ -49,22 +49,22 @@ class LangChainModel:
 
     @property
     def model(self) -> str:
-        """The name of the model, or of its class where it has none."""
+        """Name of the model, or of its class if it has none."""
         return self._info.id
 
     @property
     def info(self) -> ModelInfo:
-        """What is known about the model."""
+        """Known facts about the model."""
         return self._info
 
     def __repr__(self) -> str:
         return f"<LangChainModel {type(self._bare).__name__} {self.model}>"
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        """Ask, and get the answer while it is made.
+        """Send a request and stream the response.
 
         Raises:
-            ModelError: If there is no complete answer; ``partial`` is what had arrived.
+            ModelError: The response is incomplete or missing; ``partial`` is the content received before.
         """
         decoder = LangChainDecoder(self._profile)
         out: list[StreamEvent] = []
@@ -83,7 +83,7 @@ class LangChainModel:
                         yield event
                     out.clear()
             decoder.finish(out)
-        except Exception as error:  # classified, and raised behind the events before it
+        except Exception as error:  # Classified, and raised after the events before it.
             failure = self._to_model_error(error, decoder, request)
         for event in out:
             yield event
@@ -91,15 +91,15 @@ class LangChainModel:
             raise failure
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Ask, and get the whole answer.
+        """Send a request and return the complete response.
 
         Raises:
-            ModelError: As `stream`.
+            ModelError: See `stream`.
         """
         return await collect(self.stream(request), self.provider, self.model)
 
     async def aclose(self) -> None:
-        """Nothing: the chat model belongs to whoever made it."""
+        """Do nothing: the caller owns the chat model."""
 
     def _invoke(self, request: ModelRequest) -> AsyncGenerator[Any, None]:
         messages = to_langchain(list(request.messages), self._profile, request.system)
@@ -126,10 +126,11 @@ class LangChainModel:
 
     def _to_model_error(self, error: Exception, decoder: LangChainDecoder, request: ModelRequest) -> ModelError:
         if isinstance(error, TimeoutError) and request.timeout is not None:
-            failure = ModelTimeoutError(f"{self.model} did not answer within {request.timeout:g} s", reason="total")
+            failure = ModelTimeoutError(f"{self.model} did not respond within {request.timeout:g}s.", reason="total")
         elif isinstance(error, NotImplementedError) and request.tools:
             failure = ModelError(
-                f"{type(self._bare).__name__} cannot call tools: it has no bind_tools", reason="no_tools"
+                f"{type(self._bare).__name__} does not support tool calls: it has no bind_tools method.",
+                reason="no_tools",
             )
         else:
             failure = classify_exception(error, provider=self.provider, model=self.model)
@@ -141,7 +142,7 @@ class LangChainModel:
 
 
 def _info(chat_model: Any) -> ModelInfo:
-    """What LangChain says about a chat model, and what the catalogue knows of the model behind it."""
+    """Return the facts of LangChain about a chat model, and those of the catalog about the model behind it."""
     vendor = type(chat_model).__module__.partition(".")[0].removeprefix("langchain_")
     name = getattr(chat_model, "model_name", None) or getattr(chat_model, "model", None)
     name = name.removeprefix("models/") if isinstance(name, str) and name else type(chat_model).__name__

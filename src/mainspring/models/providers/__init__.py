@@ -1,1 +1,1 @@
-"""Providers: each is a profile (protocol, host, key, what it accepts) and a function ``build(config)``."""
+"""Providers: each module has a profile (protocol, host, key, capabilities) and a function ``build(config)``."""

@@ -1,4 +1,4 @@
-"""Anthropic, and other hosts that speak Anthropic Messages."""
+"""Anthropic, and other hosts of Anthropic Messages."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ BETA_HEADER = "anthropic-beta"
 PATH = "/v1/messages"
 
 CONTEXT_BETA = "context-management-2025-06-27"
-"""The beta that server-side context management needs."""
+"""Beta header required by server-side context management."""
 
 CLEAR_TOOL_USES: dict[str, Any] = {"edits": [{"type": "clear_tool_uses_20250919"}]}
-"""What ``context_management: true`` stands for: old tool results are cleared when the conversation grows long."""
+"""Value of ``context_management: true``: old tool results are cleared when the conversation grows long."""
 
 _VERSION = lazy_re(r"claude-(?:[a-z]+-)?(\d)(?:[-.](\d{1,2}))?(?!\d)")
 _FAMILY = lazy_re(r"claude-(?:\d[\d.-]*-)?([a-z]+)")
 _ALWAYS_THINKING_FAMILIES = ("fable", "mythos")
-"""Families that cannot but think."""
+"""Model families whose thinking cannot be turned off."""
 
 _EFFORTS_4 = ("low", "medium", "high", "max")
 _EFFORTS_5 = ("low", "medium", "high", "xhigh", "max")
 
 
 def build(config: ProviderConfig) -> HttpModel:
-    """A model of Anthropic, or of a host that answers at ``base_url``.
+    """Create a model of Anthropic, or of a host at ``base_url``.
 
-    Settings of its own, in ``extra`` or beside the others: ``extra_betas`` (names for the header ``anthropic-beta``),
-    ``context_management`` (true, or what to send), ``cache_ttl`` (``5m`` or ``1h``), ``anthropic_version``.
+    Own settings, in ``extra`` or at the top level: ``extra_betas`` (names for the header ``anthropic-beta``),
+    ``context_management`` (true, or the value to send), ``cache_ttl`` (``5m`` or ``1h``), ``anthropic_version``.
 
     Raises:
-        ProviderConfigError: If there is no key, or a setting is wrong.
+        ProviderConfigError: The key is missing, or a setting is wrong.
     """
     home = get_setting(None, _URL_VARIABLE) or _BASE_URL
     base_url = get_setting(config.base_url) or home
@@ -72,9 +72,9 @@ def build(config: ProviderConfig) -> HttpModel:
 
 
 def anthropic_capabilities(model: str) -> AnthropicCapabilities:
-    """What a Claude model accepts, by its name; of other models nothing is assumed.
+    """Return the capabilities of a Claude model by its name; nothing is assumed about other models.
 
-    Source: Anthropic's migration guides up to Claude 5.5 (November 2026) and recorded refusals.
+    Source: Anthropic's migration guides up to Claude 5.5 (November 2026) and recorded rejections.
     """
     name = model.lower()
     found = _VERSION.search(name)
@@ -104,7 +104,7 @@ def anthropic_capabilities(model: str) -> AnthropicCapabilities:
 
 
 def _thinking_off_mode(family: str, version: tuple[int, int]) -> ThinkingOff:
-    """How the newer models, which think by themselves since 5.0, are told not to."""
+    """Return how to turn off thinking for newer models, which think by default since 5.0."""
     if family in _ALWAYS_THINKING_FAMILIES:
         return "never"
     if version < (5, 0):
@@ -115,7 +115,7 @@ def _thinking_off_mode(family: str, version: tuple[int, int]) -> ThinkingOff:
 
 
 def _apply_settings(config: ProviderConfig, dialect: AnthropicCapabilities) -> AnthropicCapabilities:
-    """The dialect with the settings that stand beside the others."""
+    """Return the capabilities with the provider's own settings applied."""
     managed = provider_setting(config, "context_management", bool | dict[str, Any])
     return replace(
         dialect,
@@ -126,7 +126,7 @@ def _apply_settings(config: ProviderConfig, dialect: AnthropicCapabilities) -> A
 
 
 def _with_betas(headers: dict[str, str], dialect: AnthropicCapabilities) -> dict[str, str]:
-    """The headers with the betas that are asked for, behind those that stand there already."""
+    """Append the requested betas to the beta header."""
     betas = dialect.extra_betas if dialect.context_management is None else (*dialect.extra_betas, CONTEXT_BETA)
     if not betas:
         return headers

@@ -1,8 +1,8 @@
 """Azure OpenAI: deployments of a resource, over Chat Completions or Responses.
 
-Where the resource is and what the deployment is called may be said in the words of either of the two: ``endpoint``,
-``deployment`` and ``apiVersion``, or the base URL of its ``v1`` interface (or the resource's name), a model, and a map from models
-to deployments. The configuration wins over the environment.
+The resource and the deployment can be set in two styles: ``endpoint``, ``deployment``, and ``apiVersion``; or the base URL of
+the ``v1`` interface (or the resource name), a model, and a map from models to deployments. The configuration overrides the
+environment.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ MAP_VARIABLE = "AZURE_OPENAI_DEPLOYMENT_NAME_MAP"
 KEY_HEADER = "api-key"
 
 _CHAT = ChatCapabilities(max_tokens_field="max_completion_tokens", prompt_cache_key=True, reasoning="none")
-"""What Azure accepts over Chat Completions. Models that do not reason have the older name of the reply cap in this version."""
+"""Capabilities of Azure over Chat Completions. In this version, models without reasoning use the older output limit field."""
 
 _AUTH_MODES = ("auto", "key", "cli", "entra", "managed_identity", "key_vault")
 _JWT = lazy_re(r"eyJ[\w-]+\.[\w-]+\.[\w-]*$")
@@ -63,13 +63,13 @@ _PATHS = lazy_re(r"/openai(/v1|/deployments(/[^/]+)?)?(/(chat/completions|respon
 
 
 class DeploymentTarget(Struct, frozen=True):
-    """Where a deployment is.
+    """Address of a deployment.
 
     Attributes:
-        root: The resource: scheme and host.
+        root: Scheme and host of the resource.
         deployment: Name of the deployment.
-        model: Name of the model that is deployed, as far as it is known; else the deployment's.
-        v1: Whether the resource was named as its ``v1`` interface, which Responses is spoken at.
+        model: Name of the deployed model, if known; otherwise the deployment's.
+        v1: Whether the resource was set as its ``v1`` interface, which uses Responses.
     """
 
     root: str
@@ -79,14 +79,14 @@ class DeploymentTarget(Struct, frozen=True):
 
 
 def build(config: ProviderConfig) -> HttpModel:
-    """A deployment of Azure OpenAI.
+    """Create a model for a deployment of Azure OpenAI.
 
-    Settings of its own, in ``extra`` or beside the others: ``endpoint``, ``resource_name``, ``deployment``,
+    Own settings, in ``extra`` or at the top level: ``endpoint``, ``resource_name``, ``deployment``,
     ``deployment_name_map`` (a dict, or a text ``a=b,c=d``), ``api_version``, ``api`` (``chat``, ``responses``, ``auto``), ``auth``
     (``auto``, ``key``, ``cli``, ``entra``, ``managed_identity``, ``key_vault``), ``client_id``, ``vault_url``, ``secret_name``.
 
     Raises:
-        ProviderConfigError: If the resource, the deployment or every way to a credential is missing.
+        ProviderConfigError: The resource, the deployment, or every credential is missing.
     """
     place = resolve_deployment(config)
     api = select_api(config, _default_api(place))
@@ -120,14 +120,14 @@ def build(config: ProviderConfig) -> HttpModel:
 
 
 def resolve_deployment(config: ProviderConfig, environment: Mapping[str, str] | None = None) -> DeploymentTarget:
-    """Where the deployment of a configuration is.
+    """Return the address of the deployment of a configuration.
 
     Args:
-        config: The settings.
-        environment: The environment; the process's by default.
+        config: Provider settings.
+        environment: Environment variables; those of the process by default.
 
     Raises:
-        ProviderConfigError: If the resource or the deployment is missing.
+        ProviderConfigError: The resource or the deployment is missing.
     """
     url = get_setting(provider_setting(config, "endpoint") or config.base_url)
     resource = get_setting(provider_setting(config, "resource_name"))
@@ -136,15 +136,15 @@ def resolve_deployment(config: ProviderConfig, environment: Mapping[str, str] | 
         resource = get_setting(None, RESOURCE_VARIABLE, environment=environment)
     if url is None and resource is None:
         raise ProviderConfigError(
-            f"Provider {_NAME} needs a resource: set {URL_VARIABLES[0]} or {RESOURCE_VARIABLE}, or the setting "
-            f"providers.{_NAME}.endpoint",
+            f"Missing resource of provider {_NAME}. Set {URL_VARIABLES[0]} or {RESOURCE_VARIABLE}, or the setting "
+            f"providers.{_NAME}.endpoint.",
             reason="missing_endpoint",
             provider=_NAME,
         )
     url = url or f"https://{resource}.openai.azure.com/openai/v1"
     if not url.startswith(("http://", "https://")):
         raise ProviderConfigError(
-            f"The endpoint of {_NAME} must begin with http:// or https://, not {url!r}", provider=_NAME
+            f"The endpoint of {_NAME} must start with http:// or https://: {url!r}", provider=_NAME
         )
     path = url.partition("?")[0]
     model, deployment = _deployment(config, environment)
@@ -152,10 +152,10 @@ def resolve_deployment(config: ProviderConfig, environment: Mapping[str, str] | 
 
 
 def deployment_map(value: str | Mapping[str, str] | None) -> dict[str, str]:
-    """Names of deployments by model, out of a text ``model=deployment,model=deployment``.
+    """Parse a map from models to deployments, ``model=deployment,model=deployment``.
 
     Raises:
-        ProviderConfigError: If a part of it is none of that form.
+        ProviderConfigError: A part has another form.
     """
     if value is None or isinstance(value, Mapping):
         return dict(value or {})
@@ -166,7 +166,7 @@ def deployment_map(value: str | Mapping[str, str] | None) -> dict[str, str]:
         model, equals, deployment = (piece.strip() for piece in part.partition("="))
         if not (equals and model and deployment):
             raise ProviderConfigError(
-                f"{MAP_VARIABLE} must have the form model=deployment,model=deployment; this part has not: {part!r}",
+                f"Invalid {MAP_VARIABLE}: {part!r}. Use the form model=deployment,model=deployment.",
                 provider=_NAME,
             )
         found[model] = deployment
@@ -174,11 +174,11 @@ def deployment_map(value: str | Mapping[str, str] | None) -> dict[str, str]:
 
 
 def credential_for(config: ProviderConfig, root: str) -> CredentialResolver:
-    """The credential of a configuration, in this order: its own key or function, AZURE_OPENAI_API_KEY, Azure's command line, and
-    what the extra ``azure`` finds (Entra ID, a managed identity). Nothing is asked before the first request.
+    """Return the credential of a configuration, in this order: its own key or function, AZURE_OPENAI_API_KEY, the Azure CLI, and
+    the sources of the extra ``azure`` (Entra ID, a managed identity). Nothing is called before the first request.
 
     Raises:
-        ProviderConfigError: If there is none of them.
+        ProviderConfigError: All of them are missing.
     """
     auth = (provider_setting(config, "auth") or "auto").lower().replace("-", "_")
     client_id = provider_setting(config, "client_id")
@@ -192,13 +192,13 @@ def credential_for(config: ProviderConfig, root: str) -> CredentialResolver:
         case "key_vault":
             vault, name = provider_setting(config, "vault_url"), provider_setting(config, "secret_name")
             if not (vault and name):
-                raise ProviderConfigError("auth key_vault needs vaultUrl and secretName", provider=_NAME)
+                raise ProviderConfigError("`auth` key_vault requires vaultUrl and secretName.", provider=_NAME)
             return KeyVaultSecret(vault, name, client_id=client_id)
         case "auto" | "key":
             return _key_or_login(config, root, auth)
         case _:
             raise ProviderConfigError(
-                f"Setting `auth` of {_NAME} must be one of {', '.join(_AUTH_MODES)}, not {auth!r}", provider=_NAME
+                f"Invalid `auth` of {_NAME}: {auth!r}. Use one of {', '.join(_AUTH_MODES)}.", provider=_NAME
             )
 
 
@@ -220,15 +220,15 @@ def _key_or_login(config: ProviderConfig, root: str, auth: str) -> CredentialRes
         return ApiKey(require_key(_NAME, key, base_url=root, home=key_base_url(root, *URL_VARIABLES)))
     except ProviderConfigError as error:
         raise ProviderConfigError(
-            f"{error.message}; or log in with Azure's command line (`az login`), or install `mainspring[azure]` for Entra ID "
-            "and managed identities",
+            f"{error.message} Or run `az login` (Azure CLI), or install `mainspring[azure]` for Entra ID "
+            "and managed identities.",
             reason=error.reason,
             provider=_NAME,
         ) from None
 
 
 def key_base_url(root: str, *variables: str) -> str:
-    """Where a key of the environment may go: to Azure, or to the address that one of the environment variables names."""
+    """Return the address to which a key of the environment may be sent: Azure, or the address in an environment variable."""
     host = urlsplit(root).hostname or ""
     if host.endswith((".azure.com", ".azure.us", ".azure.cn")):
         return root
@@ -236,12 +236,12 @@ def key_base_url(root: str, *variables: str) -> str:
 
 
 def key_or_token(key: str) -> CredentialValue:
-    """A function may give a key or a token of Entra ID, which looks like one."""
+    """Return a key, or a token of Entra ID if the result of a function looks like one."""
     return {"authorization": f"Bearer {key}"} if _JWT.match(key) else key
 
 
 def _deployment(config: ProviderConfig, environment: Mapping[str, str] | None) -> tuple[str, str]:
-    """The model that is wanted, and its deployment."""
+    """Return the model and its deployment."""
     named = get_setting(provider_setting(config, "deployment"))
     model = get_setting(config.model)
     if named is None and model is not None:
@@ -251,8 +251,8 @@ def _deployment(config: ProviderConfig, environment: Mapping[str, str] | None) -
     named = named or get_setting(None, *DEPLOYMENT_VARIABLES, environment=environment)
     if named is None:
         raise ProviderConfigError(
-            f"Provider {_NAME} needs a deployment: write {_NAME}:DEPLOYMENT, or the setting providers.{_NAME}.deployment, or set "
-            f"{DEPLOYMENT_VARIABLES[0]}",
+            f"Missing deployment of provider {_NAME}. Use --model {_NAME}:DEPLOYMENT, or set providers.{_NAME}.deployment or "
+            f"{DEPLOYMENT_VARIABLES[0]}.",
             reason="missing_deployment",
             provider=_NAME,
         )
@@ -260,7 +260,7 @@ def _deployment(config: ProviderConfig, environment: Mapping[str, str] | None) -
 
 
 def _default_api(place: DeploymentTarget) -> OpenAIApi:
-    """Responses where the model takes nothing else, and where the ``v1`` interface was named; Chat Completions otherwise."""
+    """Return Responses if the model requires it or the ``v1`` interface was set; otherwise Chat Completions."""
     return (
         "responses"
         if requires_responses_api(place.deployment) or requires_responses_api(place.model) or place.v1

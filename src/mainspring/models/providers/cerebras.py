@@ -14,16 +14,16 @@ _MODEL = "gpt-oss-120b"
 _DIALECT = ChatCapabilities(
     max_tokens_field="max_completion_tokens",
     efforts=("low", "medium", "high"),
-    cache_breakpoints=False,  # It caches prefixes by itself and refuses fields that it does not know.
+    cache_breakpoints=False,  # Cerebras caches prefixes automatically and rejects unknown fields.
     tool_images=False,
 )
-"""What Cerebras accepts."""
+"""Capabilities of Cerebras."""
 
 
 def build(config: ProviderConfig) -> HttpModel:
-    """A model of Cerebras.
+    """Create a model of Cerebras.
 
     Raises:
-        ProviderConfigError: If there is no key.
+        ProviderConfigError: The key is missing.
     """
     return build_hosted_model(config, provider=_NAME, model=_MODEL, home=_BASE_URL, accepts=_DIALECT)

@@ -1,4 +1,4 @@
-"""Codex: the models that come with a ChatGPT account, over Responses, with a login instead of a key.
+"""Codex: the models of a ChatGPT account, over Responses, with a login instead of a key.
 
 To log in, once::
 
@@ -30,13 +30,13 @@ _BASE_URL = "https://chatgpt.com/backend-api/codex"
 MODEL = "gpt-5.5"
 ISSUER = "https://auth.openai.com"
 CLIENT_ID = "app_EMoamEEZ73f0CkXaXp7hrann"
-"""The public id of OpenAI's Codex, for which ChatGPT accounts give tokens."""
+"""Public client ID of OpenAI's Codex, for which ChatGPT accounts issue tokens."""
 
 FILE_VARIABLE = "MAINSPRING_CODEX_TOKENS"
 ORIGINATOR = "mainspring"
 HEADERS = {"originator": ORIGINATOR, "openai-beta": "responses=experimental"}
 INSTRUCTIONS = "You are a helpful assistant."
-"""What is said where there is no system text: the host insists on some."""
+"""Instructions to send without a system prompt: the host requires some."""
 
 CAPABILITIES = ResponsesCapabilities(
     store=False,
@@ -47,19 +47,19 @@ CAPABILITIES = ResponsesCapabilities(
     strict_tools=False,
     tool_images=True,
 )
-"""What the host accepts: it keeps its cache by itself, and refuses caps and temperatures."""
+"""Capabilities of the host: it manages its cache automatically, and rejects output limits and temperatures."""
 
 _ACCOUNT_CLAIM = "https://api.openai.com/auth"
 
 
 def build(config: ProviderConfig) -> HttpModel:
-    """A model of a ChatGPT account.
+    """Create a model of a ChatGPT account.
 
-    Settings of its own, in ``extra`` or beside the others: ``token_file`` (also that of another program), ``issuer``,
-    ``client_id``. The tokens are read at the first request and renewed when their end is near.
+    Own settings, in ``extra`` or at the top level: ``token_file`` (also that of another program), ``issuer``,
+    ``client_id``. The tokens are read at the first request and refreshed shortly before they expire.
 
     Raises:
-        ProviderConfigError: If a setting is wrong, or there is no place to keep tokens.
+        ProviderConfigError: A setting is wrong, or the folder for the tokens is unknown.
     """
     return build_responses_model(
         config,
@@ -73,10 +73,10 @@ def build(config: ProviderConfig) -> HttpModel:
 
 
 def oauth_client(config: ProviderConfig | None = None) -> OAuthClient:
-    """The application as which one logs in; for `login`.
+    """Return the OAuth client for `login`.
 
     Args:
-        config: Settings that may name another issuer or another application.
+        config: Settings that may contain another issuer or another client ID.
     """
     config = config or ProviderConfig(provider=NAME)
     issuer = (provider_setting(config, "issuer") or ISSUER).rstrip("/")
@@ -98,10 +98,10 @@ def oauth_client(config: ProviderConfig | None = None) -> OAuthClient:
 
 
 def token_file(config: ProviderConfig | None = None) -> TokenFile:
-    """Where the tokens are kept: the setting ``token_file``, MAINSPRING_CODEX_TOKENS, or a file in the user's folder.
+    """Return the file of the tokens: the setting ``token_file``, MAINSPRING_CODEX_TOKENS, or a file in the user's folder.
 
     Raises:
-        ProviderConfigError: If there is no such folder.
+        ProviderConfigError: The user's folder is unknown.
     """
     named = get_setting(provider_setting(config, "token_file") if config else None, FILE_VARIABLE)
     if named:
@@ -111,13 +111,13 @@ def token_file(config: ProviderConfig | None = None) -> TokenFile:
         return TokenFile((Path(home) if home else Path.home() / ".agent") / "auth" / "codex.json")
     except RuntimeError as error:
         raise ProviderConfigError(
-            f"There is no home folder to keep the tokens of {NAME} in: set {FILE_VARIABLE} or MAINSPRING_HOME",
+            f"Cannot find your home directory for the tokens of {NAME}. Set {FILE_VARIABLE} or MAINSPRING_HOME.",
             provider=NAME,
         ) from error
 
 
 def account_id(tokens: OAuthTokens) -> str:
-    """The account's id, as it stands in the tokens; empty if it does not."""
+    """Return the account ID in the tokens; empty if it is missing."""
     for token in (tokens.id_token, tokens.access):
         account = (as_dict(decode_claims(token).get(_ACCOUNT_CLAIM)) or {}).get("chatgpt_account_id")
         if isinstance(account, str) and account:
@@ -126,6 +126,6 @@ def account_id(tokens: OAuthTokens) -> str:
 
 
 def account_headers(tokens: OAuthTokens) -> Mapping[str, str]:
-    """The header that names the account."""
+    """Return the header with the account ID."""
     account = tokens.account or account_id(tokens)
     return {"chatgpt-account-id": account} if account else {}

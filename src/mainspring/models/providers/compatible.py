@@ -1,4 +1,4 @@
-"""Any other host that speaks Chat Completions."""
+"""Any other host of Chat Completions."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _URL_VARIABLE = "OPENAI_COMPATIBLE_BASE_URL"
 
 
 def build(config: ProviderConfig) -> HttpModel:
-    """A model of any host; nothing is assumed of what it accepts.
+    """Create a model of any host; nothing is assumed about its capabilities.
 
     Raises:
-        ProviderConfigError: If base URL, model or key is missing.
+        ProviderConfigError: The base URL, the model, or the key is missing.
     """
     home = get_setting(None, _URL_VARIABLE) or ""
     base_url = get_setting(config.base_url) or home
     if not base_url:
         raise ProviderConfigError(
-            f"Provider {_NAME} needs a base URL: set {_URL_VARIABLE}, or the setting providers.{_NAME}.baseUrl",
+            f"Missing base URL of provider {_NAME}. Set {_URL_VARIABLE}, or the setting providers.{_NAME}.baseUrl.",
             reason="missing_base_url",
             provider=_NAME,
         )
@@ -42,14 +42,14 @@ def openai_compatible(
     model: str = "",
     accepts: ChatCapabilities = ChatCapabilities(),
 ) -> ModelFactory:
-    """A provider for a host that speaks Chat Completions, to be registered: ``registry.register(name, build=...)``.
+    """Return a build function for a host of Chat Completions, for ``registry.register(name, build=...)``.
 
     Args:
         name: Name of the provider.
-        base_url: The host's base URL.
-        key_variables: Environment variables that may hold its key, in order; without any, no key is needed.
-        model: The model where a configuration names none.
-        accepts: What the host accepts; by default as little as possible is assumed.
+        base_url: Base URL of the host.
+        key_variables: Environment variables that may contain its key, in order; if empty, no key is required.
+        model: Default model.
+        accepts: Capabilities of the host; as few as possible by default.
 
     Returns:
         A function from a `ProviderConfig` to a model. It raises `ProviderConfigError` if key or model is missing.
@@ -76,7 +76,7 @@ def _model(config: ProviderConfig, name: str, default: str = "") -> str:
     if config.model or default:
         return config.model or default
     raise ProviderConfigError(
-        f"Provider {name} needs a model: write {name}:MODEL, or the setting providers.{name}.model",
+        f"Missing model of provider {name}. Use {name}:MODEL, or the setting providers.{name}.model.",
         reason="missing_model",
         provider=name,
     )

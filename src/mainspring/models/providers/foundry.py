@@ -1,4 +1,4 @@
-"""Microsoft Foundry: models on this machine through Foundry Local (the default), or deployments of a project in the cloud."""
+"""Microsoft Foundry: local models through Foundry Local (the default), or deployments of a cloud project."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ DEFAULT_DEPLOYMENT = "gpt-4o"
 ENDPOINT_VARIABLE = "AZURE_FOUNDRY_PROJECT_ENDPOINT"
 APP_NAME = "mainspring"
 
-_starting = threading.Lock()  # The SDK allows one manager in a process.
+_starting = threading.Lock()  # The SDK allows one manager per process.
 
 
 def build(config: ProviderConfig) -> ModelProvider:
-    """A model of Foundry.
+    """Create a model of Foundry.
 
-    Settings of its own, in ``extra`` or beside the others: ``mode`` (``local``, the default, or ``cloud``), ``model_alias``,
-    ``project_endpoint``, ``model_deployment``, ``temperature`` (for requests that name none), ``api`` (as of `azure`).
+    Own settings, in ``extra`` or at the top level: ``mode`` (``local``, the default, or ``cloud``), ``model_alias``,
+    ``project_endpoint``, ``model_deployment``, ``temperature`` (for requests without one), ``api`` (see `azure`).
 
     Raises:
-        ProviderConfigError: If a setting is missing or wrong.
+        ProviderConfigError: A setting is missing or wrong.
     """
     temperature = provider_setting(config, "temperature", float)
     match (provider_setting(config, "mode") or "local").lower():
@@ -61,17 +61,17 @@ def build(config: ProviderConfig) -> ModelProvider:
             return model if temperature is None else FoundryModel(model.info, _already_connected(model), temperature)
         case mode:
             raise ProviderConfigError(
-                f"Setting `mode` of {NAME} must be local or cloud, not {mode!r}", reason="mode", provider=NAME
+                f"Invalid `mode` of {NAME}: {mode!r}. Use local or cloud.", reason="mode", provider=NAME
             )
 
 
 class FoundryModel:
-    """A model of Foundry that is not reached before the first request.
+    """A model of Foundry that connects at the first request.
 
     Args:
-        info: What is known about it.
-        connect: Starts what has to be started, and gives the model that is asked.
-        temperature: For requests that name none.
+        info: Known facts about the model.
+        connect: Function that starts the required services and returns the model to call.
+        temperature: Temperature of requests without one.
     """
 
     def __init__(
@@ -89,19 +89,19 @@ class FoundryModel:
 
     @property
     def model(self) -> str:
-        """The alias, or the deployment."""
+        """The alias or the deployment."""
         return self._info.id
 
     @property
     def info(self) -> ModelInfo:
-        """What is known about the model."""
+        """Known facts about the model."""
         return self._info
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        """Ask, and get the answer while it is made.
+        """Send a request and stream the response.
 
         Raises:
-            ModelError: If there is no complete answer; with code MODEL_NOT_FOUND if the model cannot be started.
+            ModelError: The response is incomplete or missing; code MODEL_NOT_FOUND if the model cannot be started.
         """
         if self._inner is None:
             self._inner = await self._connect()
@@ -112,15 +112,15 @@ class FoundryModel:
                 yield event
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Ask, and get the whole answer.
+        """Send a request and return the complete response.
 
         Raises:
-            ModelError: As `stream`.
+            ModelError: See `stream`.
         """
         return await collect(self.stream(request), self.provider, self.model)
 
     async def aclose(self) -> None:
-        """Give back connections. The service stays for others in this process and ends with it."""
+        """Release connections. The service keeps running for other users in this process and stops with it."""
         if self._inner is not None:
             await self._inner.aclose()
 
@@ -139,8 +139,8 @@ def _cloud(config: ProviderConfig) -> HttpModel:
     endpoint = get_setting(provider_setting(config, "project_endpoint") or config.base_url, ENDPOINT_VARIABLE)
     if endpoint is None:
         raise ProviderConfigError(
-            f"Provider {NAME} in mode cloud needs the project's endpoint: the setting providers.{NAME}.projectEndpoint, or "
-            f"the environment variable {ENDPOINT_VARIABLE}",
+            f"Missing project endpoint of provider {NAME} in mode cloud. Set providers.{NAME}.projectEndpoint, or "
+            f"the environment variable {ENDPOINT_VARIABLE}.",
             reason="missing_endpoint",
             provider=NAME,
         )
@@ -204,16 +204,16 @@ def _http_model(config: ProviderConfig, url: str, model: str, limits: Timeouts) 
 
 
 def start_foundry_local(alias: str) -> tuple[str, str]:
-    """Start Foundry Local in this process, fetch and load a model there. Blocks.
+    """Start Foundry Local in this process, and download and load a model. Blocking.
 
     Args:
-        alias: The model's alias in Foundry's catalogue.
+        alias: Alias of the model in Foundry's catalog.
 
     Returns:
-        Where the service answers, and the id of the model there.
+        Address of the service, and the model ID.
 
     Raises:
-        ModelNotFoundError: If any of that fails.
+        ModelNotFoundError: A step failed.
     """
     try:
         with _starting:
@@ -223,7 +223,7 @@ def start_foundry_local(alias: str) -> tuple[str, str]:
             manager: Any = sdk.FoundryLocalManager.instance
             model = manager.catalog.get_model(alias)
             if model is None:
-                raise LookupError(f"Foundry's catalogue has no model {alias!r}")
+                raise LookupError(f"Foundry's catalog does not contain the model {alias!r}")
             if not model.is_cached:
                 model.download()
             if not model.is_loaded:
@@ -232,12 +232,15 @@ def start_foundry_local(alias: str) -> tuple[str, str]:
                 manager.start_web_service()
             return str(manager.urls[0]).rstrip("/"), str(model.id)
     except ImportError as error:
-        raise _start_error(alias, f"foundry-local-sdk is not installed: {install_command('foundry')}") from error
+        raise _start_error(alias, f"foundry-local-sdk is not installed. Run `{install_command('foundry')}`") from error
     except Exception as error:
         raise _start_error(alias, str(error) or type(error).__name__) from error
 
 
 def _start_error(alias: str, reason: str) -> ModelNotFoundError:
     return ModelNotFoundError(
-        f"Foundry Local could not start the model {alias}: {reason}", reason="foundry_local", provider=NAME, model=alias
+        f"Foundry Local could not start the model {alias}: {reason}.",
+        reason="foundry_local",
+        provider=NAME,
+        model=alias,
     )

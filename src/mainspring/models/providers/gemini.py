@@ -1,4 +1,4 @@
-"""Gemini, at Google's developer API."""
+"""Gemini, through Google's developer API."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _MODEL = "gemini-2.0-flash-exp"
 _URL_VARIABLE = "GOOGLE_GEMINI_BASE_URL"
 
 _VERTEX_UNSUPPORTED = (
-    "Provider gemini asks Google's developer API with a key; Vertex AI (useVertexai) wants credentials of Google Cloud, which "
-    "LangChain has: install the extra langchain and langchain-google-vertexai, then pass ChatVertexAI(...) as the model, or "
-    "use the provider langchain with class langchain_google_vertexai:ChatVertexAI"
+    "The provider gemini supports only Google's developer API with a key. Vertex AI (useVertexai) requires Google Cloud "
+    "credentials, which LangChain supports: install the extra langchain and langchain-google-vertexai, then pass "
+    "ChatVertexAI(...) as the model, or use the provider langchain with class langchain_google_vertexai:ChatVertexAI"
 )
 _GENERATION = lazy_re(r"gemini-(\d+)(?:\.(\d+))?")
 
 
 def build(config: ProviderConfig) -> HttpModel:
-    """A model of Google.
+    """Create a model of Google.
 
-    Settings of its own: ``api_version``, and ``use_vertexai``, which is refused with what to do instead.
+    Own settings: ``api_version``, and ``use_vertexai``, which is rejected with instructions.
 
     Raises:
-        ProviderConfigError: If there is no key, or Vertex AI is wanted.
+        ProviderConfigError: The key is missing, or Vertex AI is requested.
     """
     requested = provider_setting(config, "use_vertexai", bool | str)
     if requested and str(requested).lower() not in ("false", "0", "no"):
@@ -62,7 +62,7 @@ def build(config: ProviderConfig) -> HttpModel:
 
 
 def gemini_capabilities(model: str) -> GeminiDialect:
-    """What a model takes, by the generation in its name: documented by Google for each."""
+    """Return the capabilities of a model by the generation in its name, as documented by Google."""
     found = _GENERATION.search(model)
     if found is None or "image" in model or "tts" in model:
         return GeminiDialect()
@@ -87,5 +87,5 @@ def gemini_capabilities(model: str) -> GeminiDialect:
 
 
 def _with_api_version(base_url: str, version: str) -> str:
-    """The base URL with the version of the interface, unless it has a path of its own."""
+    """Return the base URL with the API version, unless it has a path of its own."""
     return base_url if urlsplit(base_url).path.strip("/") else f"{base_url.rstrip('/')}/{api_versions.GEMINI}"

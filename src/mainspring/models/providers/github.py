@@ -1,4 +1,4 @@
-"""GitHub Models: models of many vendors for an account at GitHub, or for an organisation."""
+"""GitHub Models: models of many vendors for a GitHub account or organization."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _MODEL = "gpt-4o-mini"
 
 
 def build(config: ProviderConfig) -> HttpModel:
-    """A model of GitHub.
+    """Create a model of GitHub.
 
-    The token is the one of the settings, of ``GITHUB_TOKEN``, or of GitHub's command line, which is asked at the first request.
-    Setting of its own: ``org``, the organisation that pays.
+    The token comes from the settings, from ``GITHUB_TOKEN``, or from the GitHub CLI, which is called at the first request.
+    Own setting: ``org``, the organization that pays.
 
     Raises:
-        ProviderConfigError: If there is no token, and no command line to ask for one.
+        ProviderConfigError: The token and the GitHub CLI are missing.
     """
     org = provider_setting(config, "org")
     home = f"{_HOST}/orgs/{quote(org, safe='')}/inference" if org else f"{_HOST}/inference"
@@ -46,7 +46,7 @@ def _credential(config: ProviderConfig, base_url: str) -> str | CredentialCallba
         return require_key(_NAME, static_api_key(config), base_url=base_url, home=_HOST)
     except ProviderConfigError:
         if urlsplit(base_url).hostname != urlsplit(_HOST).hostname:
-            raise  # A token of GitHub goes to GitHub only.
+            raise  # A GitHub token is sent only to GitHub.
     if is_cli_installed():
         return GitHubCliCredential()
-    raise missing_token_error("none is configured, and GitHub's command line `gh` is not installed")
+    raise missing_token_error("no token is configured, and the GitHub CLI (`gh`) is not installed")

@@ -1,13 +1,7 @@
-"""What all providers behind HTTP have in common, whatever protocol they speak.
+"""Common parts of all HTTP providers: profiles, settings, credentials, and API versions.
 
-The versions of interfaces that requests are written for, in one place. A setting overrides each.
-
-They are pinned so that a change at a host does not change what is sent. What a host does not take any more in one of them is
-left out after its refusal (`WireProtocol.without`), a version it does not know included.
-
-What providers that speak Chat Completions have in common.
-
-What providers that speak OpenAI Responses have in common.
+The API versions are pinned so that a change at a host does not change the requests; a setting overrides each of them. A field
+that a host no longer accepts, including an unknown version, is omitted after its rejection (`WireProtocol.without_rejected`).
 """
 
 from __future__ import annotations
@@ -54,11 +48,11 @@ _PROFILE_FIELDS: dict[type[Struct], str] = {
     GeminiDialect: "gemini",
     OllamaCapabilities: "ollama",
 }
-"""Where a profile keeps each kind of dialect."""
+"""Profile field of each kind of capabilities."""
 
 
 def timeouts_from(config: ProviderConfig, defaults: Timeouts = Timeouts()) -> Timeouts:
-    """The limits of the configuration; 0 waits for ever."""
+    """Return the time limits of the configuration; 0 waits forever."""
 
     def limit(value: float | None, default: float | None) -> float | None:
         return default if value is None else value or None
@@ -71,10 +65,10 @@ def timeouts_from(config: ProviderConfig, defaults: Timeouts = Timeouts()) -> Ti
 
 
 def apply_dialect_settings(config: ProviderConfig, defaults: _D) -> _D:
-    """What the host accepts, of any kind of dialect, with the changes of the configuration.
+    """Return the capabilities with the overrides of the configuration.
 
     Raises:
-        ProviderConfigError: If a change names something unknown, or has the wrong type.
+        ProviderConfigError: An override has an unknown name or the wrong type.
     """
     if not config.dialect:
         return defaults
@@ -86,7 +80,7 @@ def apply_dialect_settings(config: ProviderConfig, defaults: _D) -> _D:
         return msgspec.convert(known, kind)
     except msgspec.ValidationError as error:
         raise ProviderConfigError(
-            f"Setting `dialect` of {config.provider}: {error}", provider=config.provider
+            f"Invalid `dialect` of {config.provider}: {error}", provider=config.provider
         ) from error
 
 
@@ -101,20 +95,20 @@ def http_profile(
     key_header: str = "authorization",
     headers: Mapping[str, str] | None = None,
 ) -> ModelProfile:
-    """The profile of a model at a host.
+    """Return the profile of a model at a host.
 
     Args:
-        config: The settings; their headers, reply cap and dialect changes are taken over.
+        config: Provider settings; headers, output limit, and capability overrides are used.
         provider: Name of the provider.
-        model: Id of the model.
-        base_url: Where requests go; a query string in it goes with each request.
-        path: The protocol's own path, which people may have left at the end of the base URL.
-        capabilities: What the host accepts, in the dialect of the protocol that it speaks.
-        key_header: Header that carries the key.
-        headers: Headers that the protocol needs; those of the configuration win, in whatever case they are written.
+        model: Model ID.
+        base_url: Base URL of requests; its query string is added to each request.
+        path: Path of the protocol, which users may have left at the end of the base URL.
+        capabilities: Capabilities of the host for its protocol.
+        key_header: Header for the key.
+        headers: Headers required by the protocol; those of the configuration win, regardless of case.
 
     Raises:
-        ProviderConfigError: If the base URL is no HTTP address, or the dialect's changes are wrong.
+        ProviderConfigError: The base URL is not an HTTP address, or an override is wrong.
     """
     check_base_url(provider, base_url)
     url, _, query = base_url.partition("?")
@@ -132,15 +126,15 @@ def http_profile(
 
 
 def provider_setting(config: ProviderConfig, name: str, kind: Any = str) -> Any:
-    """A setting that only this provider knows; ``None`` if it is not given, which an empty text counts as.
+    """Return a setting that only this provider supports; ``None`` if it is missing or empty.
 
     Args:
-        config: The settings.
-        name: Its name with underscores; it may also be written in camel case.
-        kind: What it must be.
+        config: Provider settings.
+        name: Name in snake_case; camelCase is accepted too.
+        kind: Type of the value.
 
     Raises:
-        ProviderConfigError: If it is something else.
+        ProviderConfigError: The value has another type.
     """
     head, *tail = name.split("_")
     camel = head + "".join([word.title() for word in tail])
@@ -151,25 +145,25 @@ def provider_setting(config: ProviderConfig, name: str, kind: Any = str) -> Any:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise ProviderConfigError(
-            f"Setting `{name}` of {config.provider}: {error}", provider=config.provider
+            f"Invalid setting `{name}` of {config.provider}: {error}", provider=config.provider
         ) from error
 
 
 def is_non_reasoning(provider: str, model: str) -> bool:
-    """Whether a model is known not to reason; OpenAI's models are the same everywhere."""
+    """Return True if a model is known not to reason; OpenAI's models are the same at every host."""
     entry = find_entry(provider, model) or find_entry("openai", model)
     return entry is not None and entry.reasoning is False
 
 
 def static_api_key(config: ProviderConfig) -> str | None:
-    """The key of the configuration, if it is a text; a function is asked at each request."""
+    """Return the key of the configuration if it is a text; a function is called at each request."""
     if callable(config.api_key):
-        return "asked at each request"
+        return "called at each request"
     return config.api_key if isinstance(config.api_key, str) else None
 
 
 def make_credential(config: ProviderConfig, key: str) -> CredentialCallback:
-    """What gives the key for a request: the configuration's function, or the key that was found."""
+    """Return the source of the key for a request: the function of the configuration, or the key that was found."""
     source = config.api_key
     return cast("Callable[[], str | Awaitable[str]]", source) if callable(source) else lambda: key
 
@@ -183,11 +177,11 @@ AZURE_CHAT = "2024-06-01"
 
 
 AZURE_RESPONSES = "2024-12-01-preview"
-"""Query ``api-version`` of Azure's Responses. Hosts of the ``v1`` interface that want none get none after their refusal."""
+"""Query ``api-version`` of Azure's Responses. ``v1`` hosts that reject it get no version afterward."""
 
 
 GEMINI = "v1beta"
-"""In the path: ``v1`` lacks thinking, tools in JSON Schema and the previews."""
+"""In the path: ``v1`` does not support thinking, tools in JSON Schema, and previews."""
 
 
 GITHUB = "2022-11-28"
@@ -205,20 +199,20 @@ def build_chat_model(
     limits: Timeouts = Timeouts(),
     headers: Mapping[str, str] | None = None,
 ) -> HttpModel:
-    """A model at a host that speaks Chat Completions.
+    """Create a model at a host of Chat Completions.
 
     Args:
-        config: The settings.
+        config: Provider settings.
         provider: Name of the provider.
-        model: Id of the model.
-        base_url: Where requests go, without the protocol's path.
-        key: The key that was found, or what gives one for each request.
-        capabilities: What the host accepts.
-        limits: Limits of requests where the settings name none.
-        headers: Headers that the host wants.
+        model: Model ID.
+        base_url: Base URL of requests, without the path of the protocol.
+        key: The key, or a function that returns a key for each request.
+        capabilities: Capabilities of the host.
+        limits: Default time limits of requests.
+        headers: Headers required by the host.
 
     Raises:
-        ProviderConfigError: If a setting is wrong.
+        ProviderConfigError: A setting is wrong.
     """
     if is_non_reasoning(provider, model):
         capabilities = replace(capabilities, efforts=())
@@ -244,19 +238,19 @@ def build_hosted_model(
     accepts: ChatCapabilities,
     headers: Mapping[str, str] | None = None,
 ) -> HttpModel:
-    """A model at one host that wants a key: of the settings, or of the environment.
+    """Create a model at one host that requires a key from the settings or the environment.
 
     Args:
-        config: The settings; ``base_url`` may name another address of the host, and so may the environment variable
-            ``<PROVIDER>_BASE_URL``, where the key of the environment goes to as well.
+        config: Provider settings; ``base_url`` or the environment variable ``<PROVIDER>_BASE_URL`` may contain another
+            address of the host. With the variable, the key of the environment is sent to that address too.
         provider: Name of the provider.
-        model: The model where the settings name none.
-        home: The host's own base URL.
-        accepts: What the host accepts.
-        headers: Headers that the host wants.
+        model: Default model.
+        home: Base URL of the host.
+        accepts: Capabilities of the host.
+        headers: Headers required by the host.
 
     Raises:
-        ProviderConfigError: If there is no key, or a setting is wrong.
+        ProviderConfigError: The key is missing, or a setting is wrong.
     """
     home = get_setting(None, f"{provider.upper()}_BASE_URL") or home
     base_url = get_setting(config.base_url) or home
@@ -272,26 +266,26 @@ def build_hosted_model(
 
 
 OpenAIApi = Literal["chat", "responses"]
-"""Which of OpenAI's two protocols a model is asked over."""
+"""The two protocols of OpenAI."""
 
 
 OPENAI_RESPONSES = ResponsesCapabilities(prompt_cache_key=True, strict_tools=False)
-"""What OpenAI's own servers accept, also behind Azure."""
+"""Capabilities of OpenAI's own servers, also through Azure."""
 
 
 _ONLY_RESPONSES = lazy_re(r"codex|computer-use|deep-research|(^|[^a-z0-9])(o\d|gpt-\d[\d.]*)-pro([^a-z0-9]|$)")
 
 
 def requires_responses_api(model: str) -> bool:
-    """Whether a model, by its name, can be asked over Responses alone, as OpenAI's list of models says (November 2026)."""
+    """Return True if a model supports only Responses, by its name, per OpenAI's list of models (November 2026)."""
     return _ONLY_RESPONSES.search(model.lower()) is not None
 
 
 def select_api(config: ProviderConfig, default: OpenAIApi) -> OpenAIApi:
-    """The setting ``api``: ``chat``, ``responses``, or what the provider takes to be right (``auto``).
+    """Return the setting ``api``: ``chat``, ``responses``, or the default of the provider (``auto``).
 
     Raises:
-        ProviderConfigError: If it is something else.
+        ProviderConfigError: The value is unknown.
     """
     requested = (provider_setting(config, "api") or "auto").lower()
     match requested:
@@ -303,7 +297,7 @@ def select_api(config: ProviderConfig, default: OpenAIApi) -> OpenAIApi:
             return "responses"
         case _:
             raise ProviderConfigError(
-                f"Setting `api` of {config.provider} must be chat, responses or auto, not {requested!r}",
+                f"Invalid `api` of {config.provider}: {requested!r}. Use chat, responses, or auto.",
                 provider=config.provider,
             )
 
@@ -319,10 +313,10 @@ def build_responses_model(
     headers: Mapping[str, str] | None = None,
     key_header: str = "authorization",
 ) -> HttpModel:
-    """A model at a host that speaks Responses.
+    """Create a model at a host of Responses.
 
     Raises:
-        ProviderConfigError: If a setting is wrong.
+        ProviderConfigError: A setting is wrong.
     """
     profile = http_profile(
         config,

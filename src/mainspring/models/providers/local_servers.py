@@ -1,4 +1,4 @@
-"""Servers on this machine: Ollama, LM Studio, llama.cpp, vLLM, Docker Model Runner."""
+"""Local servers: Ollama, LM Studio, llama.cpp, vLLM, Docker Model Runner."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ PLACEHOLDER_API_KEY = "not-needed"
 URL_VARIABLE = "MAINSPRING_LOCAL_BASE_URL"
 
 TIMEOUTS = Timeouts(connect=10.0, first_byte=None, idle=None)
-"""A local model may think as long as it likes before the first word."""
+"""Time limits without a limit for the first byte: a local model may think for a long time."""
 
 
 class LocalServer(Struct, frozen=True):
-    """A server that was found: its name, where it answers, and its models."""
+    """A server that was found: its name, address, and models."""
 
     name: str
     base_url: str
@@ -43,11 +43,11 @@ KNOWN_SERVERS = (
     LocalServer("Docker Model Runner", "http://localhost:12434/engines/llama.cpp/v1"),
     LocalServer("Docker Model Runner", "http://model-runner.docker.internal/engines/llama.cpp/v1"),
 )
-"""Where the usual servers answer."""
+"""Default addresses of common servers."""
 
 
 def build(config: ProviderConfig) -> HttpModel:
-    """A model of a server on this machine; no key is needed."""
+    """Create a model of a local server; no key is required."""
     return build_chat_model(
         config,
         provider=NAME,
@@ -73,12 +73,12 @@ _decode = msgspec.json.Decoder(_Models).decode
 async def detect_local_servers(
     servers: Sequence[LocalServer] = KNOWN_SERVERS, *, timeout: float = 0.5, transport: Transport | None = None
 ) -> list[LocalServer]:
-    """The servers that answer now, with their models.
+    """Return the running servers with their models.
 
     Args:
-        servers: Where to look.
-        timeout: Seconds each may take; all are asked at the same time.
-        transport: Sends the requests.
+        servers: Servers to check.
+        timeout: Time limit of each server in seconds; all are checked concurrently.
+        transport: Transport for the requests.
     """
     own = transport or DefaultTransport()
     try:

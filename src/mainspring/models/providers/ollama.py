@@ -1,4 +1,4 @@
-"""Ollama over its own protocol, which knows more than the OpenAI-style one: window, thinking, how long a model stays loaded."""
+"""Ollama over its own protocol, which supports more than Chat Completions: context size, thinking, and keep-alive."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _PORT = 11434
 
 
 def build(config: ProviderConfig) -> HttpModel:
-    """A model of an Ollama server; only Ollama's cloud wants a key.
+    """Create a model of an Ollama server; only Ollama's cloud requires a key.
 
-    Settings of its own: ``num_ctx`` (tokens of prompt and answer that the model is loaded with; ``context_window`` if that is
-    given), ``keep_alive`` (``5m``, seconds, or -1).
+    Own settings: ``num_ctx`` (context size in tokens with which the model is loaded; defaults to ``context_window``),
+    ``keep_alive`` (``5m``, seconds, or -1).
 
     Raises:
-        ProviderConfigError: If a setting is wrong, or the cloud's key is missing.
+        ProviderConfigError: A setting is wrong, or the key of the cloud is missing.
     """
     model = config.model or DEFAULT_MODEL
     base_url = get_setting(config.base_url) or base_url_from_host(get_setting(None, _URL_VARIABLE) or _BASE_URL)
@@ -60,7 +60,7 @@ def build(config: ProviderConfig) -> HttpModel:
 
 
 def base_url_from_host(host: str) -> str:
-    """The base URL that ``OLLAMA_HOST`` means: scheme and port may be missing, and every interface means this machine."""
+    """Return the base URL for ``OLLAMA_HOST``: scheme and port are optional, and a wildcard address means this machine."""
     url = host if "://" in host else f"http://{host}"
     parts = urlsplit(url)
     name = parts.hostname or "localhost"

@@ -28,16 +28,16 @@ _DIALECT = ChatCapabilities(
     prompt_cache_key=True,
     reasoning="none",
 )
-"""What OpenAI itself accepts."""
+"""Capabilities of OpenAI's own servers."""
 
 
 def build(config: ProviderConfig) -> HttpModel:
-    """A model of OpenAI, or of a host that answers at ``base_url``.
+    """Create a model of OpenAI, or of a host at ``base_url``.
 
-    Setting of its own: ``api`` (``chat``, ``responses``, or ``auto``: Chat Completions unless the model takes only Responses).
+    Own setting: ``api`` (``chat``, ``responses``, or ``auto``: Chat Completions unless the model supports only Responses).
 
     Raises:
-        ProviderConfigError: If there is no key, or a setting is wrong.
+        ProviderConfigError: The key is missing, or a setting is wrong.
     """
     home = get_setting(None, URL_VARIABLE) or _BASE_URL
     base_url = get_setting(config.base_url) or home

@@ -16,13 +16,13 @@ _DIALECT = ChatCapabilities(
     effort_field="reasoning",
     cache_breakpoints=True,
 )
-"""It hands cache breakpoints on to the vendors that want them, and leaves them out for the others; thinking likewise."""
+"""It forwards cache breakpoints to the vendors that support them and removes them for others, like thinking."""
 
 
 def build(config: ProviderConfig) -> HttpModel:
-    """A model behind OpenRouter, by its name there, as in ``anthropic/claude-sonnet-4.5``.
+    """Create a model of OpenRouter, by its name there, for example ``anthropic/claude-sonnet-4.5``.
 
     Raises:
-        ProviderConfigError: If there is no key.
+        ProviderConfigError: The key is missing.
     """
     return build_hosted_model(config, provider=_NAME, model=_MODEL, home=_BASE_URL, accepts=_DIALECT)

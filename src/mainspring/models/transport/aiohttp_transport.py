@@ -1,4 +1,4 @@
-"""The transport on aiohttp: a C parser and a pool that stays fast with many connections; through proxies where it is installed."""
+"""Transport based on aiohttp: a C parser and a connection pool that is fast with many connections. Preferred behind a proxy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mainspring.models.transport.loop_local import LoopLocal
 from mainspring.models.transport.port import Timeouts, TransportResponse, sanitize_headers
 
 _KEEP_ALIVE = 15.0
-"""Seconds an idle connection is kept; short, because a stale one looks alive until it is written to."""
+"""Seconds after which an idle connection is closed; short, because a stale connection looks alive until it is written to."""
 
 
 class AiohttpResponse:
@@ -53,7 +53,7 @@ class AiohttpResponse:
         self._idle_timer: asyncio.TimerHandle | None = None
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it arrives."""
+        """Yield the body as it arrives."""
         return self
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -75,9 +75,9 @@ class AiohttpResponse:
         return data
 
     def start_idle_timer(self, loop: asyncio.AbstractEventLoop, limit: float) -> None:
-        """Break the body off when nothing has come for ``limit`` seconds while somebody waited for it.
+        """Abort the body if a read has waited ``limit`` seconds without data.
 
-        Looks now and then at the number of bytes: a timer wound up with every byte would cost more than reading it.
+        The number of received bytes is checked periodically: a timer that is reset with every byte would cost more than the read.
         """
         now = loop.time()
         if not self._waiting or self._content.total_bytes != self._seen or not self._idle_since:
@@ -89,7 +89,7 @@ class AiohttpResponse:
         self._idle_timer = loop.call_later(limit / 8, self.start_idle_timer, loop, limit)
 
     def stop_idle_timer(self) -> None:
-        """Stop looking."""
+        """Stop the idle timer."""
         if self._idle_timer is not None:
             self._idle_timer.cancel()
 
@@ -101,7 +101,7 @@ class AiohttpTransport:
         self._sessions: LoopLocal[aiohttp.ClientSession] = LoopLocal(_create_session, lambda session: session.close())
         self._context_tokens: dict[
             str, float
-        ] = {}  # when each host last answered: only then can a pooled connection be stale
+        ] = {}  # Time of the last response of each host: only after one can a pooled connection be stale.
 
     @asynccontextmanager
     async def open(
@@ -125,7 +125,9 @@ class AiohttpTransport:
         response = await self._send(session, method, url, options, timeouts)
         connection = response.connection
         if connection is not None and connection.protocol is not None:
-            connection.protocol.read_timeout = None  # The first byte is here; from now on `watch` looks.
+            connection.protocol.read_timeout = (
+                None  # The first byte has arrived; from now on `watch` checks the idle limit.
+            )
             connection.protocol.start_timeout()
         answer = AiohttpResponse(response, url, timeouts)
         if timeouts.idle is not None and not response.content.is_eof():
@@ -150,7 +152,7 @@ class AiohttpTransport:
             except aiohttp.ClientConnectorError:
                 raise
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError):
-                # The last: the server closed it just now and the pool has not heard of it yet.
+                # The last attempt: the server has just closed the connection and the pool does not know it yet.
                 if loop.time() - self._context_tokens.pop(host, -_KEEP_ALIVE) >= _KEEP_ALIVE:
                     raise
                 response = await session.request(method, url, **options)  # The pooled connection was stale.
@@ -160,7 +162,7 @@ class AiohttpTransport:
         return response
 
     async def aclose(self) -> None:
-        """Close the connections of the running loop."""
+        """Close the connections of the running event loop."""
         await self._sessions.aclose()
 
 

@@ -1,4 +1,4 @@
-"""Which transport models use when they are given none of their own."""
+"""The default transport of models."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainspring.models.transport.port import Timeouts, Transport, TransportRespo
 
 
 class DefaultTransport:
-    """See `Transport`. Asks hosts directly; where the environment names a proxy, a library that knows them does."""
+    """See `Transport`. Connects directly; behind a proxy of the environment, uses a library that supports proxies."""
 
     def __init__(self) -> None:
         from mainspring.models.transport.http1.client import Http1Transport as DirectTransport
@@ -35,14 +35,14 @@ class DefaultTransport:
         return self._connect_via_proxy
 
     async def aclose(self) -> None:
-        """Close the connections of the running loop."""
+        """Close the connections of the running event loop."""
         await self._direct.aclose()
         if self._connect_via_proxy is not None:
             await self._connect_via_proxy.aclose()
 
 
 def _proxy_transport() -> Transport:
-    """One that knows proxies: on aiohttp if that is installed, else on httpx2, whose pool is slow with many connections."""
+    """Return a transport that supports proxies: aiohttp if installed, else httpx2, whose pool is slow with many connections."""
     if find_spec("aiohttp") is not None:
         from mainspring.models.transport.aiohttp_transport import AiohttpTransport
 
@@ -54,5 +54,5 @@ def _proxy_transport() -> Transport:
 
 @lru_cache(maxsize=1)
 def default_transport() -> Transport:
-    """One pool of connections for the process: connections, not keys, are shared. It closes with each event loop."""
+    """Return the transport of the process, which shares connections, not keys. It closes with each event loop."""
     return DefaultTransport()

@@ -1,7 +1,4 @@
-"""Which proxy a request goes through, from the environment as other programs read it.
-
-Whom to trust when a connection is encrypted.
-"""
+"""Proxies and TLS certificates from the environment."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from mainspring.errors import NetworkError, ProviderConfigError
 
 @lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine."""
+    """Return True if the host is this machine."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -27,16 +24,16 @@ def is_loopback(host: str) -> bool:
 
 
 def proxy_for(url: str) -> str | None:
-    """The proxy for ``url`` by HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY; this machine is asked directly.
+    """Return the proxy for ``url`` from HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, and NO_PROXY; ``None`` for this machine.
 
     Raises:
-        NetworkError: If the only proxy is a SOCKS proxy, which is not supported.
+        NetworkError: The only proxy is a SOCKS proxy, which is not supported.
     """
     parts = urlsplit(url)
     host = parts.hostname or ""
     if is_loopback(host) or not _has_proxy_settings():
         return None
-    from urllib.request import getproxies, proxy_bypass  # 6 ms: only where there may be one
+    from urllib.request import getproxies, proxy_bypass  # takes 6ms: only if a proxy is possible
 
     proxies = getproxies()
     found = [p for p in (proxies.get(parts.scheme), proxies.get("all")) if p]
@@ -49,23 +46,23 @@ def proxy_for(url: str) -> str | None:
             return proxy
     scheme = urlsplit(found[0]).scheme
     raise NetworkError(
-        f"The proxy of the environment is a {scheme} proxy, which is not supported: "
-        f"set {parts.scheme.upper()}_PROXY to an HTTP proxy, or name {host} in NO_PROXY",
+        f"The environment configures a {scheme} proxy, which is not supported. "
+        f"Set {parts.scheme.upper()}_PROXY to an HTTP proxy, or add {host} to NO_PROXY.",
         reason="proxy",
         retryable=False,
     )
 
 
 def _has_proxy_settings() -> bool:
-    """Whether there may be a proxy at all. Elsewhere than here it may also stand in the settings of the system."""
+    """Return True if a proxy may be configured. On macOS and Windows it may also be a system setting."""
     return sys.platform in ("darwin", "win32") or any(name.lower().endswith("_proxy") for name in os.environ)
 
 
 def tls_context() -> ssl.SSLContext:
-    """Certificates of SSL_CERT_FILE or SSL_CERT_DIR if set, else of the system. Loaded once for each of these.
+    """Return the TLS context with the certificates of SSL_CERT_FILE or SSL_CERT_DIR, or else of the system. Cached per value.
 
     Raises:
-        ProviderConfigError: If there are none in SSL_CERT_FILE.
+        ProviderConfigError: SSL_CERT_FILE contains no certificates.
     """
     return _load_context(os.environ.get("SSL_CERT_FILE") or None, os.environ.get("SSL_CERT_DIR") or None)
 
@@ -73,17 +70,19 @@ def tls_context() -> ssl.SSLContext:
 @lru_cache(maxsize=4)
 def _load_context(file: str | None, folder: str | None) -> ssl.SSLContext:
     if file is None and folder is None and sys.platform in ("darwin", "win32"):
-        import httpx2  # asks the system's own store, which the standard library does not
+        import httpx2  # Uses the system's own store, which the standard library does not.
 
         context = httpx2.create_ssl_context()
     else:
         try:
             context = ssl.create_default_context(cafile=file, capath=folder)
-        except OSError as error:  # also what the ssl module says of a file without certificates
-            said = error.reason if isinstance(error, ssl.SSLError) else error.strerror
+        except OSError as error:  # The ssl module also raises this for a file without certificates.
+            detail = error.reason if isinstance(error, ssl.SSLError) else error.strerror
             raise ProviderConfigError(
-                f"SSL_CERT_FILE names {file!r}, from which no certificates can be read ({said}): correct it or unset it",
+                f"Cannot read certificates from SSL_CERT_FILE={file!r} ({detail}). Correct or unset it.",
                 reason="tls",
             ) from error
-    context.set_alpn_protocols(["http/1.1"])  # a host that speaks only another version says so, and sends nothing else
+    context.set_alpn_protocols(
+        ["http/1.1"]
+    )  # A host that only supports another version fails the handshake before any data is sent.
     return context

@@ -1,4 +1,4 @@
-"""Failures of any HTTP library as our own errors."""
+"""Convert failures of any HTTP library to Mainspring errors."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from mainspring.errors import ModelError, ModelTimeoutError, NetworkError, Provi
 from mainspring.models.transport.port import Timeouts
 
 _CERTIFICATE_HINT = "its certificate was not accepted; behind a proxy that inspects TLS, set SSL_CERT_FILE to the file with its certificates"
-_TLS_HINT = "no encrypted connection came about; is it https that the host speaks at this port?"
+_TLS_HINT = "the TLS handshake failed; check that the server uses HTTPS on this port"
 
 
 def host_and_port(url: str) -> str:
-    """Host and port of a URL, for messages."""
+    """Return host and port of a URL, for error texts."""
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
 def connect_error(url: str, error: BaseException) -> ModelError:
-    """No connection came about."""
+    """Return the error of a failed connection attempt."""
     host = host_and_port(url)
     if (failed := _ssl_error(error)) is not None:
-        said = _ssl_error_text(failed)
+        detail = _ssl_error_text(failed)
         what = (
-            f"{_CERTIFICATE_HINT} ({said})"
+            f"{_CERTIFICATE_HINT} ({detail})"
             if isinstance(failed, ssl.SSLCertVerificationError)
-            else f"{_TLS_HINT} ({said})"
+            else f"{_TLS_HINT} ({detail})"
         )
         return NetworkError(f"Cannot connect to {host}: {what}", reason="tls", retryable=False)
     if "certificate" in str(error).lower():
@@ -37,8 +37,8 @@ def connect_error(url: str, error: BaseException) -> ModelError:
 
 
 def connection_lost_error(url: str, error: BaseException, *, response_started: bool) -> ModelError:
-    """The connection broke; ``response_started`` says whether an answer had begun."""
-    when = "before the answer was complete" if response_started else "before it answered"
+    """Return the error of a lost connection; ``response_started`` is true if a response had started."""
+    when = "before the response was complete" if response_started else "before it responded"
     failed = _ssl_error(error)
     system = _system_error(error) if failed is None else _ssl_error_text(failed)
     return NetworkError(
@@ -48,23 +48,23 @@ def connection_lost_error(url: str, error: BaseException, *, response_started: b
 
 
 def timeout_error(url: str, which: str, timeouts: Timeouts) -> ModelError:
-    """A limit was reached: ``connect``, ``first_byte``, ``idle`` or ``total``."""
+    """Return the error of an exceeded time limit: ``connect``, ``first_byte``, ``idle``, or ``total``."""
     seconds = getattr(timeouts, which)
     what = {
         "connect": "did not accept a connection",
-        "first_byte": "did not begin to answer",
-        "idle": "sent nothing more",
-        "total": "was not done",
+        "first_byte": "did not start to respond",
+        "idle": "sent no more data",
+        "total": "did not finish",
     }[which]
-    limit = f" within {seconds:g} s" if seconds else ""
+    limit = f" within {seconds:g}s" if seconds else ""
     return ModelTimeoutError(f"{host_and_port(url)} {what}{limit} (limit: {which})", reason=f"{which}_timeout")
 
 
 def check_url(url: str) -> None:
-    """Refuse what no request can be sent to.
+    """Reject an invalid URL.
 
     Raises:
-        ProviderConfigError: If it is no http or https URL with a host.
+        ProviderConfigError: The URL is not an http or https URL with a host.
     """
     try:
         parts = urlsplit(url)
@@ -72,34 +72,32 @@ def check_url(url: str) -> None:
     except ValueError as error:
         raise invalid_url_error(url, error) from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise invalid_url_error(url, ValueError("it must begin with http:// or https:// and name a host"))
+        raise invalid_url_error(url, ValueError("it must start with http:// or https:// and contain a host"))
 
 
 def invalid_url_error(url: str, error: BaseException) -> ModelError:
-    """The URL itself is wrong."""
-    if "@" in url:  # what stands before it may be a password, and what the library says may quote that
+    """Return the error of an invalid URL."""
+    if "@" in url:  # The part before @ may be a password, and the text of the library may quote it.
         shown = f"...@{_without_query(url.rpartition('@')[2])}"
-        return ProviderConfigError(f"The base URL {shown!r} is not valid", reason="bad_url")
-    return ProviderConfigError(
-        f"The base URL {_without_query(url)!r} is not valid: {_error_text(error)}", reason="bad_url"
-    )
+        return ProviderConfigError(f"Invalid base URL: {shown!r}", reason="bad_url")
+    return ProviderConfigError(f"Invalid base URL {_without_query(url)!r}: {_error_text(error)}", reason="bad_url")
 
 
 def _without_query(url: str) -> str:
-    """Without what is asked, where some hosts want a key."""
+    """Return the URL without its query, which contains a key for some hosts."""
     request = url.partition("#")[0].partition("?")
     return f"{request[0]}?..." if request[2] else request[0]
 
 
 def _error_text(error: BaseException) -> str:
-    """What the system said, else what the library said; a library wraps it in details of its own."""
+    """Return the text of the operating system's error, or else the library's, without the details that libraries add."""
     if isinstance(error, ConnectionError) and not error.args:
         return "it closed the connection"
     return _system_error(error) or str(error) or type(error).__name__
 
 
 def _system_error(error: BaseException) -> str:
-    """The text of the innermost error of the operating system, as in ``Connection refused``."""
+    """Return the text of the innermost error of the operating system, for example ``Connection refused``."""
     found = ""
     seen: BaseException | None = error
     for _ in range(5):
@@ -112,7 +110,7 @@ def _system_error(error: BaseException) -> str:
 
 
 def _ssl_error(error: BaseException) -> ssl.SSLError | None:
-    """The innermost error of the encryption; what a library wraps around it may be one too, without its words."""
+    """Return the innermost TLS error; a library may wrap it in another TLS error without a text."""
     found: ssl.SSLError | None = None
     seen: BaseException | None = error
     for _ in range(5):
@@ -125,6 +123,6 @@ def _ssl_error(error: BaseException) -> ssl.SSLError | None:
 
 
 def _ssl_error_text(error: ssl.SSLError) -> str:
-    """Its numbers are none of the system's, so it is put in its own words."""
+    """Return the text of a TLS error, whose number is not one of the system's."""
     words: str | None = getattr(error, "verify_message", None) or getattr(error, "reason", None)
     return words.replace("_", " ").lower() if words and words.isupper() else words or str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""The transport on httpx2: through a proxy where aiohttp is not installed. No compiled part."""
+"""Transport based on httpx2: for proxies if aiohttp is not installed. Pure Python."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mainspring.models.transport.loop_local import LoopLocal
 from mainspring.models.transport.port import Timeouts, TransportResponse, sanitize_headers
 
 _KEEP_ALIVE = 15.0
-"""Seconds an idle connection is kept; short, because a stale one looks alive until it is written to."""
+"""Seconds after which an idle connection is closed; short, because a stale connection looks alive until it is written to."""
 
 
 class HttpxResponse:
@@ -37,21 +37,21 @@ class HttpxResponse:
         self._pieces = _iter_body(response)
         self._chunks = _chunks(self._pieces, url, timeouts)
         self.status = response.status_code
-        self.headers: Mapping[str, str] = response.headers  # its names are in lower case already
+        self.headers: Mapping[str, str] = response.headers  # already in lower case
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it arrives."""
+        """Yield the body as it arrives."""
         return self._chunks
 
     async def aclose(self) -> None:
-        """Let go of it; where the body was not read to its end, the connection is closed."""
+        """Release the response; if the body was not read to its end, the connection is closed."""
         await self._chunks.aclose()
         await self._pieces.aclose()
         await self._response.aclose()
 
 
 def _iter_body(response: httpx2.Response) -> AsyncGenerator[bytes]:
-    """The body; without a compression to undo straight from the stream, for each layer costs something with each piece."""
+    """Yield the body; an uncompressed body directly from the stream, because each layer costs time per chunk."""
     stream = response.stream
     if (
         isinstance(stream, httpx2.AsyncByteStream)
@@ -80,7 +80,7 @@ class HttpxTransport:
         self._clients: LoopLocal[httpx2.AsyncClient] = LoopLocal(_make, lambda client: client.aclose())
         self._context_tokens: dict[
             str, float
-        ] = {}  # when each host last answered: only then can a pooled connection be stale
+        ] = {}  # Time of the last response of each host: only after one can a pooled connection be stale.
 
     @asynccontextmanager
     async def open(
@@ -137,14 +137,14 @@ class HttpxTransport:
         return response
 
     async def aclose(self) -> None:
-        """Close the connections of the running loop."""
+        """Close the connections of the running event loop."""
         await self._clients.aclose()
 
 
 def _make(key: Hashable) -> httpx2.AsyncClient:
     assert isinstance(key, tuple)
     scheme, proxy = key  # pyright: ignore[reportUnknownVariableType]
-    # Without https there is no need to load the system's certificates, which is most of the cost of a client.
+    # Plain http does not need the system's certificates, which are most of the startup cost of a client.
     context = tls_context() if scheme == "https" or proxy else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return httpx2.AsyncClient(
         verify=context,

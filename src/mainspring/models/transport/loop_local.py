@@ -1,4 +1,4 @@
-"""Clients that belong to the event loop that made them, and go when it goes."""
+"""Clients that belong to an event loop and are closed with it."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ C = TypeVar("C")
 
 
 class LoopLocal(Generic[C]):
-    """Keeps a client per loop and key.
+    """Stores one client per event loop and key.
 
-    A client is closed by `aclose`, or by the loop when that shuts down: it is held by an async generator, and a loop ends
-    its generators before it closes. So two calls of ``asyncio.run`` work, and leave nothing open.
+    A client is closed by `aclose`, or by the loop when it shuts down: an async generator owns it, and a loop finalizes its
+    generators before it closes. Two calls of ``asyncio.run`` work and leave nothing open.
 
     Args:
-        make: Makes a client for a key; called inside the loop.
-        close: Closes one.
+        make: Function that creates a client for a key; called inside the loop.
+        close: Function that closes a client.
     """
 
     def __init__(self, make: Callable[[Hashable], C], close: Callable[[C], Awaitable[object]]) -> None:
         self._make = make
         self._close = close
-        self._kept: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, tuple[C, AsyncGenerator[C, None]]]]
-        self._kept = WeakKeyDictionary()
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, tuple[C, AsyncGenerator[C, None]]]]
+        self._clients = WeakKeyDictionary()
 
     async def get(self, key: Hashable) -> C:
-        """The client for ``key`` in the running loop."""
+        """Return the client for ``key`` in the running loop."""
         loop = asyncio.get_running_loop()
-        held = self._kept.get(loop)
+        held = self._clients.get(loop)
         if held is None:
-            held = self._kept[loop] = {}
+            held = self._clients[loop] = {}
         entry = held.get(key)
         if entry is None:
             client = self._make(key)
@@ -51,7 +51,7 @@ class LoopLocal(Generic[C]):
             await self._close(client)
 
     async def aclose(self) -> None:
-        """Close what belongs to the running loop."""
-        held = self._kept.pop(asyncio.get_running_loop(), {})
+        """Close the clients of the running loop."""
+        held = self._clients.pop(asyncio.get_running_loop(), {})
         for _, keeper in list(held.values()):
             await keeper.aclose()

@@ -1,7 +1,7 @@
-"""HTTP as the model layer sees it: one method.
+"""HTTP interface of the model layer, with a single method.
 
-Above: `HttpModel`, and everything else that asks a host something. Below: a transport of our own; through proxies aiohttp where it is
-installed (extra ``fast``), else httpx2; `MemoryTransport` in tests. Every error leaves as `NetworkError` or `ModelTimeoutError`.
+Used by `HttpModel` and all other code that calls a host. Implemented by Mainspring's own transport; behind proxies by aiohttp if
+installed (extra ``fast``), else httpx2; in tests by `MemoryTransport`. Every error is a `NetworkError` or `ModelTimeoutError`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _HEADER_NAME_CHARS = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvw
 
 
 class Timeouts(Struct, frozen=True):
-    """Limits in seconds; ``None`` waits for ever.
+    """Time limits in seconds; ``None`` waits forever.
 
     Attributes:
-        connect: Until the connection stands.
-        first_byte: From there until the answer begins.
-        idle: Between two pieces of the answer; every byte counts, also a comment that only keeps the connection alive.
-        total: For everything together.
+        connect: Limit for the connection.
+        first_byte: Limit from the connection to the start of the response.
+        idle: Limit between two chunks of the response; any byte resets it, also a keep-alive comment.
+        total: Limit for the whole request.
     """
 
     connect: float | None = 10.0
@@ -35,7 +35,7 @@ class Timeouts(Struct, frozen=True):
 
 
 class TransportResponse(Protocol):
-    """An answer whose body has not been read yet."""
+    """A response whose body has not been read yet."""
 
     @property
     def status(self) -> int:
@@ -44,47 +44,47 @@ class TransportResponse(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers; names in lower case."""
+        """Headers with names in lower case."""
         ...
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it arrives. Used once.
+        """Yield the body as it arrives. Used once.
 
         Raises:
-            NetworkError: If the connection breaks.
-            ModelTimeoutError: If nothing arrives in time.
+            NetworkError: The connection was lost.
+            ModelTimeoutError: The body timed out.
         """
         ...
 
 
 class Transport(Protocol):
-    """Sends requests. Safe to share, also between event loops: connections belong to the loop that made them."""
+    """Sends requests. Safe to share, also between event loops: connections belong to the loop that created them."""
 
     def open(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
     ) -> AbstractAsyncContextManager[TransportResponse]:
-        """Send a request. Redirects are not followed: a key goes only where it was meant to go.
+        """Send a request. Redirects are not followed, so that a key is not sent to another host.
 
-        Leaving the context before the body was read to its end closes the connection.
+        Leaving the context before the end of the body closes the connection.
 
         Raises:
-            NetworkError: If the host cannot be reached.
-            ModelTimeoutError: If it does not answer in time.
+            NetworkError: The host is unreachable.
+            ModelTimeoutError: The host did not respond in time.
         """
         ...
 
     async def aclose(self) -> None:
-        """Close the connections of the running loop. It may be used again afterwards."""
+        """Close the connections of the running event loop. The transport can be used again afterward."""
         ...
 
 
 def sanitize_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Headers that every server and library takes: printable ASCII, nothing around it, no line breaks.
+    """Return headers that every server and library accepts: printable ASCII, stripped, without line breaks.
 
-    Without those that say where a request ends: who sends it says that.
+    Headers about the length of a request are removed: the transport sets them.
 
     Raises:
-        ProviderConfigError: If a name can be none.
+        ProviderConfigError: A name is invalid.
     """
     return {
         name: _sanitize_value(value)
@@ -97,10 +97,10 @@ def sanitize_headers(headers: Mapping[str, str]) -> dict[str, str]:
 def _check_header_name(text: str) -> str:
     name = text.strip()
     for char in name:
-        if char not in _HEADER_NAME_CHARS:  # the name is not told: it may be a key that was put in the wrong place
+        if char not in _HEADER_NAME_CHARS:  # The error omits the name: it may be a key that was put in the wrong place.
             raise ProviderConfigError(
-                f"No request can be made: a header has a name with {char!r} in it; names are letters, digits and dashes. "
-                "Correct the headers of the provider in the settings",
+                f"A header name contains {char!r}. Names consist of letters, digits, and dashes. "
+                "Correct the headers of the provider in the settings.",
                 reason="bad_header",
             )
     return name

@@ -1,4 +1,8 @@
-"""Record and replay HTTP traffic: the format of recordings, the recording transport, and the transport that replays from memory."""
+"""Record exchanges with hosts, and replay them without a network.
+
+To convert a real run to a test, run it once with a `RecordingTransport`, then again with a `ReplayTransport` of the same folder.
+A recording is one JSON object without keys.
+"""
 
 from __future__ import annotations
 
@@ -28,29 +32,29 @@ APIS = (
     ("stream_generate_content", lazy_re(r":streamGenerateContent$")),
     ("generate_content", lazy_re(r":generateContent$")),
 )
-"""How the paths of each protocol end."""
+"""Path suffix of each protocol."""
 
 
 _RECORDED_HEADERS = lazy_re(
     r"content-type$|retry-after|.*ratelimit|.*request-id$|anthropic-(version|beta)$|x-should-retry$|date$"
 )
-"""The headers that are written down; any other may hold something that nobody else should see."""
+"""Headers that are recorded; any other may contain private data."""
 
 
 def api_for_path(path: str) -> str:
-    """The protocol that a path belongs to; empty if it is none of ours."""
+    """Return the protocol of a path; empty if it is unknown."""
     path = path.partition("?")[0]
     return next((name for name, pattern in APIS if pattern.search(path)), "")
 
 
 def header_secrets(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """The keys in the headers of a request."""
+    """Return the keys in the headers of a request."""
     values = [value for name, value in headers.items() if is_secret_name(name)]
     return tuple([part for value in values for part in value.split() if len(part) >= 8])
 
 
 def request_record(method: str, url: str, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
-    """A request as it is written down: ``method``, ``host``, ``path``, ``headers``, ``body``."""
+    """Return the record of a request: ``method``, ``host``, ``path``, ``headers``, ``body``."""
     parts = urlsplit(url)
     redactor = Redactor.of(values=header_secrets(headers))
     query = [(k, "removed" if is_secret_name(k) else v) for k, v in parse_qsl(parts.query)]
@@ -64,7 +68,7 @@ def request_record(method: str, url: str, headers: Mapping[str, str], body: byte
         "method": method,
         "host": parts.netloc.rpartition("@")[2],
         "path": path,
-        "headers": _kept(headers),
+        "headers": _recorded_headers(headers),
         "body": redactor.value(value),
     }
 
@@ -72,30 +76,34 @@ def request_record(method: str, url: str, headers: Mapping[str, str], body: byte
 def response_record(
     status: int, headers: Mapping[str, str], body: Sequence[bytes], secrets: tuple[str, ...], *, cut: bool
 ) -> dict[str, Any]:
-    """An answer as it is written down: ``status``, ``headers``, ``body_text``, and ``cut`` where it broke off."""
+    """Return the record of a response: ``status``, ``headers``, ``body_text``, and ``cut`` for an incomplete body."""
     text = redact_stream(Redactor.of(values=secrets), b"".join(body).decode("utf-8", "replace"))
-    part: dict[str, Any] = {"status": status, "headers": _kept(headers), "body_text": text}
+    part: dict[str, Any] = {"status": status, "headers": _recorded_headers(headers), "body_text": text}
     return {**part, "cut": True} if cut else part
 
 
 def is_same_request(recorded: Mapping[str, Any], expected_request: Mapping[str, Any]) -> bool:
-    """Whether two requests ask the same, wherever the host is."""
+    """Return True if two requests are the same, regardless of the host."""
     return all(recorded.get(name) == expected_request.get(name) for name in ("method", "path", "body"))
 
 
 def first_difference(recorded: object, expected: object, path: str = "body") -> str:
-    """The first place where two values of JSON differ; empty if they do not."""
+    """Return the first difference between two JSON values; empty if they are equal."""
     one, other = as_dict(recorded), as_dict(expected)
     if one is not None and other is not None:
         pairs = [(f"{path}.{key}", one.get(key), other.get(key)) for key in [*one, *(k for k in other if k not in one)]]
     elif len(ones := as_list(recorded)) == len(others := as_list(expected)) > 0:
         pairs = [(f"{path}[{at}]", a, b) for at, (a, b) in enumerate(zip(ones, others, strict=True))]
     else:
-        return "" if recorded == expected else f"{path} is {str(expected)[:80]!r}, recorded was {str(recorded)[:80]!r}"
+        return (
+            ""
+            if recorded == expected
+            else f"{path} is {str(expected)[:80]!r} instead of the recorded {str(recorded)[:80]!r}"
+        )
     return next((found for where, a, b in pairs if (found := first_difference(a, b, where))), "")
 
 
-def _kept(headers: Mapping[str, str]) -> dict[str, str]:
+def _recorded_headers(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items() if _RECORDED_HEADERS.match(name.lower())}
 
 
@@ -109,13 +117,13 @@ class SentRequest(Struct, frozen=True):
 
 
 class MemoryResponse(Struct):
-    """An answer to give.
+    """A scripted response.
 
     Attributes:
-        body: The body: all at once, or in pieces. An exception among them is raised there, a number is a pause in seconds.
-        status: The HTTP status.
-        headers: The headers; names in lower case.
-        closed: Set when the answer has been let go.
+        body: Body, complete or in chunks. An exception is raised at its position; a number is a pause in seconds.
+        status: HTTP status.
+        headers: Headers with names in lower case.
+        closed: Set when the response is released.
     """
 
     body: bytes | Sequence[bytes | float | Exception] = b""
@@ -124,7 +132,7 @@ class MemoryResponse(Struct):
     closed: bool = False
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body as scripted."""
+        """Yield the scripted body."""
         for piece in [self.body] if isinstance(self.body, bytes) else self.body:
             if isinstance(piece, Exception):
                 raise piece
@@ -136,13 +144,13 @@ class MemoryResponse(Struct):
 
 
 class MemoryTransport:
-    """Gives scripted answers and keeps what was asked.
+    """Returns scripted responses and stores the requests.
 
     Args:
-        answers: One for each request, in order; an exception is raised instead. The last one stays.
+        answers: One response per request, in order; an exception is raised instead. The last one is repeated.
 
     Attributes:
-        requests: What was sent.
+        requests: Requests that were sent.
     """
 
     def __init__(self, *answers: MemoryResponse | Exception) -> None:
@@ -154,7 +162,7 @@ class MemoryTransport:
     async def open(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
     ) -> AsyncGenerator[TransportResponse]:
-        """Give the next answer."""
+        """Return the next response."""
         self.requests.append(SentRequest(method, url, dict(headers), body))
         answer: Any = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, Exception):
@@ -165,12 +173,12 @@ class MemoryTransport:
             answer.closed = True
 
     async def aclose(self) -> None:
-        """Remember that it was closed."""
+        """Record that the transport was closed."""
         self.closed = True
 
 
 class _RecordingResponse:
-    """An answer that remembers what was read of it."""
+    """A response that stores the chunks that were read."""
 
     def __init__(self, answer: TransportResponse) -> None:
         self._answer = answer
@@ -196,15 +204,15 @@ class _RecordingResponse:
 
 
 class RecordingTransport:
-    """A `Transport` that writes each exchange down, in the form that `replay_exchange` and `ReplayTransport` read.
+    """A `Transport` that records each exchange in a file for `decode_exchange` and `ReplayTransport`.
 
-    Keys do not get into the files: of the headers only harmless ones are kept, keys in the query are removed, and texts that are
-    keys, or were sent as one, are masked everywhere. What the conversation itself holds is written as it is.
+    The files contain no keys: only harmless headers are recorded, keys in the query are removed, and texts that are keys, or
+    were sent as keys, are redacted everywhere. The conversation itself is recorded unchanged.
 
     Args:
-        folder: Where the files go, ``0000.json`` and on; made if need be. Files that are there are not overwritten.
-        transport: Sends the requests; by default the one all models share.
-        provider: Name to write down as the provider.
+        folder: Folder for the files ``0000.json`` and following; created if missing. Existing files are not overwritten.
+        transport: Transport for the requests; by default the one that all models share.
+        provider: Provider name to record.
     """
 
     def __init__(self, folder: str | Path, transport: Transport | None = None, *, provider: str = "") -> None:
@@ -217,7 +225,7 @@ class RecordingTransport:
     async def open(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
     ) -> AsyncGenerator[TransportResponse]:
-        """Send a request, and write it down with its answer when that has been read."""
+        """Send a request, and record it with its response once that was read."""
         place = await asyncio.to_thread(self._next_path)
         try:
             async with (self._own or default_transport()).open(method, url, headers, body, timeouts) as answer:
@@ -226,24 +234,24 @@ class RecordingTransport:
                     yield watched
                 finally:
                     request = request_record(method, url, headers, body)
-                    told = response_record(
+                    record = response_record(
                         watched.status, watched.headers, watched.pieces, header_secrets(headers), cut=watched.cut
                     )
                     api = api_for_path(request["path"])
-                    exchange = {"provider": self._provider, "api": api, "request": request, "response": told}
+                    exchange = {"provider": self._provider, "api": api, "request": request, "response": record}
                     text = json.dumps(exchange, ensure_ascii=False, indent=1)
                     await asyncio.shield(asyncio.to_thread(place.write_text, text, encoding="utf-8"))
         except BaseException:
-            await asyncio.shield(asyncio.to_thread(_remove_if_empty, place))  # there was no answer at all
+            await asyncio.shield(asyncio.to_thread(_remove_if_empty, place))  # The request failed without a response.
             raise
 
     async def aclose(self) -> None:
-        """Close its connections."""
+        """Close the connections of the transport."""
         if self._own is not None:
             await self._own.aclose()
 
     def _next_path(self) -> Path:
-        """The next file that does not exist yet: requests keep their order even if answers do not."""
+        """Return the next unused file: files are in the order of the requests, even if responses are not."""
         self._folder.mkdir(parents=True, exist_ok=True)
         while True:
             place = self._folder / f"{next(self._numbers):04}.json"
@@ -255,18 +263,18 @@ class RecordingTransport:
 
 
 class ReplayTransport:
-    """A `Transport` that answers from recordings and never opens a connection.
+    """A `Transport` that replays recordings and never opens a connection.
 
-    A request gets the answer of the first recording not used yet that asks the same (method, path and body; not the host). One that
-    was never recorded fails at once, and the error says what is different.
+    A request gets the response of the first unused recording with the same method, path, and body; the host is ignored. A request
+    without a recording fails immediately, and the error describes the difference.
 
     Args:
-        recordings: A folder, a file, or exchanges that were read already.
-        in_order: Whether each request gets the next answer, whatever it asks.
-        chunk_size: Bytes of each piece of an answer; all at once by default.
+        recordings: A folder, a file, or decoded exchanges.
+        in_order: Whether each request gets the next response, without a comparison.
+        chunk_size: Size of each chunk of a response in bytes; a single chunk by default.
 
     Attributes:
-        unused: The recordings that nobody has asked for yet.
+        unused: Recordings that were not replayed yet.
     """
 
     def __init__(
@@ -284,22 +292,22 @@ class ReplayTransport:
     async def open(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
     ) -> AsyncGenerator[TransportResponse]:
-        """Give the recorded answer.
+        """Return the recorded response.
 
         Raises:
-            ModelError: If there is no recording of the request.
+            ModelError: The request has no recording.
         """
         exchange = self._find_recording(request_record(method, url, headers, body))
-        told = exchange["response"]
-        data = str(told.get("body_text") or "").encode()
+        record = exchange["response"]
+        data = str(record.get("body_text") or "").encode()
         step = self._piece or max(1, len(data))
         pieces: list[bytes | float | Exception] = [data[at : at + step] for at in range(0, len(data), step)]
-        if told.get("cut"):
-            pieces.append(NetworkError("The recorded answer breaks off here", reason="stream_cut"))
-        yield MemoryResponse(pieces, int(told.get("status") or 200), dict(told.get("headers") or {}))
+        if record.get("cut"):
+            pieces.append(NetworkError("The recorded response ends here.", reason="stream_cut"))
+        yield MemoryResponse(pieces, int(record.get("status") or 200), dict(record.get("headers") or {}))
 
     async def aclose(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
     def _find_recording(self, expected_request: Mapping[str, Any]) -> Mapping[str, Any]:
         for at, exchange in enumerate(self.unused):
@@ -310,13 +318,13 @@ class ReplayTransport:
     def _mismatch_message(self, expected_request: Mapping[str, Any]) -> str:
         what = f"{expected_request['method']} {expected_request['path']}"
         if not self.unused:
-            return f"Nothing is recorded for {what}: all recordings have been used. Record the run again"
+            return f"No recording left for {what}: all recordings were used. Record the run again."
         near = self.unused[0]["request"]
         found = next(
             (d for n in ("method", "path", "body") if (d := first_difference(near.get(n), expected_request.get(n), n))),
             "",
         )
-        return f"Nothing is recorded for this {what}; beside the next recording {found}. Record the run again"
+        return f"No recording for this {what}; compared with the next recording, {found}. Record the run again."
 
 
 def _remove_if_empty(place: Path) -> None:

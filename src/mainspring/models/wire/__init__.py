@@ -1,1 +1,1 @@
-"""Wire protocols: how requests and answers look as bytes. Pure encoding and decoding, no I/O."""
+"""Wire protocols: the bytes of requests and responses. Pure encoding and decoding, no I/O."""

@@ -1,9 +1,4 @@
-"""Ollama's answers to events: a line each, or one object.
-
-Requests to bodies of Ollama's own protocol.
-
-Ollama's own protocol as a `WireProtocol`.
-"""
+"""Ollama's own protocol as a `WireProtocol`."""
 
 from __future__ import annotations
 
@@ -75,12 +70,12 @@ _decode = msgspec.json.Decoder(_Chunk).decode
 
 
 class OllamaDecoder:
-    """Decodes one answer; see `WireDecoder`.
+    """Decoder of one response; see `WireDecoder`.
 
-    Calls come whole. An answer without anything in it becomes a message with one empty text block.
+    Calls arrive complete. An empty response becomes a message with one empty text block.
 
     Args:
-        profile: The model that answers.
+        profile: Model that responds.
     """
 
     lines = True
@@ -104,14 +99,14 @@ class OllamaDecoder:
         self.ended = False
         self._profile = profile
         self._errors = ResponseErrors(self.draft, profile)
-        self._first: str | None = None  # when the answer began, its only name
+        self._first: str | None = None  # time at which the response started, its only identifier
         self._reason = ""
         self._prose = TextAndThinking(self.draft)
         self._calls: list[int] = []
         self._ids: set[str] = set()
 
     def feed(self, name: str, data: bytes, events: list[StreamEvent]) -> None:
-        """Take one line."""
+        """Decode one line."""
         try:
             line = _decode(data)
         except DECODE_ERRORS:
@@ -123,13 +118,13 @@ class OllamaDecoder:
                 return
             self._first = line.created_at or ""
             events.append(self.draft.start())
-        said = line.message
-        if said is not None:
-            if said.thinking:
-                self._prose.add_thinking(said.thinking, events)
-            if said.content:
-                self._prose.add_text(said.content, events)
-            for call in said.tool_calls or ():
+        message = line.message
+        if message is not None:
+            if message.thinking:
+                self._prose.add_thinking(message.thinking, events)
+            if message.content:
+                self._prose.add_text(message.content, events)
+            for call in message.tool_calls or ():
                 self._call(call, events)
         if line.done:
             self.complete = self.ended = True
@@ -139,14 +134,14 @@ class OllamaDecoder:
                 self.draft.usage = with_cost(Usage(*counts), self._profile.info)
 
     def decode_body(self, body: bytes, out: list[StreamEvent]) -> None:
-        """Take a complete answer that was not streamed."""
+        """Decode a complete response that was not streamed."""
         if body:
             self.feed("", body, out)
 
     def finish(self, out: list[StreamEvent]) -> None:
-        """The stream has ended."""
+        """Handle the end of the stream."""
         if self._first is None:
-            raise self._errors.invalid_response("The answer is empty", "empty")
+            raise self._errors.invalid_response("The response is empty", "empty")
         if not self.complete:
             raise self._errors.truncated()
         if not len(self.draft):
@@ -175,14 +170,14 @@ class OllamaDecoder:
 
 _SLOT = "ollama"
 _THINK_LEVELS = ("low", "medium", "high")
-"""What ``think`` may be, where a model takes words."""
+"""Values of ``think`` for models that support levels."""
 
 
 _EMPTY = b"," + to_json({"role": "user", "content": EMPTY_PROMPT_TEXT})
 
 
 def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
-    """The body of a streaming request: the options first, the conversation last, so that what repeats is a prefix."""
+    """Return the body of a streaming request: options first, conversation last, so that repeated parts are a prefix."""
     history = MessageEncodingCache.get_or_create(request.scratch, _SLOT, _key(profile))
     messages = request.messages if isinstance(request.messages, list) else list(request.messages)
     stored, tail = history.encode(messages, lambda message: _encode_message(message, profile))
@@ -190,12 +185,12 @@ def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
     if request.system and not request.system.isspace():
         pieces.append(b"," + to_json({"role": "system", "content": request.system}))
     pieces += [memoryview(piece) for piece in (stored, tail or (b"" if stored else _EMPTY)) if piece]
-    pieces[0] = pieces[0][1:]  # no comma before the first
+    pieces[0] = pieces[0][1:]  # no comma before the first message
     return b"".join((_head(request, profile, history), b',"messages":[', *pieces, b"]}"))
 
 
 def _encode_message(message: Message, profile: ModelProfile) -> bytes:
-    """One message as the JSON objects it becomes, each with a comma before it."""
+    """Encode one message as JSON objects, each with a leading comma."""
     cleaned = prepare_message(
         message, profile.provider, profile.model, vision=profile.info.vision, unreadable=profile.unreadable
     )
@@ -218,7 +213,7 @@ def _key(profile: ModelProfile) -> str:
 
 
 def _head(request: ModelRequest, profile: ModelProfile, history: MessageEncodingCache) -> bytes:
-    """Everything but the messages, without the closing brace; made anew only when something in it changed."""
+    """Encode everything but the messages, without the closing brace; encoded again only after a change."""
     fields = {"model": profile.model, "stream": True, **_options(request, profile)}
     tools = [] if request.tool_choice == "none" else list(request.tools)
     known = history.head
@@ -266,7 +261,7 @@ def _tool(tool: ToolDefinition) -> bytes:
 
 
 def _user(message: Message) -> list[dict[str, Any]]:
-    """Results first, each a message; then what the user says, with the images of the results, which stand nowhere else."""
+    """Encode results as one message each, then the user's content with the images of the results, which have no other place."""
     items: list[dict[str, Any]] = []
     texts: list[str] = []
     images: list[str] = []
@@ -287,24 +282,24 @@ def _user(message: Message) -> list[dict[str, Any]]:
 
 
 class OllamaProtocol:
-    """The protocol; it has no state."""
+    """Ollama's own protocol; stateless."""
 
     name = "ollama"
 
     def url(self, profile: ModelProfile) -> str:
-        """Where a request goes."""
+        """Return the URL of a request."""
         return f"{profile.base_url}/api/chat" + (f"?{profile.query}" if profile.query else "")
 
     def encode(self, request: ModelRequest, profile: ModelProfile) -> bytes:
-        """The body of a streaming request."""
+        """Return the body of a streaming request."""
         return encode_request(request, profile)
 
     def decoder(self, profile: ModelProfile) -> OllamaDecoder:
-        """A decoder for one answer."""
+        """Return a decoder for one response."""
         return OllamaDecoder(profile)
 
     def without_rejected(self, profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
-        """Profiles that leave out what the server refused, the most likely first."""
+        """Return profiles without the field that the server rejected, the most likely first."""
         text = refusal.lower()
         if "think" in text:  # "... does not support thinking", "think value ... is not supported for this model"
             if profile.ollama.think == "levels":

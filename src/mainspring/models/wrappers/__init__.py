@@ -1,1 +1,1 @@
-"""Model providers that wrap another one."""
+"""Model providers that wrap another provider."""

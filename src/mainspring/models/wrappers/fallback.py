@@ -1,4 +1,4 @@
-"""The next model where one cannot be had."""
+"""Fall back to the next model if a model is unavailable."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from mainspring.models.port import ModelInfo, ModelProvider, ModelRequest, Model
 from mainspring.models.retry import read_until_content
 
 DEFAULT_FALLBACK_CODES = frozenset({ErrorCode.RATE_LIMITED, ErrorCode.NETWORK_ERROR, ErrorCode.TIMEOUT})
-"""Overload, an empty account, an outage: another provider may well answer."""
+"""Overload, insufficient credit, and outages: another provider may still respond."""
 
 
 class FallbackEvent(Struct, frozen=True):
-    """One model is given up for the next.
+    """A change from one model to the next.
 
     Attributes:
-        failed: The one that could not be had.
-        error: Why.
-        next: The one that is asked now.
+        failed: Model that is unavailable.
+        error: Cause of the failure.
+        next: Model that is called next.
     """
 
     failed: ModelProvider
@@ -35,18 +35,18 @@ class FallbackEvent(Struct, frozen=True):
 
 
 class FallbackModel:
-    """A `ModelProvider` of several: where one cannot be had, the next is asked with the same request.
+    """A `ModelProvider` with several models: if one is unavailable, the next one receives the same request.
 
-    Only until content has been seen: afterwards a failure is raised, and nothing is said twice. A model that failed is passed over
-    for a while, so that a conversation does not pay for the outage at every turn. Which one answered stands in the message
-    (``provider``, ``model``) and is told to ``on_fallback``.
+    Only before the first content: a later failure is raised, so no content is sent twice. A model that failed is skipped for
+    a while, so that a conversation does not wait for the outage at every turn. The message contains the model that responded
+    (``provider``, ``model``), and ``on_fallback`` is called for each change.
 
     Args:
-        models: In the order in which they are asked.
-        on: The codes of failures for which the next one is asked, or a function that decides.
-        on_fallback: Told of each change; may be async.
-        cool_down: Seconds for which a model that failed is passed over, if its host does not say how long.
-        clock: Gives the time in seconds.
+        models: Models in the order in which they are called.
+        on: Error codes for which the next model is called, or a function that decides.
+        on_fallback: Callback for each change; may be async.
+        cool_down: Seconds for which a failed model is skipped, unless its host sends a delay.
+        clock: Function that returns the time in seconds.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class FallbackModel:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not models:
-            raise ValueError("a fallback needs at least one model")
+            raise ValueError("A fallback requires at least one model.")
         self._models = tuple(models)
         self._wrap_socket = on
         self._on_fallback = on_fallback
@@ -74,12 +74,12 @@ class FallbackModel:
 
     @property
     def model(self) -> str:
-        """Id of the first model."""
+        """ID of the first model."""
         return self._models[0].model
 
     @property
     def info(self) -> ModelInfo:
-        """The first model's facts, as far as they hold for whichever answers: the smallest window, vision if all have it."""
+        """Facts about the first model that apply to every model: the smallest window, vision if all support it."""
         infos = [model.info for model in self._models]
         windows = [info.context_window for info in infos if info.context_window]
         return replace(
@@ -89,10 +89,10 @@ class FallbackModel:
         )
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        """Ask the first model that can be had.
+        """Send the request to the first available model.
 
         Raises:
-            ModelError: Of the last one that was asked; notes tell why the others could not be had.
+            ModelError: The error of the last model; its notes contain the errors of the others.
         """
         order = self._order()
         given_up: list[str] = []
@@ -117,26 +117,24 @@ class FallbackModel:
                     for note in given_up:
                         error.add_note(note)
                     raise
-                given_up.append(
-                    f"{self._models[index].provider}:{self._models[index].model} was asked before: {failure}"
-                )
+                given_up.append(f"{self._models[index].provider}:{self._models[index].model} failed before: {failure}")
                 await self._notify(FallbackEvent(self._models[index], failure, self._models[order[at + 1]]))
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Ask, and get the whole answer.
+        """Send a request and return the complete response.
 
         Raises:
-            ModelError: As `stream`.
+            ModelError: See `stream`.
         """
         return await collect(self.stream(request), self.provider, self.model)
 
     async def aclose(self) -> None:
-        """Close all of them."""
+        """Close all models."""
         for model in self._models:
             await model.aclose()
 
     def _order(self) -> list[int]:
-        """All models: those that are well first, each group in the given order."""
+        """Return all models: the available ones first, each group in the given order."""
         now = self._clock()
         return sorted(range(len(self._models)), key=lambda index: self._unavailable_until[index] > now)
 
@@ -144,6 +142,6 @@ class FallbackModel:
         return self._wrap_socket(failure) if callable(self._wrap_socket) else failure.code in self._wrap_socket
 
     async def _notify(self, change: FallbackEvent) -> None:
-        told = self._on_fallback(change) if self._on_fallback else None
-        if isinstance(told, Awaitable):
-            await told
+        result = self._on_fallback(change) if self._on_fallback else None
+        if isinstance(result, Awaitable):
+            await result

@@ -1,4 +1,4 @@
-"""Not more requests or tokens a minute than a provider allows."""
+"""Limit the requests and tokens per minute."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from mainspring.events import Done, StreamEvent
 from mainspring.models.port import ModelInfo, ModelProvider, ModelRequest, ModelResponse, collect
 from mainspring.models.token_limits import estimate_prompt_tokens
 
-_EXPECTED_OUTPUT_TOKENS = 1000  # tokens, until the provider tells how many there were
+_EXPECTED_OUTPUT_TOKENS = 1000  # Token estimate of a response, until the provider reports its usage.
 
 WaitFunction = Callable[[float], Awaitable[object]]
-"""Waits for a number of seconds."""
+"""Function that waits for a number of seconds."""
 
 
 class TokenBucket:
-    """Fills steadily and is emptied by what is done; who comes to an empty one waits, first come, first served.
+    """A token bucket: fills at a steady rate; callers wait in order until it contains enough.
 
-    What costs more than the bucket holds waits until it is full, and leaves it in debt.
+    A request larger than the bucket waits until the bucket is full and leaves it negative.
 
     Args:
-        per_minute: How fast it fills; it holds as much.
-        clock: Gives the time in seconds.
-        sleep: How to wait.
+        per_minute: Fill rate and capacity.
+        clock: Function that returns the time in seconds.
+        sleep: Function that waits.
     """
 
     def __init__(
         self, per_minute: float, *, clock: Callable[[], float] = time.monotonic, sleep: WaitFunction = asyncio.sleep
     ) -> None:
         if per_minute <= 0:
-            raise ValueError("a rate must be more than nothing")
+            raise ValueError("A rate must be greater than 0.")
         self._size = per_minute
         self._rate = per_minute / 60
         self._clock = clock
@@ -43,15 +43,15 @@ class TokenBucket:
         self._turn = asyncio.Lock()
 
     async def acquire(self, amount: float) -> None:
-        """Wait until there is enough, and take it."""
+        """Wait until the bucket contains enough, and take the amount."""
         async with self._turn:
-            # A little is forgiven: a wait for the last rounding error would never end.
+            # Tolerate rounding errors: otherwise, the last wait might never end.
             while (missing := min(amount, self._size) - self._refill()) > 1e-6:
                 await self._sleep(missing / self._rate)
             self._level -= amount
 
     def adjust(self, amount: float) -> None:
-        """Correct what was taken: a negative amount takes more."""
+        """Correct the amount that was taken: a negative amount takes more."""
         self._level = min(self._size, self._refill() + amount)
 
     def _refill(self) -> float:
@@ -62,16 +62,16 @@ class TokenBucket:
 
 
 class RateLimitedModel:
-    """A `ModelProvider` that waits rather than exceed a rate. Share one object between all who share the rate.
+    """A `ModelProvider` that waits instead of exceeding a rate. Share one object between all users of the rate.
 
-    Tokens are estimated before a request and corrected by its usage afterwards.
+    Tokens are estimated before a request and corrected by its usage afterward.
 
     Args:
         model: The model.
-        requests_per_minute: Most requests; ``None`` is any number.
-        tokens_per_minute: Most tokens, of prompts and answers together; ``None`` is any number.
-        clock: Gives the time in seconds.
-        sleep: How to wait.
+        requests_per_minute: Maximum number of requests; ``None`` is unlimited.
+        tokens_per_minute: Maximum number of prompt and output tokens together; ``None`` is unlimited.
+        clock: Function that returns the time in seconds.
+        sleep: Function that waits.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class RateLimitedModel:
 
     @property
     def model(self) -> str:
-        """Id of the model."""
+        """Model ID."""
         return self._model.model
 
     @property
@@ -103,10 +103,10 @@ class RateLimitedModel:
         return self._model.info
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        """Wait if need be, then ask.
+        """Wait for the rate limit, then stream the response.
 
         Raises:
-            ModelError: As the model does.
+            ModelError: Errors of the model.
         """
         if self._requests is not None:
             await self._requests.acquire(1)
@@ -121,10 +121,10 @@ class RateLimitedModel:
                 yield event
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Wait if need be, then ask, and get the whole answer.
+        """Wait for the rate limit, then return the complete response.
 
         Raises:
-            ModelError: As `stream`.
+            ModelError: See `stream`.
         """
         return await collect(self.stream(request), self.provider, self.model)
 

@@ -1,4 +1,4 @@
-"""Tools under other names at the model, and nowhere else."""
+"""Show tools to the model under other names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ToolNames = Mapping[str, str]
 
 
 class _CachedTranslation(Struct, frozen=True):
-    """What was translated for the last request of a conversation."""
+    """Translated messages of the last request of a conversation."""
 
     names: ToolNames
     before: tuple[Message, ...]
@@ -27,15 +27,15 @@ class _CachedTranslation(Struct, frozen=True):
 
 
 class ToolAliasModel:
-    """A model that knows tools under other names than everybody else does.
+    """A model that receives tools under other names than the rest of the program.
 
-    What goes to the model (list of tools, calls and results of the history, the choice of a tool) carries the other names, what
-    comes from it the tools' own. A message is translated once and stays the same object, so that what a provider keeps of an
-    encoded conversation stays valid.
+    Requests (tools, calls and results in the history, the tool choice) contain the aliases, responses the original names. A
+    message is translated once and stays the same object, so that the provider's cache of the encoded conversation stays
+    valid.
 
     Args:
         model: The model.
-        aliases: By a tool's own name the one that the model knows; tools that are not in it keep theirs.
+        aliases: Names for the model, by original tool name; other tools keep their names.
     """
 
     def __init__(self, model: ModelProvider, aliases: ToolNames) -> None:
@@ -50,19 +50,19 @@ class ToolAliasModel:
 
     @property
     def model(self) -> str:
-        """Id of the model."""
+        """Model ID."""
         return self._model.model
 
     @property
     def info(self) -> ModelInfo:
-        """What is known about the model."""
+        """Known facts about the model."""
         return self._model.info
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        """Ask, and get the answer while it is made.
+        """Send a request and stream the response.
 
         Raises:
-            ModelError: As the model does.
+            ModelError: Errors of the model.
         """
         events = cast("AsyncGenerator[StreamEvent, None]", self._model.stream(self._translate_request(request)))
         try:
@@ -75,15 +75,15 @@ class ToolAliasModel:
             raise
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Ask, and get the whole answer.
+        """Send a request and return the complete response.
 
         Raises:
-            ModelError: As `stream`.
+            ModelError: See `stream`.
         """
         return await collect(self.stream(request), self.provider, self.model)
 
     async def aclose(self) -> None:
-        """Give back what the model holds."""
+        """Release the resources of the model."""
         await self._model.aclose()
 
     def _translate_request(self, request: ModelRequest) -> ModelRequest:
@@ -95,7 +95,7 @@ class ToolAliasModel:
         )
 
     def _translate_messages(self, request: ModelRequest) -> list[Message]:
-        """The messages under the model's names; those that were translated before are the same objects again."""
+        """Return the messages with the aliases; messages that were translated before are the same objects."""
         slots: dict[str, _CachedTranslation] = request.scratch.entries if request.scratch else {}
         known = slots.get("aliases")
         before, after = (known.before, known.after) if known and known.names == self._out else ((), ())
@@ -124,7 +124,7 @@ class ToolAliasModel:
 
 
 def _rename_calls(message: Message, names: ToolNames) -> Message:
-    """The message with other names of tools; the same object if there is nothing to rename."""
+    """Return the message with renamed tools; the same object if nothing changes."""
     content = [rename_tool(block, names) for block in message.content]
     same = all(a is b for a, b in zip(content, message.content, strict=True))
     return message if same else replace(message, content=tuple(content))

@@ -1,4 +1,4 @@
-"""Budgets: of runs and conversations, of single tools, and of what tools give back in a turn."""
+"""Budgets of runs, conversations, single tools, and tool output per turn."""
 
 from mainspring.policies.budgets.spending import Ledger, SpendingLimits
 from mainspring.policies.budgets.tools import ToolBudgets, ToolOutputBudget

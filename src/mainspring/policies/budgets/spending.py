@@ -1,6 +1,6 @@
-"""What was spent, and what may be.
+"""Spending and its limits.
 
-The limits of a run and of its conversation, with all sub-agents: asked before each request.
+The limits of a run and of its conversation, subagents included, are checked before each request.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 class Ledger:
-    """Tokens, money and turns of somebody and of everybody below.
+    """Tokens, cost, and turns of a run or conversation, subagents included.
 
-    A run's ledger stands below that of its conversation; a sub-agent's below that of the run that started it. What is
-    entered anywhere counts all the way up, at once.
+    The parent of a run's ledger is the ledger of its conversation; the parent of a subagent's ledger is that of the run that
+    started it. An entry is added to all ledgers above it immediately.
 
     Args:
-        parent: The ledger that this one is part of.
+        parent: The ledger that includes this one.
 
     Attributes:
-        tokens: Prompt and answer of all calls together.
-        cost: US dollars, as far as prices are known.
-        turns: Answered model calls.
-        seconds: Of finished runs; those of sub-agents lie within and are not added.
+        tokens: Prompt and response tokens of all calls.
+        cost: US dollars, if prices are known.
+        turns: Completed model calls.
+        seconds: Duration of finished runs; subagents run within that time and are not added.
     """
 
     __slots__ = ("parent", "cost", "seconds", "tokens", "turns")
@@ -43,18 +43,18 @@ class Ledger:
         self.seconds = 0.0
 
     def add(self, usage: Usage, cost: float | None = None, *, turns: int = 1) -> None:
-        """Enter model calls.
+        """Add model calls.
 
         Args:
             usage: Their tokens.
-            cost: US dollars; if not given, what ``usage`` says.
-            turns: How many calls; 0 for one beside the conversation.
+            cost: US dollars; the cost in ``usage`` by default.
+            turns: Number of calls; 0 for a call outside the conversation.
         """
         known = usage.cost.total if usage.cost else 0.0
         self.add_totals(usage.total_tokens, known if cost is None else cost, turns)
 
     def add_totals(self, tokens: int, cost: float, turns: int) -> None:
-        """Enter figures, here and all the way up."""
+        """Add totals to this ledger and to all ledgers above it."""
         ledger: Ledger | None = self
         while ledger is not None:
             ledger.tokens += tokens
@@ -63,7 +63,7 @@ class Ledger:
             ledger = ledger.parent
 
     def add_past_usage(self, messages: Iterable[AgentMessage]) -> None:
-        """Enter here, not above, what the answers of a stored conversation cost when they were made."""
+        """Add the recorded usage of a stored conversation to this ledger only, not to its parents."""
         above, self.parent = self.parent, None
         for message in messages:
             if isinstance(message, Message) and message.usage is not None:
@@ -72,15 +72,15 @@ class Ledger:
 
 
 class SpendingLimits:
-    """Enters what a run spends, and ends it before the request that a limit forbids.
+    """Records the spending of a run and stops it before a request that exceeds a limit.
 
     Args:
-        run: The run's own budget.
-        session: That of the whole conversation.
-        ledger: The run's ledger; it stands below the conversation's.
-        bus: Hears the warnings.
+        run: The budget of the run.
+        session: The budget of the whole conversation.
+        ledger: The run's ledger; its parent is the conversation's ledger.
+        bus: The bus that receives the warnings.
         elapsed: A clock, in seconds.
-        warn_at: The share of a limit from which on there is a warning, once for each limit; ``None``: never.
+        warn_at: Share of a limit at which to warn, once for each limit; ``None`` for no warnings.
     """
 
     def __init__(
@@ -103,14 +103,14 @@ class SpendingLimits:
         self._own = Ledger(ledger)
 
     def usage(self, hook: UsageUpdate) -> None:
-        """The handler of `usage`."""
+        """Handle `usage`."""
         self._own.add(hook.usage, turns=0 if hook.purpose else 1)
 
     async def before(self, hook: TurnBefore) -> None:
-        """The handler of `turn:before`; belongs behind all others, since they may spend something."""
-        if hook.stop is not None:  # it ends as it is
+        """Handle `turn:before`; runs after all other handlers, since they may spend something."""
+        if hook.stop is not None:  # The run is stopping already: leave its status unchanged.
             return
-        for scope, status, spent, limit in self._request_timeouts():
+        for scope, status, spent, limit in self._limits_in_order():
             if spent >= limit:
                 hook.stop = status
                 return
@@ -120,9 +120,9 @@ class SpendingLimits:
                     await self._bus.emit(BudgetWarning(scope, status, spent, limit))
 
     def done(self, hook: RunDone) -> None:
-        """The handler of `agent:done`: enters what is missing, such as a call that broke off, and the time.
+        """Handle `agent:done`: record the missing usage (for example a call that was interrupted) and the time.
 
-        The run's ledger holds what its sub-agents spent; so does the run's usage, where they are its own (`spawn`).
+        The run's ledger includes its subagents, and so does the usage of the run if they belong to it (`spawn`).
         """
         cost = hook.usage.cost.total if hook.usage.cost else self._ledger.cost
         tokens, turns = hook.usage.total_tokens - self._ledger.tokens, hook.turns - self._own.turns
@@ -133,11 +133,11 @@ class SpendingLimits:
             self._ledger.parent.seconds += seconds
 
     def reached_limit(self) -> RunStatus | None:
-        """The limit that forbids another request, if one does; those of sub-agents too."""
-        return next((status for _, status, spent, limit in self._request_timeouts() if spent >= limit), None)
+        """Return the limit that forbids another request, limits of subagents included; ``None`` if there is none."""
+        return next((status for _, status, spent, limit in self._limits_in_order() if spent >= limit), None)
 
-    def _request_timeouts(self) -> Iterator[tuple[str, RunStatus, float, float]]:
-        """Scope, the status that ends a run there, what was spent, and the limit."""
+    def _limits_in_order(self) -> Iterator[tuple[str, RunStatus, float, float]]:
+        """Yield the scope, the status of a run that stops there, the amount spent, and the limit."""
         seconds = self._elapsed() - self._started
         for scope, ledger, budget in (
             ("run", self._ledger, self._run),

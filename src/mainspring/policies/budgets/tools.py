@@ -1,6 +1,6 @@
-"""How often a tool may be called in a run.
+"""Limits on the calls of a tool per run.
 
-How much tools may give back in one turn before the model is told to sum up.
+Also a limit on the bytes that tools return in one turn before the model is asked to summarize.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 class ToolBudgets:
-    """Counts calls where they are let in, so that those of one answer cannot pass together.
+    """Counts calls when they are admitted, so that the calls of one response cannot exceed the limit together.
 
     Args:
-        budgets: By tool: a number of calls, or a `ToolBudget`.
-        bus: Hears of each call beyond.
+        budgets: A number of calls, or a `ToolBudget`, by tool.
+        bus: The bus that is notified of each call over the limit.
     """
 
     def __init__(self, budgets: Mapping[str, int | ToolBudget], bus: HookBus) -> None:
@@ -43,12 +43,12 @@ class ToolBudgets:
         self._turn = 0
 
     def turn(self, hook: TurnAfter) -> None:
-        """The handler of `turn:after`: what was let in and did not happen after all is given back."""
+        """Handle `turn:after`: subtract calls that were admitted but not executed."""
         self._turn, self._counts = hook.turn, hook.tool_counts
         self._reserved_commands.clear()
 
     async def on_tool_gate(self, hook: ToolGate) -> None:
-        """The handler of `tool:gate`."""
+        """Handle `tool:gate`."""
         name, budget = hook.name, self._budgets.get(hook.name)
         if budget is None:
             return
@@ -58,7 +58,7 @@ class ToolBudgets:
             self._reserved_commands[name] += 1
 
     def results(self, hook: ToolResultsAfter) -> None:
-        """The handler of `tool-results:after`: what the model is to be told joins behind the results."""
+        """Handle `tool-results:after`: append the notices for the model to the results."""
         hook.follow += [Message.user(text) for text in self._messages]
         self._messages.clear()
 
@@ -75,7 +75,7 @@ class ToolBudgets:
 
 
 async def _resolve_action(tool: str, budget: ToolBudget, count: int) -> tuple[str, str]:
-    """What happens with a call beyond the budget, and what the model is told; no mode lets it pass."""
+    """Return the action for a call over the budget and the notice for the model; no mode allows the call."""
     mode, text = budget.on_exceed, ""
     if not isinstance(mode, str):
         answer = mode(tool, count, budget.max)
@@ -97,11 +97,11 @@ REMINDER = (
 
 
 class ToolOutputBudget:
-    """Adds up the bytes of results as the model gets them, and speaks up where a turn has too many.
+    """Counts the bytes of results that the model gets, and adds a notice in a turn with too many.
 
     Args:
-        cap: Bytes that a turn may give back.
-        bus: Hears of each turn beyond.
+        cap: Maximum number of bytes per turn.
+        bus: The bus that is notified of each turn over the limit.
     """
 
     def __init__(self, cap: int, bus: HookBus) -> None:
@@ -111,16 +111,16 @@ class ToolOutputBudget:
         self._turn, self._turn_id = 0, ""
 
     def turn(self, hook: TurnAfter) -> None:
-        """The handler of `turn:after`."""
+        """Handle `turn:after`."""
         self._turn = hook.turn
 
     def on_tool_after(self, hook: ToolFinished) -> None:
-        """The handler of `tool:after`."""
+        """Handle `tool:after`."""
         self._bytes += hook.output_bytes
         self._turn_id = hook.turn_id
 
     async def results(self, hook: ToolResultsAfter) -> None:
-        """The handler of `tool-results:after`."""
+        """Handle `tool-results:after`."""
         size, self._bytes = self._bytes, 0
         if size <= self._cap:
             return

@@ -1,4 +1,4 @@
-"""Keeping a conversation within the model's window."""
+"""Compaction: keep a conversation within the model's window."""
 
 from mainspring.policies.compaction.auto_compact import AutoCompact, OverflowRecovery
 from mainspring.policies.compaction.clear_tool_results import TailCompactor, ToolResultClearing

@@ -1,4 +1,4 @@
-"""Compact the history: before it reaches the model's window, and after the model refused it as too long."""
+"""Automatic compaction: before the history reaches the model's window, and after the model rejected it as too long."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 MIN_FREED_SHARE = 0.05
-"""The share of a history that must go for another try to be worth it."""
+"""Minimum share of a history that compaction must remove to justify another attempt."""
 
 
 _LIMIT_IN_ERROR = lazy_re(
@@ -38,16 +38,16 @@ _LIMIT_IN_ERROR = lazy_re(
 
 
 def window_from_error(text: str) -> int | None:
-    """How many tokens a model takes, where the error of one that got too many tells it."""
+    """Return the window in tokens, if the error of a request that was too long contains it."""
     found = _LIMIT_IN_ERROR.search(text)
     return int(found[1] or found[2]) if found else None
 
 
 class OverflowRecovery:
-    """Answers a context overflow with a shorter history, once in a turn; if that frees too little, the error stands.
+    """Compacts the history after a context overflow, once per turn; if that frees too little, the error remains.
 
     Args:
-        compactor: Makes the history shorter.
+        compactor: Shortens the history.
     """
 
     def __init__(self, compactor: Compactor) -> None:
@@ -55,7 +55,7 @@ class OverflowRecovery:
         self._turn_id = ""
 
     async def on_model_error(self, hook: ModelErrorHook) -> None:
-        """The handler of `model:error`; belongs behind those of the application."""
+        """Handle `model:error`; runs after the handlers of the application."""
         if not isinstance(hook.error, ContextExceededError) or hook.turn_id == self._turn_id:
             return
         self._turn_id = hook.turn_id
@@ -65,7 +65,7 @@ class OverflowRecovery:
 
 
 def history_size(messages: Sequence[AgentMessage]) -> int:
-    """About how long a history is: characters of its texts, arguments and images. For comparing only."""
+    """Return the approximate size of a history in characters, images included. For comparisons only."""
     return sum(_block_size(block) for m in messages if isinstance(m, Message) for block in m.content)
 
 
@@ -87,25 +87,25 @@ logger = logging.getLogger("mainspring.compaction")
 
 
 MAX_INEFFECTIVE = 2
-"""How many compactions in a row may free too little before no more are tried."""
+"""Maximum number of consecutive compactions that free too little; then compaction stops."""
 
 
 _MIN_FREED_SHARE = 0.1
 
 
 class AutoCompact:
-    """Has the history summed up when it comes near the model's window.
+    """Compacts the history when it comes near the model's window.
 
-    The length is what the provider reported last, and an estimate of what was added since, results of tools included. It costs a
-    look at the newest messages and nothing else.
+    The length is the last reported usage plus an estimate of the messages added since, tool results included. Only the newest
+    messages are read.
 
     Args:
-        compactor: Makes the summary.
-        fixed: Gives system prompt and tools, for as long as nothing was reported.
+        compactor: Creates the summary.
+        fixed: Returns the system prompt and the tools, used until the provider reports usage.
 
     Attributes:
         token_meter: Measures conversations.
-        blocked_reason: What stands in the way, once summaries free too little.
+        blocked_reason: The reason why compaction stopped, once summaries free too little.
     """
 
     def __init__(self, compactor: SummaryCompactor, fixed: Callable[[], tuple[str, Sequence[ToolDefinition]]]) -> None:
@@ -117,12 +117,12 @@ class AutoCompact:
         self._summarize: AgentMessage | None = None
         self._after_turns: set[int] = (
             set()
-        )  # messages that were there when it was made: what they report is of another history
+        )  # Messages from before the compaction: their reported usage describes another history.
         self._learned: Message | None = None
         self._known_windows: dict[str, int] = {}
 
     def tokens(self, messages: Sequence[AgentMessage]) -> int:
-        """About how many tokens a request with this history has."""
+        """Return the approximate number of tokens in a request with this history."""
         start = self._first_valid_index(messages)
         overhead = 0
         if not any(isinstance(m, Message) and m.usage for m in messages[start:]):
@@ -130,7 +130,7 @@ class AutoCompact:
         return self.token_meter.tokens(messages, start, overhead=overhead)
 
     async def on_context_transform(self, hook: ContextTransform, model: ModelProvider) -> None:
-        """The part of `context:transform`; before all others."""
+        """Handle `context:transform`; runs before all other handlers."""
         window = min(filter(None, (model.info.context_window, self._known_windows.get(model.model))), default=None)
         limit = self.compactor.options.limit(window)
         if limit is None:
@@ -162,21 +162,21 @@ class AutoCompact:
         self._ineffective_count = self._ineffective_count + 1 if freed < before * _MIN_FREED_SHARE else 0
 
     def _first_valid_index(self, messages: Sequence[AgentMessage]) -> int:
-        """The first message whose report is of this history."""
+        """Return the index of the first message whose reported usage describes this history."""
         if not messages or not is_summary(messages[0]):
             return 0
         summary = messages[0]
         assert isinstance(summary, Message)
         if messages[0] is self._summarize:
             return next((i for i in range(1, len(messages)) if id(messages[i]) not in self._after_turns), len(messages))
-        made = summary.timestamp  # of a session that was taken up again
+        made = summary.timestamp  # of a resumed session
         return next(
             (i for i in range(1, len(messages)) if isinstance(m := messages[i], Message) and m.timestamp > made),
             len(messages),
         )
 
     def _calibrate(self, messages: Sequence[AgentMessage]) -> None:
-        """Take in the newest report, once, where it is of texts alone."""
+        """Calibrate with the newest reported usage, once, if it covers text only."""
         start = self._first_valid_index(messages)
         for i in range(len(messages) - 1, start, -1):
             message = messages[i]
@@ -189,13 +189,13 @@ class AutoCompact:
                 return
 
     def on_context_exceeded(self, hook: ModelErrorHook) -> None:
-        """The other part of `model:error`, before anybody answers it: an overflow may tell the window."""
+        """Handle `model:error` before all other handlers: an overflow error may contain the size of the window."""
         error = hook.error
         if isinstance(error, ContextExceededError) and error.model and (window := window_from_error(error.message)):
             self._known_windows[error.model] = window
 
     def on_model_error(self, hook: ModelErrorHook) -> None:
-        """The part of `model:error`: an overflow that nothing helps against says what stands in the way."""
+        """Handle `model:error`: explain why an overflow cannot be resolved."""
         if (
             isinstance(hook.error, ContextExceededError)
             and self.blocked_reason
@@ -208,7 +208,7 @@ class AutoCompact:
         system, tools = self._fixed()
         fixed = estimate_overhead(system, tools, self.token_meter.chars_per_token)
         return (
-            f"The conversation cannot be made short enough: {MAX_INEFFECTIVE} summaries in a row freed too little. System prompt and "
-            f"{len(tools)} tools take about {fixed} tokens, the whole about {self.tokens(messages)}, and {limit} is what is to "
-            f"be used of {model.model}. Offer fewer tools, keep fewer recent tokens, or use a model with a larger window"
+            f"The conversation cannot be compacted enough: {MAX_INEFFECTIVE} summaries in a row freed too little. The system prompt and "
+            f"{len(tools)} tools take about {fixed} tokens, the request about {self.tokens(messages)}, and the limit is {limit} tokens "
+            f"for {model.model}. Offer fewer tools, keep fewer recent tokens, or use a model with a larger window"
         )

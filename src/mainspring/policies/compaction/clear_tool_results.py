@@ -1,4 +1,4 @@
-"""Old results of tools are what a long conversation can best do without."""
+"""Removal of old tool results from requests."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
     from mainspring.loop.hooks import SideModelCall
 
 CLEAR_THRESHOLD_BYTES = 128 * 1024
-"""Bytes of results that may stand in requests."""
+"""Maximum number of bytes of tool results in requests."""
 
 KEEP_TURNS = 4
-"""Turns at the end whose results are never left out."""
+"""Number of turns at the end whose results are never removed."""
 
 MAX_LAST_TURN_RESULT_BYTES = 16 * 1024
-"""Bytes of a result in the last turn that stay when the conversation does not fit otherwise."""
+"""Maximum bytes of a result in the last turn if the conversation does not fit otherwise."""
 
 
 class ToolResultClearing:
-    """Leaves old, long results out of requests once there are too many bytes of them. The history stays as it is.
+    """Removes old, long results from requests when they exceed a number of bytes. The history is unchanged.
 
-    When the results in requests come to more than ``threshold`` bytes, all of those before the last ``keep_turns`` turns go at
-    once, and stay out. So the prompt's prefix changes only about once for each ``threshold`` bytes of new results, not in every
-    turn. Text of messages and images stay. Each message is looked at once.
+    When the results in requests exceed ``threshold`` bytes, all results before the last ``keep_turns`` turns are removed together
+    and stay removed. So the prompt's prefix changes about once per ``threshold`` bytes of new results, not in every turn. Message
+    text and images stay. Each message is checked once.
 
     Args:
-        history: Gives the conversation.
-        threshold: Bytes of results that may stand in requests.
-        keep_turns: Turns at the end that are left alone.
+        history: Returns the conversation.
+        threshold: Maximum number of bytes of results in requests.
+        keep_turns: Number of turns at the end that stay unchanged.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class ToolResultClearing:
 
     def _reset(self) -> None:
         self._seen: list[AgentMessage] = []
-        self._view: list[AgentMessage] = []  # what stands for the first of them
+        self._view: list[AgentMessage] = []  # replacements for the first messages of the history
         self._turns: deque[int] = deque(maxlen=self._keep)
         self._sizes: deque[tuple[int, int]] = deque()
         self._bytes = 0
 
     def on_context_transform(self, hook: ContextTransform) -> None:
-        """The handler of `context:transform`; belongs before all others."""
+        """Handle `context:transform`; runs before all other handlers."""
         history = self._history()
         if history[: len(self._seen)] != self._seen:  # compares identities, at the speed of C
             self._reset()
@@ -65,7 +65,7 @@ class ToolResultClearing:
         if self._bytes > self._threshold:
             self._clear_old()
         count = len(self._view)
-        if count and hook.messages[:count] == self._seen[:count]:  # unless somebody rearranged them
+        if count and hook.messages[:count] == self._seen[:count]:  # unless another handler reordered the messages
             hook.messages[:count] = self._view
 
     def _add(self, history: Sequence[AgentMessage]) -> None:
@@ -89,11 +89,11 @@ class ToolResultClearing:
 
 
 class TailCompactor:
-    """Shortens a history without a model, for one that does not fit: results of tools before the last turn are left out,
-    longer ones of the last turn are cut in the middle.
+    """Shortens a history without a model if it does not fit: removes the tool results before the last turn and truncates longer
+    results of the last turn in the middle.
 
     Args:
-        clip: Bytes of a result in the last turn that stay.
+        clip: Maximum bytes of a result in the last turn.
     """
 
     def __init__(self, *, clip: int = MAX_LAST_TURN_RESULT_BYTES) -> None:
@@ -123,7 +123,7 @@ class TailCompactor:
 
 
 def clear_results(message: AgentMessage) -> AgentMessage:
-    """The message with a line in place of each result that is longer than the line; itself if there is none."""
+    """Return the message with a placeholder for each result that is longer than it; the same message if there are none."""
     return _map_results(message, _placeholder)
 
 
@@ -139,7 +139,7 @@ def _placeholder(block: ToolResultBlock) -> ToolResultBlock:
 
 
 def _size(block: ToolResultBlock) -> int:
-    """Bytes of the text of a result; images do not count, since they cost a model next to nothing for their bytes."""
+    """Return the bytes of a result's text; images do not count, since their bytes say little about their cost in tokens."""
     texts = (
         (block.content,)
         if isinstance(block.content, str)

@@ -1,6 +1,6 @@
-"""A model sums up the older part of a conversation; the newest part stays as it is.
+"""Compaction by summary: a model summarizes the older part of a conversation; the newest part is unchanged.
 
-Where a history is cut in two: what is summed up, and what stays.
+Also the choice of the position where a history is cut.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _KEYWORDS = lazy_re(
 
 
 def importance_score(message: AgentMessage) -> float:
-    """How much is lost with a message: 0 is nothing, above 1 is much.
+    """Return the importance of a message: 0 is unimportant, above 1 is very important.
 
-    What the user said counts most, then decisions and changes, then what failed; long results of tools that worked count least.
+    User messages have the most weight, then decisions and changes, then failures; long results of successful tools have the least.
     """
     if not isinstance(message, Message):
         return 0.0
@@ -51,12 +51,12 @@ def importance_score(message: AgentMessage) -> float:
 def select_important(
     messages: Sequence[AgentMessage], budget: int, chars_per_token: float = CHARS_PER_TOKEN
 ) -> set[int]:
-    """The indices of the messages to keep: the most important ones that fit, a call always with its results.
+    """Return the indices of the most important messages that fit; a call always stays with its results.
 
     Args:
         messages: The old part of a history.
-        budget: Most tokens that they may have together.
-        chars_per_token: How many characters make a token.
+        budget: Maximum number of tokens of the selected messages.
+        chars_per_token: Number of characters per token.
     """
     units = _group_call_pairs(messages)
     scored = [(max(importance_score(messages[i]) for i in unit), -unit[0], unit) for unit in units]
@@ -70,7 +70,7 @@ def select_important(
 
 
 def _group_call_pairs(messages: Sequence[AgentMessage]) -> list[list[int]]:
-    """Messages that only make sense together."""
+    """Group messages that depend on each other."""
     units: list[list[int]] = []
     for i, message in enumerate(messages):
         results = isinstance(message, Message) and bool(message.tool_results)
@@ -82,15 +82,15 @@ def _group_call_pairs(messages: Sequence[AgentMessage]) -> list[list[int]]:
 
 
 def find_cut_index(messages: Sequence[AgentMessage], keep: int, chars_per_token: float = CHARS_PER_TOKEN) -> int:
-    """The index of the first message that stays; 0 if there is nothing to cut.
+    """Return the index of the first message that stays; 0 if nothing can be cut.
 
-    At least ``keep`` tokens stay, unless the newest turn alone has more. A cut falls before a message of the user if one is near,
-    else before an answer of the model, and never between a call and its result.
+    At least ``keep`` tokens stay, unless the newest turn alone has more. The cut is before a user message if one is near, else
+    before a response of the model, and never between a call and its result.
 
     Args:
         messages: The history.
-        keep: About how many tokens of its end stay.
-        chars_per_token: How many characters make a token.
+        keep: Approximate number of tokens to keep at the end.
+        chars_per_token: Number of characters per token.
     """
     kept = 0
     requested = len(messages)
@@ -104,7 +104,7 @@ def find_cut_index(messages: Sequence[AgentMessage], keep: int, chars_per_token:
         return 0
     prompts = [i for i in places if _is_prompt(messages[i])]
     before = [i for i in prompts if i <= requested]
-    # Not so far back that much more stays than was asked for: then the turn is split.
+    # Not so far back that the result greatly exceeds ``keep``: then the turn is split.
     if before and estimate_tokens(messages[before[-1] : requested], chars_per_token) <= keep // 2:
         return before[-1]
     near = [i for i in places if i <= requested]
@@ -112,7 +112,7 @@ def find_cut_index(messages: Sequence[AgentMessage], keep: int, chars_per_token:
 
 
 def is_valid_cut(messages: Sequence[AgentMessage], index: int) -> bool:
-    """Whether a cut before this message parts no call from its result."""
+    """Return True if a cut before this message does not separate a call from its result."""
     message = messages[index]
     if not isinstance(message, Message) or message.tool_results:
         return False
@@ -121,7 +121,7 @@ def is_valid_cut(messages: Sequence[AgentMessage], index: int) -> bool:
 
 
 def splits_turn(messages: Sequence[AgentMessage], cut: int) -> bool:
-    """Whether the cut falls inside a turn: what the user asked for is summed up, part of its answer stays."""
+    """Return True if the cut splits a turn: its prompt is summarized, and part of its response stays."""
     return cut < len(messages) and not _is_prompt(messages[cut])
 
 
@@ -134,22 +134,22 @@ logger.addHandler(logging.NullHandler())
 
 
 _SUMMARY_TOKENS = 4096
-_PROMPTS_SHARE = 0.2  # of what stays, for the user's own words
-_CHUNK = 60_000  # tokens of one request where the window is not known
+_PROMPTS_SHARE = 0.2  # share of the kept tokens for the user's own words
+_CHUNK = 60_000  # tokens of one request if the window is unknown
 _SMALLEST = 1000
-_SHORTEST = 16  # characters; less is no summary
+_SHORTEST = 16  # characters; a shorter summary is rejected
 
 
 class CompactionResult(Struct, frozen=True, kw_only=True):
-    """What a compaction did.
+    """The result of a compaction.
 
     Attributes:
-        summary: The summary; empty where older messages were only left out.
-        first_kept: Id of the first message that stayed after the summary.
-        tokens_before: About how many tokens the messages had.
-        tokens_after: About how many they have.
-        files: The files that the part was about which was summed up.
-        calls: How many requests to a model it took.
+        summary: The summary; empty if older messages were only removed.
+        first_kept: ID of the first message that stayed after the summary.
+        tokens_before: Approximate number of tokens before.
+        tokens_after: Approximate number of tokens after.
+        files: Files used in the summarized part.
+        calls: Number of requests to a model.
     """
 
     summary: str
@@ -161,17 +161,17 @@ class CompactionResult(Struct, frozen=True, kw_only=True):
 
 
 class SummaryCompactor:
-    """A `Compactor` that asks a model for a summary. The history is only replaced once there is a good one.
+    """A `Compactor` that asks a model for a summary. The history is only replaced if the summary is good.
 
-    A summary that came before is brought up to date, not summed up again. What is too long for one request goes in pieces, and a
-    piece that is still too long in halves. Where no summary can be had, the history stays (`None`); where it does not fit
-    the model any more (``reason`` is ``overflow``), the oldest messages are left out and the history says so.
+    An earlier summary is updated, not summarized again. Text that is too long for one request is split into several requests, and
+    a part that is still too long is split in half. If no summary can be created, the history stays (`None`); if the history does
+    not fit the model any more (``reason`` is ``overflow``), the oldest messages are removed and the history says so.
 
     Args:
         options: See `Compaction`.
 
     Attributes:
-        last_result: What the last compaction did.
+        last_result: The result of the last compaction.
     """
 
     def __init__(self, options: Compaction | None = None) -> None:
@@ -189,19 +189,19 @@ class SummaryCompactor:
         chars_per_token: float = CHARS_PER_TOKEN,
         instructions: str = "",
     ) -> Sequence[AgentMessage] | None:
-        """See `Compactor`.
+        """Compact a history; see `Compactor`.
 
         Args:
             messages: The history.
-            reason: Why, as in ``threshold`` or ``overflow``.
-            side_call: Asks a model; without it older messages can only be left out.
-            window: The model's window in tokens, where it is known.
-            chars_per_token: How many characters make a token.
-            instructions: What the summary should look at in particular.
+            reason: Reason for the compaction, for example ``threshold`` or ``overflow``.
+            side_call: Calls a model; without it older messages can only be removed.
+            window: The model's window in tokens, if known.
+            chars_per_token: Number of characters per token.
+            instructions: Topics that the summary should focus on.
         """
         keep = self.options.keep_tokens_for(window)
         cut = find_cut_index(messages, keep, chars_per_token)
-        if cut == 0 and reason == "overflow":  # even the newest part is too long: keep as little as can be
+        if cut == 0 and reason == "overflow":  # Even the newest part is too long: keep as little as possible.
             cut = find_cut_index(messages, keep // 8, chars_per_token)
         old = messages[:cut]
         if not old or all(map(summary_format.is_summary, old)):
@@ -212,7 +212,7 @@ class SummaryCompactor:
         except AgentAbortedError:
             raise
         except (MainspringError, ValueError) as error:
-            logger.warning("the conversation could not be summed up (%s); it stays as it is", error)
+            logger.warning("Cannot compact the conversation (%s). It is unchanged.", error)
             if reason != "overflow":
                 return None
             summary = ""
@@ -248,7 +248,7 @@ class SummaryCompactor:
         return result
 
     def _pinned_messages(self, old: Sequence[AgentMessage]) -> list[AgentMessage]:
-        """What the application wants to stay of the old part, calls with their results."""
+        """Return the indices of old messages that the application preserves, calls with their results."""
         keep, important = self.options.keep, set[int]()
         if self.options.keep_important:
             important = select_important(old, self.options.keep_important)
@@ -271,13 +271,13 @@ class SummaryCompactor:
         window: int | None,
         instructions: str,
     ) -> str:
-        """The summary of what is cut off.
+        """Return the summary of the old part.
 
         Raises:
-            MainspringError: If no good one could be had.
+            MainspringError: If no good summary could be created.
         """
         if side_call is None:
-            raise AgentError("there is nobody to ask for a summary")
+            raise AgentError("no model is available for a summary")
         old = messages[:cut]
         earlier = ""
         for message in old:
@@ -328,12 +328,12 @@ class SummaryCompactor:
         answer = await side_call("summary", request, model=self.options.model)
         summary = answer.text.strip()
         if len(summary) < _SHORTEST:
-            raise ModelError("the model gave no summary", reason="empty")
+            raise ModelError("the model returned no summary", reason="empty")
         return summary
 
 
 def _is_user_prompt(message: Message) -> bool:
-    """Whether it is the user's own words."""
+    """Return True if the text is the user's own."""
     return (
         message.role == "user"
         and not message.tool_results
@@ -344,7 +344,7 @@ def _is_user_prompt(message: Message) -> bool:
 
 
 def _fit_prompts(prompts: Sequence[str], max_chars: int) -> list[str]:
-    """What the user said, the first and the newest before the rest, as far as it fits."""
+    """Return the user's prompts that fit, the first and the newest before the rest."""
     if not prompts:
         return []
     chosen: dict[int, str] = {}
@@ -358,7 +358,7 @@ def _fit_prompts(prompts: Sequence[str], max_chars: int) -> list[str]:
 
 
 def _count_fitting(pieces: Sequence[str], budget: int) -> int:
-    """How many pieces go into a request of so many tokens, one at least; three characters a token, to be safe."""
+    """Return how many parts fit in a request of a number of tokens, at least one; three characters per token, to be safe."""
     size, count = 0, 0
     for piece in pieces:
         size += len(piece)
@@ -376,17 +376,17 @@ async def compact_history(
     instructions: str = "",
     chars_per_token: float = CHARS_PER_TOKEN,
 ) -> tuple[Sequence[AgentMessage], CompactionResult] | None:
-    """Sum up a history now, outside of any run.
+    """Compact a history now, outside of any run.
 
     Args:
         messages: The history.
-        model: Who sums up, unless ``options`` names another.
-        options: How.
-        instructions: What the summary should look at in particular.
-        chars_per_token: How many characters make a token.
+        model: The model for the summary, unless ``options`` names another.
+        options: Options of the compaction.
+        instructions: Topics that the summary should focus on.
+        chars_per_token: Number of characters per token.
 
     Returns:
-        The new history and what was done; ``None`` if there is nothing to sum up, or no good summary could be had.
+        The new history and the result; ``None`` if there is nothing to summarize, or no good summary could be created.
     """
 
     async def ask(purpose: str, request: ModelRequest, *, model: ModelProvider | None = None) -> Message:

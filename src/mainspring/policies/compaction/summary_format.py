@@ -1,4 +1,4 @@
-"""What is asked of the model that sums up, and how a summary stands in the history."""
+"""The prompts for a summary, and the form of a summary in the history."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _READ_HEADING, _CHANGED_HEADING, _PROMPTS_HEADING = (
 )
 _BEGIN = f"{_OPEN}\n{_INTRODUCTION}"
 _HEADS = lazy_re(rf"^(?={'|'.join(map(re.escape, (_READ_HEADING, _CHANGED_HEADING, _PROMPTS_HEADING)))})", re.MULTILINE)
-_CLIP = 2000  # characters of a result that reach the summary
+_CLIP = 2000  # maximum characters of a result in the text to summarize
 _ARGUMENTS = 1500
 _READ_TOOLS = {"read_file", "grep", "glob", "list_files"}
 _WRITE_TOOLS = {"write_file", "edit", "multi_edit", "apply_patch"}
@@ -67,7 +67,7 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class TouchedFiles(Struct, frozen=True):
-    """The files that a conversation was about."""
+    """The files that a conversation used."""
 
     read: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class TouchedFiles(Struct, frozen=True):
 
 
 def collect_files(messages: Iterable[AgentMessage]) -> TouchedFiles:
-    """Which files were read and changed by calls, in the order in which they came."""
+    """Return the files that calls read and changed, in order."""
     read: list[str] = []
     changed: list[str] = []
     for message in messages:
@@ -93,12 +93,12 @@ def collect_files(messages: Iterable[AgentMessage]) -> TouchedFiles:
 
 
 def summary_message(summary: str, files: TouchedFiles, user_prompts: Sequence[str]) -> Message:
-    """The message that stands for what was summed up.
+    """Create the message that replaces the summarized part.
 
     Args:
         summary: The summary.
-        files: The files that it was about.
-        user_prompts: What the user said in it, word for word, as far as there is room.
+        files: The files that it covers.
+        user_prompts: The user's prompts in the summarized part, word for word, if they fit.
     """
     parts = [_INTRODUCTION, _HEADS.sub(" ", summary.strip())]
     parts += [
@@ -115,21 +115,21 @@ def summary_message(summary: str, files: TouchedFiles, user_prompts: Sequence[st
 
 
 def is_summary(message: AgentMessage) -> bool:
-    """Whether a message is one that `summary_message` made."""
+    """Return True if `summary_message` created a message."""
     return isinstance(message, Message) and message.role == "user" and message.text.startswith(_BEGIN)
 
 
 def is_injected(message: Message) -> bool:
-    """Whether a message of the user is one that nobody said: the text of a skill, or what a hook added."""
+    """Return True if a user message was not written by the user: the text of a skill, or text that a hook added."""
     return message.text.startswith(_INJECTED_PREFIXES)
 
 
 def parse_summary_message(message: Message) -> tuple[str, TouchedFiles, list[str]]:
-    """What `summary_message` was made of."""
+    """Parse a message of `summary_message` into its parts."""
     body = message.text.removeprefix(_OPEN).removesuffix(_CLOSE).strip().removeprefix(_INTRODUCTION)
     rest = body.split("\n\n")
     lists: dict[str, list[str]] = {}
-    for head in (_CHANGED_HEADING, _READ_HEADING, _PROMPTS_HEADING):  # they stand at the end
+    for head in (_CHANGED_HEADING, _READ_HEADING, _PROMPTS_HEADING):  # they are at the end
         if rest[-1].startswith(head):
             lists[head] = [line.removeprefix("- ") for line in rest.pop().split("\n")[1:]]
             rest = rest or [""]
@@ -141,7 +141,7 @@ def parse_summary_message(message: Message) -> tuple[str, TouchedFiles, list[str
 
 
 def render_transcript(messages: Iterable[AgentMessage]) -> list[str]:
-    """A conversation as text for the one who sums it up, a piece for each message: long results cut, images left out."""
+    """Render a conversation as text for the summary, one part per message: long results truncated, images omitted."""
     pieces: list[str] = []
     for message in messages:
         if not isinstance(message, Message) or is_summary(message):

@@ -1,4 +1,4 @@
-"""Large outputs of tools, put aside: each in a file of its own, with a pointer in memory. They end with the session."""
+"""Large tool outputs, stored in separate files with a reference in memory. They are deleted with the session."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ else:
 
 
 PREVIEW_CHARS = 2048
-"""Characters of an output that its pointer shows."""
+"""Number of characters of an output in its reference."""
 
 
 _UNSAFE = lazy_re(r"[^A-Za-z0-9_-]")
@@ -41,14 +41,14 @@ _NAME = lazy_re(r"[A-Za-z0-9_-]{1,64}_[0-9a-f]{12}")
 
 
 class LargeOutput(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a tool gave.
+    """A stored tool output.
 
     Attributes:
         tool: Name of the tool.
         args: Its arguments.
         result: The whole output.
-        timestamp: When, in UTC.
-        query_id: The run that it came in.
+        timestamp: Time of the call, in UTC.
+        query_id: ID of the run.
     """
 
     tool: str
@@ -59,16 +59,16 @@ class LargeOutput(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class OutputReference(Struct, frozen=True, kw_only=True):
-    """Where an output is, and enough of it to see whether it matters.
+    """The location of an output, with a preview of it.
 
     Attributes:
-        name: Its name, ``TOOL_HASH``.
+        name: Name of the output, ``TOOL_HASH``.
         tool: Name of the tool.
         args: Its arguments.
-        size: Characters of the output.
-        query_id: The run that it came in.
-        timestamp: When, in UTC.
-        preview: How it begins.
+        size: Number of characters of the output.
+        query_id: ID of the run.
+        timestamp: Time of the call, in UTC.
+        preview: Start of the output.
     """
 
     name: str
@@ -81,35 +81,35 @@ class OutputReference(Struct, frozen=True, kw_only=True):
 
 
 class LargeOutputStore(Protocol):
-    """Keeps outputs and gives them back. Blocking; call it in a thread where it may touch a disk."""
+    """Saves and loads outputs. Its methods block; call a store on disk in a thread."""
 
     def save(self, record: LargeOutput) -> OutputReference:
-        """Keep an output; the same one twice is kept once.
+        """Save an output; saving the same output twice stores it once.
 
         Raises:
-            OSError: If it cannot be kept.
+            OSError: If it cannot be saved.
         """
         ...
 
     def load(self, name: str) -> LargeOutput:
-        """An output by the name of its pointer.
+        """Load an output by the name of its reference.
 
         Raises:
-            SessionError: If it is not there any more.
+            SessionError: If it does not exist any more.
         """
         ...
 
     def list(self) -> tuple[OutputReference, ...]:
-        """What is kept, oldest first."""
+        """Return the references of all stored outputs, oldest first."""
         ...
 
     def clear(self) -> None:
-        """Let go of everything."""
+        """Delete all stored outputs."""
         ...
 
 
 IContextManager = LargeOutputStore
-"""The same under the name of the field's older frameworks."""
+"""The same interface under its name in older frameworks."""
 
 
 class MemoryOutputStore:
@@ -119,32 +119,32 @@ class MemoryOutputStore:
         self._records: dict[str, LargeOutput] = {}
 
     def save(self, record: LargeOutput) -> OutputReference:
-        """See `ContextStore`."""
+        """See `LargeOutputStore`."""
         pointer = _pointer(record)
         self._records.setdefault(pointer.name, record)
         return pointer
 
     def load(self, name: str) -> LargeOutput:
-        """See `ContextStore`."""
+        """See `LargeOutputStore`."""
         record = self._records.get(name)
         if record is None:
             raise _missing_error(name)
         return record
 
     def list(self) -> tuple[OutputReference, ...]:
-        """See `ContextStore`."""
+        """See `LargeOutputStore`."""
         return tuple([_pointer(record) for record in self._records.values()])
 
     def clear(self) -> None:
-        """See `ContextStore`."""
+        """See `LargeOutputStore`."""
         self._records.clear()
 
 
 class FileOutputStore:
-    """Outputs in files ``TOOL_HASH.json`` of a folder, for their owner only.
+    """Outputs in files ``TOOL_HASH.json`` in a folder, private to the user.
 
     Args:
-        folder: The folder, such as `Session.context_folder`; made with the first output.
+        folder: The folder, for example `Session.context_folder`; created with the first output.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -152,7 +152,7 @@ class FileOutputStore:
         self._pointers: dict[str, OutputReference] = {}
 
     def save(self, record: LargeOutput) -> OutputReference:
-        """See `ContextStore`."""
+        """See `LargeOutputStore`."""
         pointer = _pointer(record)
         if pointer.name not in self._pointers:
             make_private_folder(self.folder)
@@ -162,7 +162,7 @@ class FileOutputStore:
         return pointer
 
     def load(self, name: str) -> LargeOutput:
-        """See `ContextStore`."""
+        """See `LargeOutputStore`."""
         if not _NAME.fullmatch(name):
             raise _missing_error(name)
         try:
@@ -171,11 +171,11 @@ class FileOutputStore:
             raise _missing_error(name) from None
 
     def list(self) -> tuple[OutputReference, ...]:
-        """See `ContextStore`."""
+        """See `LargeOutputStore`."""
         return tuple(self._pointers.values())
 
     def clear(self) -> None:
-        """See `ContextStore`. The folder goes too."""
+        """See `LargeOutputStore`. Removes the folder, too."""
         self._pointers.clear()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -204,7 +204,7 @@ def _missing_error(name: str) -> SessionError:
 
 
 def summarize_call_arguments(args: Mapping[str, Any], limit: int = 200) -> str:
-    """Arguments on one line, for lists."""
+    """Return arguments on one line, for lists."""
     text = ", ".join(f"{name}={value!r}" for name, value in args.items())
     return f"{text[:limit]}…" if len(text) > limit else text
 
@@ -213,22 +213,22 @@ logger = logging.getLogger("mainspring")
 
 
 PREVIEW_BYTES = 2048
-"""Bytes of the result that the model sees."""
+"""Maximum bytes of the result that the model sees."""
 
 
 _CLOSING = lazy_re(r"<(?=/persisted-output)", re.IGNORECASE)
 
 
 class PersistLargeResults:
-    """Writes the text of a large result to a file of its own and puts a preview in its place.
+    """Saves the text of a large result to a file and replaces it with a preview.
 
-    What stands in the history is the preview, so the prompt's prefix stays as it is from turn to turn. A result whose file
-    cannot be written stays whole. What is read back from the folder itself is never put there again.
+    The history contains the preview, so the prompt's prefix does not change from turn to turn. If the file cannot be written, the
+    result stays complete. Results read from the folder itself are not saved again.
 
     Args:
-        folder: Where files go; made, for its owner only, when the first one is written.
-        threshold: Bytes of text from which on, exclusive, a result is large.
-        exclude: Tools whose results stay as they are.
+        folder: Folder for the files; created, private to the user, with the first file.
+        threshold: Bytes of text above which a result is large.
+        exclude: Tools whose results stay unchanged.
     """
 
     def __init__(self, folder: str, threshold: int, exclude: Collection[str] = ()) -> None:
@@ -237,7 +237,7 @@ class PersistLargeResults:
         self._exclude = exclude
 
     async def on_tool_transform(self, hook: ToolTransform) -> None:
-        """The handler of `tool:transform`; belongs behind all others, so that what is kept is what they made."""
+        """Handle `tool:transform`; runs after all other handlers, so that the file has their changes."""
         output, source = hook.result.output, hook.result.metadata.get("path")
         text = _text(output)
         if hook.name in self._exclude or len(text) * 4 <= self._threshold:
@@ -248,7 +248,9 @@ class PersistLargeResults:
         try:
             path = await asyncio.to_thread(self._write, hook.name, redact_environment(text).encode("utf-8", "replace"))
         except OSError as error:
-            logger.warning("a large result of %s stays in the conversation: %s", hook.name, error)
+            logger.warning(
+                "Cannot store a large result of %s in a file, so it stays in the conversation: %s", hook.name, error
+            )
             return
         stub = _preview_block(hook.name, data, path)
         images = () if isinstance(output, str) else tuple([b for b in output if isinstance(b, ImageBlock)])
@@ -259,7 +261,7 @@ class PersistLargeResults:
         )
 
     def _write(self, tool: str, data: bytes) -> str:
-        """Write the file, whole or not at all; the same text always has the same name."""
+        """Write the file atomically; the same text always has the same name."""
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         name = f"{_UNSAFE.sub('_', tool)[:64]}_{hashlib.sha256(data).hexdigest()[:16]}.txt"
         path = os.path.join(self._folder, name)
@@ -280,7 +282,7 @@ def _text(output: ToolOutput) -> str:
 
 
 def _preview_block(tool: str, data: bytes, path: str) -> str:
-    """The envelope; nothing in the preview or in a name can end it early."""
+    """Return the preview in its tag; nothing in the preview or in a name can close the tag."""
     preview = _CLOSING.sub("&lt;", data[:PREVIEW_BYTES].decode("utf-8", "ignore"))
     told = "".join(
         f' {name}="{_attribute(value)}"' for name, value in (("tool", tool), ("bytes", len(data)), ("path", path))

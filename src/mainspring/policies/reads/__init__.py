@@ -1,4 +1,4 @@
-"""What the model has read of files, and what follows from it."""
+"""Files that the model has read, and the policies that depend on them."""
 
 from mainspring.policies.reads.policies import (
     ClearStaleReads,

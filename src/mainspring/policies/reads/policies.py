@@ -1,12 +1,11 @@
-"""No writing to a file that the model has not read, or that has changed since.
+"""Policies for files that the model has read.
 
-A file that is read again, unchanged, need not be sent again.
+A write to a file is denied if the model has not read the file, or if the file has changed since. A file that is read again,
+unchanged, is not sent again. Lines of a file that has changed since are removed from requests.
 
-What was read of a file that has changed since is left out of requests.
-
-Tools say in a result's metadata which version of a file it is about: ``path`` (the real one) and ``hash`` of the whole file,
-with ``first_line`` where lines of it were shown; or ``files``, a list of such, where there are several. That stays with the result in
-the history and in sessions, so what is known is found again whenever a conversation is taken up.
+The metadata of a tool result contains the version of the file: ``path`` (the real path) and ``hash`` of the whole file, with
+``first_line`` if it shows lines; or ``files``, a list of such entries. The metadata is stored with the result in the history
+and in sessions, so the state is restored when a session is resumed.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ if TYPE_CHECKING:
 
 
 SliceKey = tuple[str | None, int | None, int | None, int | None]
-"""A slice of a version of a file: hash, offset, limit, most bytes."""
+"""A slice of a version of a file: hash, offset, limit, maximum bytes."""
 
 
 class FileVersion(Struct, frozen=True):
-    """A version of a file, and the part of it that a call asked for.
+    """A version of a file, and the part of it that a call requested.
 
     Attributes:
-        hash: SHA-256 of the whole file; ``None`` where it was too long to read to its end.
-        mtime_ns: Time of its last change, in nanoseconds, where it is known.
-        offset: As the call said.
-        limit: As the call said.
-        max_bytes: As the call said.
+        hash: SHA-256 of the whole file; ``None`` if it was too long to read to its end.
+        mtime_ns: Time of its last change in nanoseconds, if known.
+        offset: Argument of the call.
+        limit: Argument of the call.
+        max_bytes: Argument of the call.
     """
 
     hash: str | None
@@ -51,12 +50,12 @@ class FileVersion(Struct, frozen=True):
 
     @property
     def slice_key(self) -> SliceKey:
-        """What must be the same for two reads to be alike."""
+        """Return the key that two equal reads share."""
         return self.hash, self.offset, self.limit, self.max_bytes
 
 
 class FileFact(Struct, frozen=True):
-    """What a result says about one file; ``is_read`` where it shows lines of it."""
+    """The facts about one file in a result; ``is_read`` if it shows lines of the file."""
 
     path: str
     read: FileVersion
@@ -64,15 +63,15 @@ class FileFact(Struct, frozen=True):
 
 
 UNCHANGED_KEY = "unchanged"
-"""Key in the metadata of a result that only says that nothing changed."""
+"""Key in the metadata of a result that only reports an unchanged file."""
 
 
 DELETED_HASH = ""
-"""Hash of a file that was deleted: whatever lies there later is not what the model knew."""
+"""Hash of a deleted file: the model does not know any later content at that path."""
 
 
 def file_facts(details: Any, arguments: Mapping[str, Any]) -> Iterator[FileFact]:
-    """The files that a result's metadata is about."""
+    """Return the facts about files in the metadata of a result."""
     if not isinstance(details, Mapping):
         return
     facts = cast("Mapping[str, Any]", details)
@@ -87,7 +86,7 @@ def file_facts(details: Any, arguments: Mapping[str, Any]) -> Iterator[FileFact]
 
 
 class HistoryCursor:
-    """Follows a history that mostly grows: tells where the new part begins, and when it is another history."""
+    """Follows a history that usually grows: returns where the new part begins, and detects another history."""
 
     __slots__ = ("_seen",)
 
@@ -95,7 +94,7 @@ class HistoryCursor:
         self._seen: list[AgentMessage] = []
 
     def advance(self, messages: Sequence[AgentMessage]) -> int | None:
-        """Where the new part begins; ``None`` where what was seen before is not all there any more."""
+        """Return the index where the new part begins; ``None`` if the previous messages are not all present any more."""
         at = len(self._seen)
         if messages[:at] == self._seen:  # compares identities, at the speed of C
             self._seen.extend(messages[at:])
@@ -107,7 +106,7 @@ class HistoryCursor:
 def iter_file_results(
     messages: Sequence[AgentMessage], start: int
 ) -> Iterator[tuple[int, ToolResultBlock, ToolUseBlock | None]]:
-    """The results from a message on that bring facts: index, result, and the call right before it."""
+    """Yield the results with file facts from an index on: index, result, and its call."""
     for i in range(start, len(messages)):
         message = messages[i]
         if not isinstance(message, Message) or message.role != "user":
@@ -120,10 +119,10 @@ def iter_file_results(
 
 
 class FileReadState:
-    """What was read of files in one conversation, by folder and path.
+    """The files that one conversation has read, by folder and path.
 
-    Everything comes from the history, which is walked once as it grows; a call whose result is not there yet is noted
-    beside it. It lives as long as its agent, and forgets what the history forgets.
+    The state comes from the history, which is walked once as it grows; a call whose result is not in the history yet is recorded
+    separately. The state lives as long as its agent, and drops facts that the history drops.
 
     Args:
         cwd: The folder that relative paths start at.
@@ -137,7 +136,7 @@ class FileReadState:
         self._shown: dict[tuple[str, SliceKey], str] = {}
 
     def update(self, messages: Sequence[AgentMessage]) -> None:
-        """Take in what the history has got since."""
+        """Add the new part of the history."""
         start = self._trail.advance(messages)
         if start is None:
             for seen in (self._known, self._noted, self._shown):
@@ -152,34 +151,34 @@ class FileReadState:
                     self._shown[version.path, version.read.slice_key] = block.tool_use_id
 
     def note(self, call_id: str, version: FileFact) -> None:
-        """A call that is just over says something about a file."""
+        """Record the facts of a call that has just finished."""
         self._noted[self._cwd, version.path] = (call_id, version.read)
 
     def known(self, path: str) -> FileVersion | None:
-        """The version of a file that the model knows; ``None`` if it knows none."""
+        """Return the version of a file that the model knows; ``None`` if it knows none."""
         key = (self._cwd, path)
         noted = self._noted.get(key)
         return noted[1] if noted else self._known.get(key)
 
     def find_earlier_read(self, version: FileFact) -> str | None:
-        """The last call that showed this part of this version of a file."""
+        """Return the last call that showed this part of this version of a file."""
         return None if version.read.hash is None else self._shown.get((version.path, version.read.slice_key))
 
 
 MAX_HASHED_BYTES = 64 << 20
-"""Bytes of a file beyond which the time of its last change must do."""
+"""Size in bytes above which a file is compared by modification time only."""
 
 
 class ReadBeforeEdit:
-    """Refuses a call that would write to an existing file which the model does not know as it is.
+    """Denies a call that would write to an existing file whose current version the model does not know.
 
-    Looks right before the tool runs, so that a read and edits of one answer chain. What a call writes to is what it
-    declares as ``fs-write`` (`Tool.access`); a file that does not exist yet may be written.
+    The check runs right before the tool, so that a read and edits in one response work. The call declares the files that it writes
+    as ``fs-write`` (`Tool.access`); a file that does not exist yet may be written.
 
     Args:
-        state: What the model knows.
-        history: Gives the conversation.
-        env: Where tools work.
+        state: The files that the model knows.
+        history: Returns the conversation.
+        env: The environment of the tools.
     """
 
     def __init__(self, state: FileReadState, history: Callable[[], Sequence[AgentMessage]], env: ExecutionEnv) -> None:
@@ -190,7 +189,7 @@ class ReadBeforeEdit:
         self._coming: tuple[str, tuple[str, ...]] = ("", ())
 
     def on_tool_permit(self, hook: PermissionCheck) -> None:
-        """The handler of `tool:permit`: notes what the call writes to. Nobody is asked about a call that would not run."""
+        """Handle `tool:permit`: record the files to write. No approval is requested for a call that would not run."""
         if hook.tool.access is None:
             return
         access = tuple(hook.tool.access(hook.input))
@@ -204,7 +203,7 @@ class ReadBeforeEdit:
         async def refusal() -> str:
             known = {await self._resolve_path(path) for path in earlier}
             for path in paths:
-                # What an earlier call of the same answer is about to read or write is known when this one's turn comes.
+                # The results of earlier calls in the same response are known when the tool starts.
                 text = "" if await self._resolve_path(path) in known else await self._refusal(path)
                 if text:
                     self._written.pop(hook.call_id, None)
@@ -215,7 +214,7 @@ class ReadBeforeEdit:
             hook.add_precheck(refusal)
 
     async def start(self, hook: BeforeToolRun) -> None:
-        """The handler of `tool:start`."""
+        """Handle `tool:start`."""
         for path in self._written.pop(hook.call_id, ()):
             refusal = await self._refusal(path)
             if refusal:
@@ -223,7 +222,7 @@ class ReadBeforeEdit:
                 return
 
     def on_tool_transform(self, hook: ToolTransform) -> None:
-        """The handler of `tool:transform`: what a call wrote or showed is known from now on."""
+        """Handle `tool:transform`: record the files that a call wrote or showed."""
         facts = hook.result.metadata
         for version in file_facts(facts, hook.input):
             self._state.note(hook.call_id, version)
@@ -242,7 +241,7 @@ class ReadBeforeEdit:
             real = RealPath(await self._env.realpath(path))
             stat = await self._env.stat(real)
         except OSError:
-            return ""  # a new file, or the tool will say what is wrong
+            return ""  # a new file, or an error that the tool itself reports
         if stat.kind != "file":
             return ""
         self._state.update(self._history())
@@ -264,15 +263,15 @@ UNCHANGED_NOTE = "Unchanged: {name} is as it was when you read these lines. They
 
 
 class UnchangedReads:
-    """Puts one line in the place of lines that the model has before it already.
+    """Replaces lines that the model already has with a one-line notice.
 
-    The tool has run, so permissions were asked and the file was looked at. The earlier result must be of the same version of the
-    file, and must stand word for word in the request that made the call: what was compacted, left out or reworded is shown.
+    The tool has run, so permissions were checked and the file was read. The earlier result must cover the same version of the
+    file, and must be unchanged in the request that made the call: if it was compacted, removed, or changed, the lines are sent.
 
     Args:
-        state: What the model knows.
-        history: Gives the conversation.
-        cwd: For names in texts.
+        state: The files that the model knows.
+        history: Returns the conversation.
+        cwd: Folder for relative names in texts.
     """
 
     def __init__(self, state: FileReadState, history: Callable[[], Sequence[AgentMessage]], cwd: str) -> None:
@@ -282,11 +281,11 @@ class UnchangedReads:
         self._sent: Sequence[Message] = ()
 
     def before(self, hook: TurnBefore) -> None:
-        """The handler of `turn:before`; belongs behind those of the application."""
+        """Handle `turn:before`; runs after the handlers of the application."""
         self._sent = hook.request.messages
 
     def on_tool_transform(self, hook: ToolTransform) -> None:
-        """The handler of `tool:transform`; belongs behind those of the application."""
+        """Handle `tool:transform`; runs after the handlers of the application."""
         result = hook.result
         for version in file_facts(result.metadata, hook.input):
             if not version.is_read or result.is_error or not isinstance(result.output, str):
@@ -298,7 +297,7 @@ class UnchangedReads:
                 hook.result = replace(result, output=text, metadata={**result.metadata, UNCHANGED_KEY: earlier})
 
     def _is_in_request(self, call_id: str, text: str) -> bool:
-        """Whether the model was sent this result of that call. Only looked for where there may be one."""
+        """Return True if the request contained this result of that call. Only checked if one may exist."""
         for message in reversed(self._sent):
             for block in message.tool_results if message.role == "user" else ():
                 if block.tool_use_id == call_id:
@@ -310,15 +309,14 @@ STALE_NOTE = "[Left out: {name} has changed since it was read here. Read it agai
 
 
 class ClearStaleReads:
-    """Puts a line in the place of lines of a file as they are no more. The history itself stays as it is.
+    """Replaces outdated lines of a file with a notice. The history itself is unchanged.
 
-    A read is stale once a later result knows another version of the file: an edit that the model made, or a read that found it
-    changed. What is left out stays left out, so between changes the prompt's prefix stays as it is. Looks at each
-    message once.
+    A read is stale once a later result has another version of the file: an edit by the model, or a read that found a change.
+    A removed result stays removed, so the prompt's prefix is stable between changes. Each message is checked once.
 
     Args:
-        history: Gives the conversation.
-        cwd: For names in texts.
+        history: Returns the conversation.
+        cwd: Folder for relative names in texts.
     """
 
     def __init__(self, history: Callable[[], Sequence[AgentMessage]], cwd: str) -> None:
@@ -330,11 +328,11 @@ class ClearStaleReads:
         self._made: dict[int, tuple[AgentMessage, AgentMessage]] = {}
 
     def on_context_transform(self, hook: ContextTransform) -> None:
-        """The handler of `context:transform`; belongs before those of the application."""
+        """Handle `context:transform`; runs before the handlers of the application."""
         history = self._history()
         self._scan_new_messages(history)
         if len(hook.messages) != len(history):
-            return  # somebody rearranged the messages before us
+            return  # an earlier handler reordered the messages
         for i, texts in self._stale.items():
             message = hook.messages[i]
             made = self._made.get(i)
@@ -363,7 +361,7 @@ class ClearStaleReads:
 
 
 def _replace_results(message: AgentMessage, texts: dict[str, str]) -> AgentMessage:
-    """The message with other texts for some results."""
+    """Return the message with other texts for some results."""
     if not isinstance(message, Message):
         return message
     content = [

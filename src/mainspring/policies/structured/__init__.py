@@ -1,4 +1,4 @@
-"""Structured output: a run ends in a value that fits a schema, and its tools can be used until then."""
+"""Structured output: a run ends with a value that matches a schema, and can use its tools until then."""
 
 from __future__ import annotations
 

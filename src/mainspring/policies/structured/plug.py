@@ -1,4 +1,4 @@
-"""The plug: offers the tool that takes the final answer, checks what comes, and asks again where it does not fit."""
+"""The plugin: offers the tool for the final answer, validates the answer, and asks again if it is invalid."""
 
 from __future__ import annotations
 
@@ -41,31 +41,31 @@ _FORMAT_REMINDER = (
     "Give the same answer again by calling the tool {tool}. If you cannot call tools, reply with nothing but one JSON value that "
     "fits this schema:\n{schema}"
 )
-_OFFER_ORDER = 50  # behind those who choose tools, before those who count what is sent
-_ACCEPT_ORDER = 1  # behind the application's own gates, before those that know only registered tools
+_OFFER_ORDER = 50  # after handlers that choose tools, before handlers that count the request
+_ACCEPT_ORDER = 1  # after the application's own gates, before gates that know only registered tools
 _SCHEMA_CHARACTERS = 8000  # a longer schema is in the tool's definition only: it would fill the window of a small model
 
 
 class StructuredOutput:
-    """Makes runs end in a value that fits a schema.
+    """Makes runs end with a value that matches a schema.
 
-    The model is offered one more tool, ``__output__``, whose arguments are the answer. Its other tools stay usable. The first
-    answer that fits ends the run; calls beside it in the same message still run. An answer that does not fit goes back with
-    what is wrong with it. An answer in text is taken if it holds exactly one JSON value that fits; else the model is asked for the
-    tool call, and made to, where the provider can do that. When the tries are used up the run ends with its text.
+    The model gets one more tool, ``__output__``, whose arguments are the answer. Its other tools stay usable. The first valid
+    answer ends the run; other calls in the same message still run. An invalid answer is returned with its errors. An answer in
+    text is accepted if it contains exactly one JSON value that matches; otherwise the model is asked, and if the provider supports
+    it, forced, to call the tool. When all attempts are used the run ends with its text.
 
     Args:
-        schema: What is wanted; see `Target`.
-        retries: How many answers that do not fit may be followed by another try.
+        schema: The expected output; see `OutputSchema`.
+        retries: Number of further attempts after invalid answers.
 
     Attributes:
-        target: What is wanted, as a schema.
-        output: The output of the last run; ``None`` where there is none.
-        error: Why there is none; empty if there is one.
-        attempts: How many answers of the last run were looked at.
+        target: The expected output as a schema.
+        output: The output of the last run; ``None`` if it has none.
+        error: Reason for the missing output; empty if there is an output.
+        attempts: Number of answers checked in the last run.
 
     Raises:
-        ConfigError: If the schema is none.
+        ConfigError: If the schema is invalid.
     """
 
     def __init__(self, schema: Any, *, retries: int = 2) -> None:
@@ -86,15 +86,15 @@ class StructuredOutput:
         self._text = ""
 
     def install(self, agent: CoreAgent) -> None:
-        """Sit on the hooks of an agent, for all its runs."""
+        """Attach to the hooks of an agent, for all its runs."""
         self.attach_to_bus(agent.bus)
 
     def for_child(self) -> Plugin | None:
-        """Nothing: a sub-agent answers its parent in text."""
+        """Return ``None``: a subagent answers its parent in text."""
         return None
 
     def attach_to_bus(self, bus: HookBus) -> Callable[[], None]:
-        """Sit on the hooks of a bus; the returned function ends that."""
+        """Attach to the hooks of a bus; the returned function detaches."""
         self._bus = bus
         removers = [
             bus.on(SessionStart, self._on_session_start),
@@ -113,12 +113,12 @@ class StructuredOutput:
         return remove
 
     def result(self, run: RunResult) -> RunResult:
-        """The result of a run with its output; where there is none the text stands in for it, and it says so."""
+        """Return the result of a run with its output; without an output it has the text and the reason."""
         stats = replace(run.stats, output=self.output)
         if self.error:
             text = run.text or self._text
             return replace(run, text=text, output=text, output_error=self.error, stats=stats)
-        # An answer on the last turn that a limit allows is an answer: there was nothing more to ask.
+        # A valid answer on the last turn that a limit allows is complete: no further request was needed.
         status = "completed" if run.status in ("max_turns", "max_tokens", "max_cost") else run.status
         return replace(run, status=status, output=self.output, stats=stats)
 
@@ -128,7 +128,7 @@ class StructuredOutput:
         self._reset()
 
     def _on_new_input(self, hook: MessagesAdded) -> None:
-        """Somebody spoke after the answer was given: another one is wanted."""
+        """Discard the answer: a message arrived after it, so another answer is needed."""
         if hook.source in ("steer", "follow_up"):
             self._accepted_value = self._gave_up = False
             self.output = None
@@ -137,17 +137,17 @@ class StructuredOutput:
         request = hook.request
         if (
             self._answers and not self._accepted_value
-        ):  # nobody let these through; a model that tries for ever must end too
+        ):  # These calls were never admitted; a model that repeats them forever must stop, too.
             self.attempts += 1
-            self._can_retry("the call was refused")
+            self._can_retry("the call was denied")
         self._answers = {}
         if self._accepted_value or self._gave_up:
             hook.stop = hook.stop or "completed"
             return
-        if request.tools is not self._tools[0]:  # else the same object, so that it is encoded once
-            others = [t for t in request.tools if t.name != OUTPUT_TOOL]  # a registered one could not be called now
+        if request.tools is not self._tools[0]:  # Otherwise the same object, so that it is encoded once.
+            others = [t for t in request.tools if t.name != OUTPUT_TOOL]  # A registered choice could not be called now.
             self._tools = (request.tools, (*others, self._spec))
-        # A model that reasons must not be made to call a tool, some hosts say; it is asked to.
+        # Some hosts do not allow a forced tool call with reasoning; the model is only asked to call it.
         thinks = request.thinking not in (None, "off") or request.thinking_budget is not None
         self._forced = self._force and self._may_force and not thinks
         hook.request = replace(
@@ -155,16 +155,16 @@ class StructuredOutput:
         )
 
     def _on_turn_after(self, hook: TurnAfter) -> None:
-        """What the model answered: a call of the tool is checked here, since its text is complete here."""
+        """Check the model's response: calls of the output tool are validated here, since their text is complete."""
         message = hook.message
         if hook.error is not None:
             return
         calls = [c for c in message.tool_uses if c.name == OUTPUT_TOOL]
         if message.tool_uses:
-            if message.stop_reason != "max_tokens":  # the loop runs nothing of an answer that was cut off
+            if message.stop_reason != "max_tokens":  # The loop does not execute calls of a truncated response.
                 self._answers = {c.id: self._parse_call(c) for c in calls}
             return
-        if not message.text.strip():  # the loop asks again, so often as it does for any run
+        if not message.text.strip():  # The loop asks again, as often as in any run.
             return
         cut_off = message.stop_reason == "max_tokens"
         answers = [self.target.validate(value) for value in extract_json_values(message.text)]
@@ -182,7 +182,7 @@ class StructuredOutput:
         return self.target.parse_arguments(call.input if call.raw_input is None else call.raw_input)
 
     def _on_tool_gate(self, hook: ToolGate) -> None:
-        """The final answer, if this call is one; whoever was asked before could still refuse it."""
+        """Accept the final answer if this call is one; an earlier gate may still deny it."""
         if hook.name != OUTPUT_TOOL or hook.result is not None:
             return
         answer = self._answers.pop(hook.call_id, None) or self.target.parse_arguments(hook.input)
@@ -201,7 +201,7 @@ class StructuredOutput:
         hook.result = error_result(text, ToolErrorCode.VALIDATION_ERROR)
 
     def _on_model_error(self, hook: ModelErrorHook) -> None:
-        """A host that does not take a forced call is asked without."""
+        """Retry without a forced call if the host rejects it."""
         rejected = hook.error.code is ErrorCode.UNKNOWN or hook.error.reason == "bad_request"
         if self._forced and rejected and "tool_choice" in str(hook.error):
             self._may_force = False
@@ -210,7 +210,7 @@ class StructuredOutput:
     async def _end(self, hook: SessionEnd) -> None:
         if not self._accepted_value and not self.error:
             reason = f": {hook.error}" if hook.error is not None else ""
-            self.error = f"the run ended ({hook.status}) before there was an output{reason}"
+            self.error = f"The run ended ({hook.status}) without an output{reason}"
         if self._bus.has(OutputHook):
             told = await self._bus.emit(OutputHook(self.output, self._parse_json_value, self.attempts, self.error))
             self.output = told.output
@@ -220,7 +220,7 @@ class StructuredOutput:
         self.output, self._parse_json_value, self.error = answer.value, answer.raw, ""
 
     def _can_retry(self, error: str) -> bool:
-        """Whether there is another try; else the run ends without an output."""
+        """Return True if another attempt is allowed; otherwise the run ends without an output."""
         self.error = f"no answer fitted the schema in {pluralize(self.attempts, 'try', 'tries')}; the last: {error}"
         self._gave_up = self.attempts > self.retries
         return not self._gave_up
@@ -231,7 +231,7 @@ class StructuredOutput:
 
 
 def _problem(answers: Sequence[Answer], fitting: Sequence[Answer]) -> str:
-    """Why an answer in text was not taken."""
+    """Return the reason why an answer in text was rejected."""
     if fitting:
         return (
             f"it holds {pluralize(len(fitting), 'value that fits', 'values that fit')} the schema, where one is wanted"

@@ -1,6 +1,6 @@
-"""What an answer has to be: a schema or a type, as the arguments of a tool call, and back.
+"""The expected output: a schema or a type, converted to tool arguments and back.
 
-JSON out of an answer in text: all of it, in a code fence, or with words around it.
+Also extraction of JSON from text: the whole text, a code fence, or JSON within prose.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mainspring.tools.schema.function import schema_from_type
 from mainspring.tools.validation import get_validator, schema_error
 
 OUTPUT_TOOL = "__output__"
-"""Name of the tool that takes the final answer. It exists only in requests; no registry holds it."""
+"""Name of the tool for the final answer. It exists only in requests, not in a registry."""
 
 
 _FIELD = "output"
@@ -27,12 +27,12 @@ _ROOTS = ("$defs", "definitions")
 
 
 class Answer(Struct, frozen=True):
-    """What became of an answer.
+    """A parsed answer.
 
     Attributes:
-        value: The output: JSON data, or a value of the type that was asked for.
-        raw: The JSON data, whether they fit or not.
-        error: Why it does not fit, for the model to read; ``None`` if it does.
+        value: The output: JSON data, or a value of the requested type.
+        raw: The JSON data, valid or not.
+        error: Why the data is invalid, for the model; ``None`` if it is valid.
     """
 
     value: Any
@@ -41,19 +41,19 @@ class Answer(Struct, frozen=True):
 
 
 class OutputSchema:
-    """A schema that an answer must fit.
+    """A schema for the output.
 
-    Arguments of a tool are an object, so a schema of anything else is asked for as the one field ``output`` of one.
+    Tool arguments are an object, so any other schema becomes the field ``output`` of an object.
 
     Args:
         expected: A JSON Schema, or a type: a msgspec struct, a dataclass, a `TypedDict`, a pydantic model, ``list[int]``, ...
 
     Attributes:
         schema: The JSON Schema.
-        arguments: The schema as that of a tool's arguments.
+        arguments: The schema of the tool's arguments.
 
     Raises:
-        ConfigError: If it is no valid schema, or a type that JSON Schema cannot express.
+        ConfigError: If the schema is invalid, or JSON Schema cannot express the type.
     """
 
     def __init__(self, expected: Any) -> None:
@@ -72,7 +72,7 @@ class OutputSchema:
         self.arguments = _wrap_in_object(self.schema) if self._wrapped else self.schema
 
     def parse_arguments(self, raw: str | Mapping[str, Any] | None) -> Answer:
-        """The output that the arguments of a call hold, as parsed or as the text they came in."""
+        """Return the output from the arguments of a call, parsed or as raw text."""
         parsed = parse_arguments(self.arguments, raw)
         value: Any = parsed.value
         if self._wrapped:
@@ -83,11 +83,11 @@ class OutputSchema:
             return Answer(value, value)
         try:
             return Answer(self._decode(value), value)
-        except ValueError as error:  # what a type checks beyond its schema
+        except ValueError as error:  # checks of the type beyond its schema
             return Answer(None, value, str(error))
 
     def validate(self, value: Any) -> Answer:
-        """The output that JSON data are."""
+        """Validate JSON data and return the output."""
         if self._wrapped:
             return self.parse_arguments({_FIELD: value})
         if not isinstance(value, dict):
@@ -96,7 +96,7 @@ class OutputSchema:
 
 
 def _wrap_in_object(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """An object with the schema's value as its one field; references into the schema lead there still."""
+    """Return an object schema with the schema as its only field, with references adjusted."""
     inner = _rebase_refs({k: v for k, v in schema.items() if k not in (*_ROOTS, "$schema", "$id")})
     roots = {k: _rebase_refs(schema[k]) for k in _ROOTS if k in schema}
     return {
@@ -109,7 +109,7 @@ def _wrap_in_object(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rebase_refs(node: Any) -> Any:
-    """A copy in which references to places that moved along say so."""
+    """Return a copy in which references to moved parts have their new paths."""
     if isinstance(node, list):
         return [_rebase_refs(each) for each in cast("list[Any]", node)]
     if not isinstance(node, Mapping):
@@ -127,13 +127,13 @@ def _rebase_refs(node: Any) -> Any:
 _FENCE = lazy_re(r"```[ \t]*(?:json[c5]?|javascript|js)?[ \t]*\r?\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _DECODER = json.JSONDecoder()
 _MOST_STARTS = 200
-"""Places tried in a long text of prose; each costs at most one pass over what looks like JSON there."""
+"""Maximum number of positions tried in a long text; each costs at most one pass over text that looks like JSON."""
 
 
 def extract_json_values(text: str) -> list[Any]:
-    """The JSON values that a text holds, from the surest place: the whole text, else code fences, else what stands in prose.
+    """Return the JSON values in a text, from the most reliable source: the whole text, else code fences, else prose.
 
-    In prose only objects and lists count, and of nested ones the outermost.
+    In prose only objects and lists count, and only the outermost of nested values.
     """
     whole = _value(text)
     if whole is not _NOTHING:
@@ -143,7 +143,7 @@ def extract_json_values(text: str) -> list[Any]:
 
 
 class _NotJson:
-    """The mark of text that is no JSON; ``None`` is a value."""
+    """Marks text that is not JSON; ``None`` is a JSON value."""
 
 
 _NOTHING = _NotJson()

@@ -1,9 +1,9 @@
-"""Arguments of nearly the right type are made right, where the schema leaves no doubt.
+"""Coerce arguments of nearly the right type where the schema allows only one meaning.
 
-Models write `"5"` for 5, `"true"` for true and a JSON text where a list belongs. The schema says what was meant, at every
-level that it describes. Three rules keep this safe: nothing is lost (`"5.5"` never becomes an integer), a value whose
-schema allows a string stays a string, and a value that fits already is left alone. The caller's data is never changed:
-what differs is a copy.
+Models write `"5"` for 5, `"true"` for true, and a JSON text where a list is expected. The schema defines the intended
+type at every level that it describes. Three rules keep coercion safe: no information is lost (`"5.5"` never becomes an
+integer), a value whose schema allows a string stays a string, and a value that already fits is unchanged. The caller's
+data is never changed: only copies are.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,14 +30,14 @@ _MAX_STEPS = 100_000
 
 
 class Coercion(Struct, frozen=True):
-    """A value that was replaced.
+    """A replaced value.
 
     Attributes:
-        path: Where, as `$.items[2].count`.
-        before: What the model sent.
-        after: What the tool gets.
-        rule: Which rule did it: `string-to-boolean`, `string-to-number`, `string-to-json`, `string-to-null`,
-            `to-string`, or `null-omitted` (an optional property that must not be null counts as not sent).
+        path: Path of the value, for example `$.items[2].count`.
+        before: Value that the model sent.
+        after: Value that the tool receives.
+        rule: Rule that applied: `string-to-boolean`, `string-to-number`, `string-to-json`, `string-to-null`,
+            `to-string`, or `null-omitted` (a null for an optional property that must not be null is treated as not sent).
     """
 
     path: str
@@ -47,14 +47,14 @@ class Coercion(Struct, frozen=True):
 
 
 def coerce(schema: Any, value: Any) -> tuple[Any, list[Coercion]]:
-    """Bring a value closer to what its schema wants.
+    """Coerce a value toward its schema.
 
     Args:
-        schema: The JSON Schema.
-        value: The value. It is not changed.
+        schema: JSON Schema.
+        value: Value to coerce. It is not changed.
 
     Returns:
-        The value, or a copy that differs in what was replaced; and what was replaced. It may still not fit.
+        The value, or a changed copy, and the list of replacements. The value may still not fit.
     """
     walk = _Coercer(get_validator(schema))
     problems = walk.root.problems(value)
@@ -67,7 +67,7 @@ def coerce(schema: Any, value: Any) -> tuple[Any, list[Coercion]]:
 
 
 class _Coercer:
-    """One pass over a value and its schema."""
+    """A single pass over a value and its schema."""
 
     def __init__(self, root: SchemaValidator, steps: list[int] | None = None) -> None:
         self.root = root
@@ -75,13 +75,16 @@ class _Coercer:
         self.steps = steps or [0]
 
     def visit(self, schema: Any, value: Any, path: Path, active_schemas: frozenset[int] = _NO_SCHEMAS) -> Any:
-        """The value as this part of the schema wants it; `active_schemas` are the parts that are looking at it already."""
+        """Return the value coerced to a part of the schema.
+
+        `active_schemas` are the parts that already apply to the value.
+        """
         if not is_dict(schema) or id(schema) in active_schemas:
             return value
         active_schemas |= {id(schema)}
         self.steps[0] += 1
         if self.steps[0] > _MAX_STEPS:
-            raise RecursionError  # a schema that branches into itself
+            raise RecursionError  # a schema that refers to itself in a branch
         for part in self._allof_parts(schema):
             value = self.visit(part, value, path, active_schemas)
         kinds = self._kinds(schema)
@@ -98,7 +101,7 @@ class _Coercer:
         return value
 
     def _allof_parts(self, node: dict[str, Any]) -> Iterable[Any]:
-        """The parts that hold beside this one for the same value."""
+        """Return the parts that apply to the same value in addition to this part."""
         if "$ref" in node:
             try:
                 yield resolve_local_ref(self.root.schema, node["$ref"])
@@ -107,7 +110,7 @@ class _Coercer:
         yield from _as_list(node.get("allOf"))
 
     def _kinds(self, node: dict[str, Any]) -> list[str]:
-        """The types that a part allows, as far as it says; empty if it does not."""
+        """Return the types that a part allows; empty if the part does not restrict the type."""
         named: Any = node.get("type")
         if named is None and isinstance(node.get("enum"), list):
             named = _types_of(node["enum"])
@@ -194,7 +197,7 @@ class _Coercer:
 
 
 _CONTAINER_KEYWORDS = frozenset({"properties", "required", "items", "prefixItems", "additionalProperties"})
-"""Keywords of a part without `type` that show that no string is meant."""
+"""Keywords that show that a part without `type` does not expect a string."""
 
 
 def _types_of(values: Any) -> list[str]:
@@ -212,7 +215,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _parts_for(name: str, node: dict[str, Any], properties: dict[str, Any]) -> Iterable[Any]:
-    """The parts of an object schema that describe one property."""
+    """Return the parts of an object schema that describe a property."""
     found = False
     if name in properties:
         found = True
@@ -230,7 +233,7 @@ def _parts_for(name: str, node: dict[str, Any], properties: dict[str, Any]) -> I
 
 
 def _item_schemas(node: dict[str, Any]) -> tuple[list[Any], Any]:
-    """The schemas of the first items, one each, and that of the rest."""
+    """Return the schema of each leading item, and the schema of the remaining items."""
     items = node.get("items")
     if is_list(items):
         return items, node.get("additionalItems")

@@ -1,10 +1,11 @@
-r"""Reads JSON as models write it: a fixed, wider grammar, so that the meaning is never guessed.
+r"""Parse JSON as models write it, with a fixed, wider grammar, so that no meaning is guessed.
 
-Beyond JSON it takes: raw control characters in strings, trailing commas, comments, keys without quotes, single and curly
-quotes, `True`, `None`, `undefined`, numbers like `.5`, `1.` and `1_000`, and backslashes that escape nothing (`"\d+"`,
-`"C:\Users"`), which stay. Every value keeps each of its characters.
+In addition to JSON, the grammar accepts raw control characters in strings, trailing commas, comments, keys without
+quotes, single and curly quotes, `True`, `None`, `undefined`, numbers like `.5`, `1.`, and `1_000`, and backslashes that
+escape nothing (`"\d+"`, `"C:\Users"`), which are preserved. Every value keeps all its characters.
 
-A text that ends too early is told apart from one that is wrong: the first gives what was read so far and is `cut`.
+The parser distinguishes a text that ends too early from an invalid text: the first returns the value read so far with
+the state `cut`.
 """
 
 import re
@@ -18,13 +19,13 @@ ParseStatus = Literal["whole", "cut", "broken"]
 
 
 class ParseResult(NamedTuple):
-    """What was read.
+    """Result of parsing a value.
 
     Attributes:
-        value: The value; as much of it as there is, if it is not whole. `None` if nothing is.
-        end: Where the value ends, or where reading stopped.
-        state: `whole`, `cut` (the text ended inside it) or `broken` (it is not even relaxed JSON).
-        problem: Why the value must not be used although it could be read; empty if it may.
+        value: Parsed value; the part that was read if the value is incomplete, or `None` if nothing was read.
+        end: Index where the value ends, or where parsing stopped.
+        state: `whole`, `cut` (the text ended inside the value), or `broken` (not valid in the wider grammar either).
+        problem: Reason why the value must not be used although it was read; empty if it may be used.
     """
 
     value: Any
@@ -34,7 +35,10 @@ class ParseResult(NamedTuple):
 
 
 def parse_value(text: str, start: int = 0) -> ParseResult:
-    """Read one value that begins at `start` (or after the blanks there); what follows it is not looked at."""
+    """Parse the value that begins at `start`, after optional blanks.
+
+    The text after the value is ignored.
+    """
     reader = _TolerantParser(text, start)
     state: ParseStatus = "whole"
     try:
@@ -49,11 +53,11 @@ def parse_value(text: str, start: int = 0) -> ParseResult:
 
 
 class _TruncatedError(Exception):
-    """The text ended."""
+    """The text ended inside a value."""
 
 
 class _CutNumberError(_TruncatedError):
-    """The text ended in a number."""
+    """The text ended inside a number."""
 
     def __init__(self, value: int | float) -> None:
         super().__init__(value)
@@ -61,7 +65,7 @@ class _CutNumberError(_TruncatedError):
 
 
 class _SyntaxError(Exception):
-    """The text goes on in a way that the grammar does not have."""
+    """The text does not match the grammar."""
 
 
 _BLANK = lazy_re(r"[\s\ufeff\u200b\u200c\u200d\u2060]*")
@@ -80,7 +84,10 @@ _MAX_DIGITS = 4_000
 
 
 class _TolerantParser:
-    """Walks over a text; containers are filled as they are read, so that a cut leaves what was there."""
+    """Parser for the wider grammar.
+
+    It fills containers while it reads, so that cut text leaves a partial value.
+    """
 
     def __init__(self, text: str, start: int) -> None:
         self.text = text
@@ -111,7 +118,10 @@ class _TolerantParser:
         return self.text[self.at]
 
     def _skip(self) -> None:
-        """Go over blanks and comments. A line comment must end with its line: else it may have swallowed the rest."""
+        """Skip blanks and comments.
+
+        A line comment must end with a newline, since it may have swallowed the rest otherwise.
+        """
         while True:
             self.at = _at_end(_BLANK, self.text, self.at)
             found = _COMMENT.match(self.text, self.at)
@@ -240,7 +250,7 @@ class _TolerantParser:
             self._read_unicode(parts)
             return
         hexadecimal = re.compile("[0-9a-fA-F]{2}").match(self.text, self.at + 2) if char == "x" else None
-        if hexadecimal and opening == "'":  # Python writes control characters so
+        if hexadecimal and opening == "'":  # Python writes control characters like this
             parts.append(chr(int(hexadecimal[0], 16)))
             self.at = hexadecimal.end()
             return
@@ -291,7 +301,7 @@ class _TolerantParser:
         return _SyntaxError()
 
     def _cut_number(self) -> None:
-        """The text ends in a number, of which more may have been meant; what is there is shown and no more."""
+        """Handle a number at the end of the text: digits may be missing, so only the valid part is stored, for display."""
         found = _CUT_NUMBER.fullmatch(self.text, self.at)
         if found and len(found[0]) <= 300:
             raise _CutNumberError(float(found[0]) if re.search(r"[.eE]", found[0]) else int(found[0]))

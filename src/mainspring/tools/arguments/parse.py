@@ -1,10 +1,10 @@
-"""The arguments of a tool call: from what a model or server sent to a value that fits the tool's schema, or to an error.
+"""Parse the arguments of a tool call into a value that fits the tool's schema, or into an error.
 
-The way of well-made arguments is short: one strict parse and one check. Only what fails there is repaired, coerced and
-reported on.
+Well-formed arguments need one strict parse and one check. Only arguments that fail are repaired, coerced, and reported.
 
-The order is from certain to doubtful: the relaxed grammar, then heuristics. Whatever is read, a text that ends before its
-object is closed is `truncated`: what it holds may be shown and must never be executed, since the rest could change it.
+Repairs run from certain to doubtful: first the wider grammar, then heuristics. A text that ends before its object is
+closed is always `truncated`: the recovered part may be displayed but must never be executed, since the rest could change
+its meaning.
 """
 
 import re
@@ -31,12 +31,12 @@ _MAX_OPEN = 500
 
 
 class RecoveredObject(NamedTuple):
-    """What a text came to.
+    """Result of recovering an object.
 
     Attributes:
         value: The object; for display only if there is a problem or the text is truncated.
-        truncated: The text ends before the object does.
-        problem: Why there is no object to execute; empty if there is one.
+        truncated: Whether the text ends before the object does.
+        problem: Reason why no object can be executed; empty if one can.
     """
 
     value: dict[str, Any]
@@ -48,7 +48,7 @@ _TRUNCATED = "the text ends before the JSON object is closed"
 
 
 def recover_object(text: str, level: int = 0) -> RecoveredObject:
-    """Read the one object that the text holds."""
+    """Read the single object in the text."""
     text = join_surrogates(text).strip().strip(_IGNORED_EDGE_CHARS).strip()
     if not text or text == "null":
         return RecoveredObject({})
@@ -59,7 +59,7 @@ def recover_object(text: str, level: int = 0) -> RecoveredObject:
 
 
 def _read_top_level_values(text: str, start: int, level: int) -> RecoveredObject:
-    """Read the values that stand one behind the other; what to do if they are no values, or if there are several."""
+    """Read consecutive values; handle text that is not a value, and several values."""
     roots: list[Any] = []
     at = start
     while at >= 0 and len(roots) < _MAX_ROOTS:
@@ -80,18 +80,18 @@ def _read_top_level_values(text: str, start: int, level: int) -> RecoveredObject
 
 
 def find_json_start(text: str) -> int:
-    """Where the first JSON value of the text begins: behind prose and code fences; -1 if there is none."""
+    """Return the index of the first JSON value in the text, after prose and code fences; -1 if not found."""
     if text[:1] in {"{", "[", '"'} or (text[:1] == "'" and re.match(r"'\s*[{\[]", text)):
         return 0
     first = text.find("{")
     fenced = _FENCED.search(text)
     if fenced and (first < 0 or fenced.end() <= first):
         return fenced.end()
-    return first  # a fence behind it stands in one of its strings
+    return first  # a later fence is inside one of the JSON strings
 
 
 def _next_root(text: str, end: int) -> int:
-    """Where another value begins behind the first; -1 if only prose follows."""
+    """Return the index of the next value; -1 if only prose follows."""
     glued = _SEPARATORS.match(text, end)
     if glued:
         return glued.end()
@@ -104,7 +104,10 @@ def _as_object(value: Any) -> dict[str, Any]:
 
 
 def _truncated(roots: list[Any], reading: ParseResult, text: str) -> RecoveredObject:
-    """The text ended too early. Where it looks finished all the same, a quote is missing: show it as it was meant."""
+    """Handle a text that ended too early.
+
+    If it seems complete, a quote is missing: return the intended value for display.
+    """
     value = reading.value or next((root for root in roots if root), None)
     if isinstance(value, str):
         value = parse_value(value).value
@@ -114,10 +117,10 @@ def _truncated(roots: list[Any], reading: ParseResult, text: str) -> RecoveredOb
 
 
 def _select_object(roots: list[Any], level: int) -> RecoveredObject:
-    """The one object among the values that stood one behind the other.
+    """Select the single object from consecutive values.
 
-    Some servers start a call with `{}` and send the real arguments after it, and some send the same object twice: that is
-    still one call. Two different objects are two calls glued together; running their union would be neither.
+    Some servers start a call with `{}` and send the real arguments after it, and some send the same object twice: both are
+    one call. Two different objects are two joined calls; their union would be neither call.
     """
     found: list[RecoveredObject] = []
     for root in roots:
@@ -158,7 +161,7 @@ def _kind(value: Any) -> str:
 
 
 def _recover_by_heuristics(text: str, start: int, reading: ParseResult) -> RecoveredObject:
-    """A text that no grammar explains: missing quotes, commas or brackets."""
+    """Recover text that no grammar accepts: missing quotes, commas, or brackets."""
     if reading.problem:
         return RecoveredObject(_as_object(reading.value), problem=reading.problem)
     trouble = format_value(text[reading.end :])
@@ -174,7 +177,7 @@ def _recover_by_heuristics(text: str, start: int, reading: ParseResult) -> Recov
 
 
 def repair_json(text: str) -> dict[str, Any] | None:
-    """The object that the text was probably meant to be."""
+    """Return the object that the text was probably meant to be."""
     import json_repair
 
     if len(text) > _MAX_REPAIRED or text.count("(") - text.count(")") > _MAX_OPEN:
@@ -198,10 +201,10 @@ def _is_finite(value: Any) -> bool:
 
 
 def looks_truncated(text: str) -> bool:
-    """Whether a text that is not JSON seems to end before its object is closed.
+    """Return True if a text that is not JSON seems to end before its object is closed.
 
-    It is read twice, since stray quotes make the ends of strings doubtful: once a quote ends a string only where a
-    separator follows, once it always does. The text counts as cut if neither reading closes the object.
+    The function reads the text twice, since stray quotes make the ends of strings ambiguous: first, a quote ends a string
+    only before a separator; second, every quote does. The text is cut if neither reading closes the object.
     """
     return _is_left_open(text, strict_quotes=True) and _is_left_open(text, strict_quotes=False)
 
@@ -239,7 +242,7 @@ def _is_left_open(text: str, *, strict_quotes: bool) -> bool:
             if not stack:
                 if not _KEY_FOLLOWS.match(text, at):
                     return False
-                stack.append("{")  # the object was closed too early and goes on
+                stack.append("{")  # the object was closed too early and continues
                 depth["{"] += 1
         if not char.isspace():
             before = char
@@ -247,7 +250,7 @@ def _is_left_open(text: str, *, strict_quotes: bool) -> bool:
 
 
 def _close(stack: list[str], depth: dict[str, int], opening: str) -> None:
-    """Close the innermost bracket of that kind and whatever was left open inside it."""
+    """Close the innermost bracket of a kind, and all unclosed brackets inside it."""
     while True:
         closed = stack.pop()
         depth[closed] -= 1
@@ -265,7 +268,7 @@ def _string_end(text: str, at: int, closer: str, strict_quotes: bool) -> int:
 
 
 def join_surrogates(text: str) -> str:
-    """Halves of a character that stand side by side are joined; a half that stands alone becomes U+FFFD."""
+    """Join adjacent surrogate pairs, and replace lone surrogates with U+FFFD."""
     if text.isascii():
         return text
     try:
@@ -285,14 +288,14 @@ _decode = msgspec.json.decode
 
 
 class ParsedArguments(Struct, frozen=True):
-    """What became of the arguments of one call.
+    """Result of parsing the arguments of a call.
 
     Attributes:
-        value: The arguments. If there is an `error` they are for display only.
-        coercions: What was replaced to fit the schema.
+        value: Arguments. If `error` is set, they are for display only.
+        coercions: Values that were replaced to fit the schema.
         repaired: Whether the text was not strict JSON. Such a call may run only if the stream ended properly.
         truncated: Whether the text ends before its object is closed. Such a call must never run.
-        error: Why the call cannot run, for the model to read; `None` if it can.
+        error: Reason why the call cannot run, for the model; `None` if it can run.
     """
 
     value: dict[str, Any]
@@ -305,12 +308,11 @@ class ParsedArguments(Struct, frozen=True):
 def parse_arguments(
     schema: Mapping[str, Any] | bool | None, raw: str | bytes | bytearray | Mapping[str, Any] | None
 ) -> ParsedArguments:
-    """Parse, repair, coerce and validate the arguments of a tool call. Never raises.
+    """Parse, repair, coerce, and validate the arguments of a tool call. Never raises.
 
     Args:
-        schema: The tool's JSON Schema; `None` or an empty one accepts every object.
-        raw: The arguments as they came: text, bytes, or an object that is parsed already. Empty, blank, `null` and
-            missing arguments mean `{}`.
+        schema: JSON Schema of the tool; `None` or an empty schema accepts every object.
+        raw: Arguments as received: text, bytes, or a parsed object. Empty, blank, `null`, and missing arguments mean `{}`.
     """
     value, repaired, truncated, problem = _read_object(raw)
     if problem:
@@ -330,7 +332,10 @@ def parse_arguments(
 
 
 def partial_arguments(raw: str | bytes | bytearray | Mapping[str, Any] | None) -> dict[str, Any]:
-    """As much of the arguments as a text that still streams shows; for display, never for execution. Never raises."""
+    """Return the part of the arguments that has been streamed so far.
+
+    For display, never for execution. Never raises.
+    """
     if raw is None or isinstance(raw, Mapping):
         return dict(raw or {})
     data = raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else bytes(raw)
@@ -349,7 +354,7 @@ def partial_arguments(raw: str | bytes | bytearray | Mapping[str, Any] | None) -
 
 
 def _partial(data: bytes) -> Any:
-    """The value of a text that may be cut, if it is strict JSON up to there."""
+    """Return the value of a text that may be cut, if the text is strict JSON up to its end."""
     try:
         from jiter import from_json
     except ImportError:
@@ -361,7 +366,7 @@ def _partial(data: bytes) -> Any:
 
 
 def _read_object(raw: Any) -> tuple[dict[str, Any], bool, bool, str]:
-    """The object, whether it was repaired, whether it is truncated, and why it cannot be used."""
+    """Return the object, whether it was repaired, whether it is truncated, and the reason why it cannot be used."""
     if not isinstance(raw, (str, bytes, bytearray)):
         if raw is None or is_dict(raw):
             return raw or {}, False, False, ""
@@ -387,7 +392,7 @@ def _read_object(raw: Any) -> tuple[dict[str, Any], bool, bool, str]:
 
 
 def _find_strict_error(raw: str | bytes | bytearray, value: dict[str, Any]) -> str:
-    """What strict JSON may hold and still be no good: a key twice with different values, or endless nesting."""
+    """Return why strict JSON must not be used: a duplicate key with different values, or too deep nesting."""
     if isinstance(raw, str):
         colons, opened = raw.count(":"), raw.count("[") + raw.count("{")
     else:
@@ -395,7 +400,7 @@ def _find_strict_error(raw: str | bytes | bytearray, value: dict[str, Any]) -> s
     if opened > MAX_DEPTH and _exceeds_depth(value, MAX_DEPTH):
         return f"nested deeper than {MAX_DEPTH} levels"
     if colons == len(value):
-        return ""  # one for each key at the top, so there is no other key anywhere
+        return ""  # one colon for each top-level key, so no nested keys exist
     return _find_duplicate_key(_text(raw))
 
 
@@ -433,7 +438,7 @@ def _text(raw: str | bytes | bytearray) -> str:
 
 
 def _replace_surrogates(value: Any) -> Any:
-    """The value without halves of characters, which no request could carry."""
+    """Return the value without lone surrogates, which cannot be sent in a request."""
     if isinstance(value, str):
         return join_surrogates(value)
     if is_dict(value):

@@ -1,4 +1,7 @@
-"""The built-in tools: files, search, shell, web, lists and questions. Each can be used alone: ``await read_file(ctx, path="x")``."""
+"""Built-in tools: files, search, shell, web, lists, and questions.
+
+Each tool can be used alone: ``await read_file(ctx, path="x")``.
+"""
 
 from typing import Any
 
@@ -40,7 +43,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The examples, which are made of functions when somebody asks for them."""
+    """Create the sample tools on first access."""
     if name in SAMPLE_TOOL_NAMES:
         from mainspring.tools.builtin import samples
 

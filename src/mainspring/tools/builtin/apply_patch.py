@@ -1,4 +1,4 @@
-"""`apply_patch`: several files at once, in the patch format; all changes or none."""
+"""`apply_patch`: apply a patch to several files, all changes or none."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mainspring.tools.tool import Tool
 
 if TYPE_CHECKING:
     from mainspring.tools.support.editing.patch import access, execute
-else:  # loaded when a patch comes
+else:  # loaded on the first patch
     access = lazy_function("mainspring.tools.support.editing.patch", "access")
     execute = lazy_function("mainspring.tools.support.editing.patch", "execute")
 

@@ -1,4 +1,4 @@
-"""The built-in tools as lists."""
+"""Lists of the built-in tools."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ DEFAULT_TOOL_NAMES = (
     *("read_file", "write_file", "edit", "multi_edit", "glob", "grep", "list_files", "shell", "jobs", "fetch"),
     "todo_write",
 )
-"""What a model is offered, in the order in which it is told of them."""
+"""Tools that a model is offered by default, in the order in which the model sees them."""
 
 OPTIONAL_TOOL_NAMES = ("apply_patch", "todo_read", "ask_user", "present_plan")
-"""What it is offered only where somebody says so: another way to edit, and what needs somebody to answer."""
+"""Tools that are offered only on request: another way to edit, and tools that require a user."""
 
 SAMPLE_TOOL_NAMES = ("hello", "greet", "search_books")
-"""Examples."""
+"""Sample tools."""
 
 ALL_TOOL_NAMES = (*DEFAULT_TOOL_NAMES, *OPTIONAL_TOOL_NAMES, *SAMPLE_TOOL_NAMES)
-"""All that there are."""
+"""All built-in tools."""
 
 COMMON_ALIASES: Mapping[str, str] = MappingProxyType(
     {
@@ -35,14 +35,16 @@ COMMON_ALIASES: Mapping[str, str] = MappingProxyType(
         "webfetch": "fetch",
     }
 )
-"""Names that other programs use, with ours; the command understands them where it takes the name of a tool."""
+"""Common names in other programs, with the corresponding names here; accepted by the command line as tool names."""
 
 
 def builtin_tools(*, include_optional: bool = False) -> list[Tool]:
-    """The built-in tools.
+    """Return the built-in tools.
 
     Args:
-        include_optional: Also those that are offered only by name, and the examples.
+        include_optional: Whether to include the optional tools and the samples.
     """
-    package = sys.modules[__name__.rpartition(".")[0]]  # It exports them; importing them here would tie them together.
+    package = sys.modules[
+        __name__.rpartition(".")[0]
+    ]  # `builtin` exports the tools; a module-level import would be circular.
     return [getattr(package, name) for name in (ALL_TOOL_NAMES if include_optional else DEFAULT_TOOL_NAMES)]

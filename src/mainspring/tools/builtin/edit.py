@@ -1,6 +1,6 @@
-"""`edit`: replace text in a file.
+"""`edit` and `multi_edit`: replace text in a file.
 
-`multi_edit`: several edits in one file, all or none.
+`multi_edit` makes several edits in one file, all or none.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ EDIT_PROPERTIES: dict[str, Any] = {
     "new_string": {"type": "string", "description": "What to put in its place."},
     "replace_all": {"type": "boolean", "default": False, "description": "Replace every place."},
 }
-"""JSON Schema of what an edit says, but for the file."""
+"""JSON Schema properties of an edit, without the file."""
 
 
 async def _execute_edit(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
@@ -43,7 +43,7 @@ async def _execute_edit(arguments: dict[str, Any], ctx: ToolContext) -> ToolResu
 
 
 def parse_edit(arguments: Mapping[str, Any]) -> Edit:
-    """The edit that a call's arguments describe."""
+    """Return the edit that the arguments of a call describe."""
     return Edit(arguments["old_string"], arguments["new_string"], bool(arguments.get("replace_all", False)))
 
 
@@ -83,7 +83,7 @@ async def _execute_multi_edit(arguments: dict[str, Any], ctx: ToolContext) -> To
 
 
 async def _execute_with_approval(ctx: ToolContext, path: str, edits: Sequence[Edit]) -> ToolResult:
-    """Make those edits that are approved, all or none of them, and tell what became of each."""
+    """Make the approved edits, all or none of them, and report the outcome of each."""
     answers = await request_decisions(ctx, path, edits)
     approved = [i for i, answer in enumerate(answers) if answer is True]
     denied = [ReviewedEdit("denied", answer if isinstance(answer, str) else "") for answer in answers]
@@ -103,7 +103,7 @@ async def _execute_with_approval(ctx: ToolContext, path: str, edits: Sequence[Ed
 
 
 def _edit_outcome(result: ToolResult, place: int, failed: int | None) -> ReviewedEdit:
-    """What became of the edit that was the ``place``-th of those that were tried."""
+    """Return the outcome of the ``place``-th attempted edit."""
     if failed is not None:
         return ReviewedEdit("failed", result.text.split("\n")[0]) if place == failed else ReviewedEdit("skipped")
     change = result.metadata["edits"][place]

@@ -1,4 +1,4 @@
-"""`fetch`: the text of a page."""
+"""`fetch`: read a web page as text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, Tool
 if TYPE_CHECKING:
     from mainspring.tools.support.html_to_markdown import to_markdown
     from mainspring.tools.support.text_files import decode_body
-else:  # loaded when a page comes
+else:  # loaded on the first page
     decode_body = lazy_function("mainspring.tools.support.text_files", "decode_body")
     to_markdown = lazy_function("mainspring.tools.support.html_to_markdown", "to_markdown")
 
@@ -24,7 +24,7 @@ _MAX_BYTES = 50_000
 TIMEOUT = 30
 _MAX_TIMEOUT = 120
 MAX_DOWNLOAD_BYTES = 5 << 20
-"""Bytes of a page that are loaded."""
+"""Maximum number of bytes to download."""
 MAX_REDIRECTS = 5
 _MAX_URL_CHARS = 2_000
 _ACCEPT = "text/markdown, text/html;q=0.9, text/plain;q=0.8, application/json;q=0.8, application/pdf;q=0.5, */*;q=0.1"
@@ -56,7 +56,7 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
 
 
 async def _fetch_following_redirects(ctx: ToolContext, url: str, timeout: float) -> HttpResponse | ToolResult:
-    """The answer behind redirects within the host that was allowed; one that leads elsewhere is told."""
+    """Follow redirects within the allowed host; report a redirect to another host to the model."""
     request = url
     async with asyncio.timeout(timeout):
         for _ in range(MAX_REDIRECTS + 1):
@@ -73,7 +73,7 @@ async def _fetch_following_redirects(ctx: ToolContext, url: str, timeout: float)
 
 
 def _is_same_host(url: str, target: str) -> bool:
-    """Whether a redirect stays where the call was allowed to go; from http to https counts as that."""
+    """Return True if a redirect stays on the allowed host; from http to https is allowed."""
     try:
         a, b = urlsplit(url), urlsplit(target)
         ports = (a.port, b.port)

@@ -1,4 +1,4 @@
-"""`glob`: files by name."""
+"""`glob`: find files by name."""
 
 from __future__ import annotations
 
@@ -55,18 +55,18 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     limit = max_depth(rest)
     listing = await list_files_below(ctx, real, include_ignored=include_ignored, depth=limit)
     found = [path for path in listing.paths if matches(path)] if limit else []
-    if not found:  # folders count where no file matches, and what they hold may lie deeper
+    if not found:  # Directories count only if no file matches, and their contents may be deeper.
         listing = listing if limit is None else await list_files_below(ctx, real, include_ignored=include_ignored)
         found = await asyncio.to_thread(_matching, listing, matches)
     if not found and await _is_file(ctx, real / rest):
-        found = [rest]  # A name with brackets in it, meant as it is.
+        found = [rest]  # a literal name with brackets
     found, withheld = await filter_visible(ctx, real, found)
     names = [display_path(posixpath.join(real, f), ctx.env.cwd) for f in found]
     return _report(arguments, names, listing, withheld)
 
 
 def _split(path: str, pattern: str) -> tuple[str, str]:
-    """The folder where a pattern starts and what is to be matched below it."""
+    """Return the folder where a pattern starts, and the pattern to match below it."""
     start, rest = split_at_wildcard(join_pattern(path, pattern))
     is_about_names = "/" not in pattern.rstrip("/") or "/" in rest.rstrip("/")
     return start, (rest if is_about_names else "./" + rest) or "**"

@@ -1,4 +1,4 @@
-"""`grep`: text in files."""
+"""`grep`: search text in files."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _format_notes(
 def _format_matches(
     hits: SearchResult, paths: Sequence[str], names: Mapping[str, str], *, offset: int, limit: int, context: int
 ) -> tuple[list[str], int]:
-    """The wanted matching lines with what is around them, under the name of their file; and how many they are."""
+    """Return the requested matching lines with context, under their file names, and the number of lines."""
     out: list[str] = []
     seen = count = 0
     for path in paths:
@@ -185,7 +185,7 @@ def _format_matches(
 
 
 def _lines_with_context(lines: Sequence[Line], page: Sequence[int], context: int) -> list[str]:
-    """The lines of one file that are within ``context`` of the wanted ones; ``--`` where some are left out between."""
+    """Return the lines of one file within ``context`` lines of the requested lines; ``--`` marks gaps."""
     requested = {n for number in page for n in range(number - context, number + context + 1)}
     chosen = set(page)
     out: list[str] = []

@@ -1,4 +1,4 @@
-"""`jobs`: the commands in the background."""
+"""`jobs`: manage background commands."""
 
 from __future__ import annotations
 
@@ -32,12 +32,15 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
 
 
 async def _wait(job: Job, seconds: float) -> None:
-    told, job.was_reported = job.was_reported, True  # whoever waits needs no news
+    was_reported_before, job.was_reported = (
+        job.was_reported,
+        True,
+    )  # the caller is already waiting, so a notification is not needed
     try:
         await job.wait(seconds)
     finally:
         if job.running:
-            job.was_reported = told
+            job.was_reported = was_reported_before
 
 
 def _list(jobs: Sequence[Job]) -> ToolResult:
@@ -65,7 +68,7 @@ def _unknown_job_result(id: str, jobs: Sequence[Job]) -> ToolResult:
 
 
 def _access(_: Mapping[str, Any]) -> list[Access]:
-    return []  # Only what shell was allowed to start.
+    return []  # Only commands that shell was allowed to start.
 
 
 jobs = Tool(

@@ -1,4 +1,4 @@
-"""`list_files`: what is in a folder."""
+"""`list_files`: list the contents of a folder."""
 
 from __future__ import annotations
 

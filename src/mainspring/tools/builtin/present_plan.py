@@ -1,4 +1,4 @@
-"""`present_plan`: a plan that the user approves or not."""
+"""`present_plan`: present a plan to the user for approval."""
 
 from __future__ import annotations
 

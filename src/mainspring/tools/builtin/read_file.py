@@ -1,6 +1,6 @@
-"""Some lines of a file, found without keeping the rest: works on any size, piece by piece.
+"""`read_file`: read lines of a text file, an image, or the text of a PDF.
 
-`read_file`: lines of a text file, an image, or the text of a PDF.
+Text files are read in pieces and only the requested lines are stored, so files can have any size.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ else:
 
 
 class RenderedLines(Struct, frozen=True):
-    """Text for the model, and where it lies in the file.
+    """Text for the model, and its position in the file.
 
     Attributes:
-        text: The lines.
-        first: Number of the first.
-        last: Number of the last; one less than ``first`` if there is none.
-        cut_at: The first line that was cut, or 0.
-        is_full: Whether ``max_bytes`` ended it.
-        form: Encoding and line endings, where they are not UTF-8 and LF.
+        text: Rendered lines.
+        first: Number of the first line.
+        last: Number of the last line; one less than ``first`` if no lines are shown.
+        cut_at: Number of the first truncated line, or 0.
+        is_full: Whether rendering stopped at ``max_bytes``.
+        form: Encoding and line endings, if not UTF-8 and LF.
     """
 
     text: str
@@ -60,7 +60,7 @@ class RenderedLines(Struct, frozen=True):
 
 
 class LineWindow:
-    """Lines ``offset`` to ``offset + limit - 1`` of bytes that are fed in order; the lines before and after are counted."""
+    """Lines ``offset`` to ``offset + limit - 1`` of bytes fed in order; the other lines are counted."""
 
     __slots__ = (
         "_hash",
@@ -88,7 +88,7 @@ class LineWindow:
         self.ends_open = False
 
     def feed(self, data: bytes, raw: bytes | None = None) -> None:
-        """Take the next piece; ``raw`` is what the file has for it, where that is something else."""
+        """Process the next piece; ``raw`` are the bytes in the file if they differ."""
         self._hash.update(data if raw is None else raw)
         if not data:
             return
@@ -110,28 +110,28 @@ class LineWindow:
 
     @property
     def lines(self) -> int:
-        """How many lines have come."""
+        """Number of lines so far."""
         return self._newlines + (1 if self.ends_open else 0)
 
     @property
     def is_full(self) -> bool:
-        """Whether all that is wanted, or all that may be held, has come."""
+        """Whether all requested lines were read, or the size limit is reached."""
         return bool(self._limit and self._newlines >= self._offset - 1 + self._limit) or self._held_size >= self._most
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what the file has, up to here."""
+        """SHA-256 of the file's bytes so far."""
         return self._hash.hexdigest()
 
     @property
     def buffered(self) -> bytes:
-        """The bytes of the wanted lines, or of as many whole ones as may be held."""
+        """Bytes of the requested lines, limited to the whole lines that fit the size limit."""
         held = b"".join(self._held)
         return held if self._held_all else held[: held.rfind(b"\n") + 1] or held
 
 
 def _offset_after_lines(data: bytes, count: int) -> int:
-    """The place right after the ``count``-th line feed."""
+    """Return the index right after the ``count``-th line feed."""
     at = 0
     for _ in range(count):
         at = data.index(b"\n", at) + 1
@@ -139,14 +139,14 @@ def _offset_after_lines(data: bytes, count: int) -> int:
 
 
 class LineFormat(Struct, frozen=True):
-    """How lines are shown.
+    """Format of rendered lines.
 
     Attributes:
         offset: Number of the first line.
         column: First character of each line, from 1.
         numbers: Whether each line starts with its number and a tab.
-        longest: Most characters of a line; 0: all.
-        max_bytes: Most bytes of all; 0: any number.
+        longest: Maximum number of characters per line; 0: no limit.
+        max_bytes: Maximum total number of bytes; 0: no limit.
     """
 
     offset: int
@@ -157,7 +157,7 @@ class LineFormat(Struct, frozen=True):
 
 
 def render_lines(held: bytes, layout: LineFormat, form: str) -> RenderedLines | None:
-    """The wanted lines as text; ``None`` if they are no text. Slow for many lines."""
+    """Return the requested lines as text; ``None`` if they are not text. Slow for many lines."""
     document = decode_text(held)
     if document is None:
         return None
@@ -201,7 +201,7 @@ def _truncate(line: str, layout: LineFormat, number: int) -> tuple[str, bool]:
 
 
 def _fit(line: str, layout: LineFormat, number: int) -> tuple[str, bool]:
-    """As much of a line as ``max_bytes`` allows."""
+    """Return the part of a line that fits in ``max_bytes``."""
     kept = line.encode("utf-8", "replace")[: layout.max_bytes].decode("utf-8", "ignore")
     return kept + _truncation_note(len(line) - len(kept), number, layout.column + len(kept)), True
 
@@ -218,7 +218,7 @@ _MAX_BUFFERED_BYTES = 64 << 20
 _MAX_COUNTED_BYTES = 256 << 20
 _HEAD_BYTES = 1 << 16
 MAX_IMAGE_READ_BYTES = 64 << 20
-"""Bigger images are not even looked at."""
+"""Maximum size of an image to read, in bytes."""
 
 
 async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
@@ -275,7 +275,10 @@ async def _text(ctx: ToolContext, file: ResolvedFile, head: bytes, arguments: Ma
 
 
 async def _feed(ctx: ToolContext, file: ResolvedFile, window: LineWindow, head: bytes, skipped: int) -> bool:
-    """Read through the file, whose first bytes are known; False if it is too long to count its lines to the end."""
+    """Read the file, whose first bytes are given.
+
+    Return False if it is too long to count all lines.
+    """
     window.feed(head)
     at = skipped + len(head)
     if at < _HEAD_BYTES:

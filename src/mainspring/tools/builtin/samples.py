@@ -1,4 +1,4 @@
-"""Three small tools that show how tools are made. None is offered unless it is named."""
+"""Three small sample tools that show how to create tools. They are offered only by name."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`shell`: run a script.
-
-Names of devices that mean something to one kind of shell only.
-"""
+"""`shell`: run a script."""
 
 from __future__ import annotations
 
@@ -19,14 +16,14 @@ _MAX_BYTES = 32_768
 DEFAULT_TIMEOUT = 120
 _MAX_TIMEOUT = 3600
 TERMINAL = "terminal"
-"""Key in the metadata of a running call: the id of the editor's terminal in which the script runs."""
+"""Metadata key of a running call: ID of the editor terminal in which the script runs."""
 
 
 _CHANGES_FOLDER = lazy_re(r"(?:^|[;&|({\s])(?:cd|pushd)\s")
 
 
 class _OutputCollector:
-    """Takes output as it comes, cleans it and keeps its end."""
+    """Collector that cleans output as it arrives and stores the end of the output."""
 
     def __init__(self, ctx: ToolContext, limit: int) -> None:
         self._ctx = ctx
@@ -43,7 +40,7 @@ class _OutputCollector:
             self._ctx.update(text)
 
     def append_raw(self, data: bytes) -> None:
-        """Take output that was seen where it was made."""
+        """Process output that an editor terminal has already displayed, without an update."""
         self.tails["stdout"].feed(self._screens["stdout"].feed(data))
 
     def texts(self) -> tuple[str, str]:
@@ -57,7 +54,10 @@ class _OutputCollector:
 async def _run_in_editor_terminal(
     ctx: ToolContext, command: str, timeout: float, limits: OutputLimits
 ) -> ProcessResult | None:
-    """How the script ended in a terminal of the user's editor; ``None`` where there is none."""
+    """Run the script in a terminal of the user's editor.
+
+    Return ``None`` if no such terminal is available.
+    """
     if not isinstance(ctx.env, EditorEnv):
         return None
     return await ctx.env.run_in_terminal(
@@ -236,9 +236,9 @@ _NUL_MESSAGE = (
 
 
 def find_nul_redirect(script: str) -> str:
-    """Why a script is not run that sends output to ``NUL``, as those for Windows do; empty where it does not.
+    """Return the reason why a script that redirects output to ``NUL``, as on Windows, is not run; empty if it does not.
 
-    What stands in quotes or here-documents may be anything.
+    Text in quotes and here-documents is ignored.
     """
     to_nul = "<<" not in script and _TO_NUL.search(_QUOTED.sub("''", script))
     return _NUL_MESSAGE if to_nul else ""

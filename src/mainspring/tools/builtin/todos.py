@@ -1,7 +1,4 @@
-"""Where lists are kept.
-
-`todo_write` and `todo_read`.
-"""
+"""`todo_write` and `todo_read`, and the stores of their lists."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from mainspring.tools.support.text_files import replace_surrogates
 from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, ToolResult
 
 TODO_STORE_KEY = "todos"
-"""Key in `ToolContext.extra` of a `TodoStore`; without one a list lives as long as the environment."""
+"""Key in `ToolContext.extra` of a `TodoStore`; without a store, a list exists as long as its environment."""
 
 
 Status = Literal["pending", "in_progress", "completed", "cancelled"]
@@ -29,17 +26,17 @@ _PLAIN = lazy_re(r"[A-Za-z0-9_-]{1,80}")
 
 
 class Todo(Struct, frozen=True):
-    """One thing to do."""
+    """A todo."""
 
     content: str
     status: Status = "pending"
 
 
 class TodoStore(Protocol):
-    """Keeps a list for each session."""
+    """Store of a todo list for each session."""
 
     async def load(self, session_id: str) -> tuple[Todo, ...]:
-        """The list of a session; empty if there is none."""
+        """Return the list of a session; empty if the session has no list."""
         ...
 
     async def save(self, session_id: str, todos: tuple[Todo, ...]) -> None:
@@ -48,11 +45,11 @@ class TodoStore(Protocol):
 
 
 class EnvTodoStore:
-    """Lists in files of an environment, one for each session. A `TodoStore`.
+    """A `TodoStore` in files of an environment, one file for each session.
 
     Args:
-        env: Where the files are.
-        folder: The folder that holds them.
+        env: Environment of the files.
+        folder: Folder of the files.
     """
 
     def __init__(self, env: ExecutionEnv, folder: str = "todos") -> None:
@@ -60,14 +57,14 @@ class EnvTodoStore:
         self._folder = folder
 
     async def load(self, session_id: str) -> tuple[Todo, ...]:
-        """The list of a session. A file that is damaged counts as none."""
+        """Return the list of a session. A damaged file is treated as missing."""
         try:
             return msgspec.json.decode(await self._env.read_bytes(self._path(session_id)), type=tuple[Todo, ...])
         except (FileNotFoundError, msgspec.MsgspecError):
             return ()
 
     async def save(self, session_id: str, todos: tuple[Todo, ...]) -> None:
-        """Replace the list of a session, whole or not at all."""
+        """Replace the list of a session atomically."""
         await self._env.write_bytes(self._path(session_id), msgspec.json.encode(todos))
 
     def _path(self, session_id: str) -> str:
@@ -78,7 +75,7 @@ class EnvTodoStore:
 
 
 class _MemoryTodoStore:
-    """Lists that live as long as the environment."""
+    """Lists in memory, as long as the environment exists."""
 
     def __init__(self, scratch: dict[str, Any]) -> None:
         self._list_line: dict[str, tuple[Todo, ...]] = scratch.setdefault(TODO_STORE_KEY, {})
@@ -91,7 +88,7 @@ class _MemoryTodoStore:
 
 
 def get_todo_store(ctx: ToolContext) -> TodoStore:
-    """Where the list of a call is kept."""
+    """Return the store for the list of a call."""
     return ctx.extra.get(TODO_STORE_KEY) or _MemoryTodoStore(ctx.env.scratch)
 
 
@@ -172,7 +169,7 @@ todo_write = Tool(
     idempotent=True,
     access=_no_access,
 )
-"""Replace the list of what is to be done."""
+"""Replace the todo list."""
 
 
 todo_read = Tool(
@@ -185,4 +182,4 @@ todo_read = Tool(
     idempotent=True,
     access=_no_access,
 )
-"""Show the list of what is to be done."""
+"""Return the todo list."""

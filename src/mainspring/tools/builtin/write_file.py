@@ -1,4 +1,4 @@
-"""`write_file`: a file's whole content."""
+"""`write_file`: write the whole content of a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mainspring.tools.tool import Access, Tool, ToolContext, ToolErrorCode, Tool
 
 if TYPE_CHECKING:
     from mainspring.tools.support.editing.preview import diff
-else:  # loaded when something is written
+else:  # loaded on the first write
     diff = lazy_function("mainspring.tools.support.editing.preview", "diff")
 
 _MOST_COMPARED = 16 << 20
@@ -81,7 +81,7 @@ async def _write(ctx: ToolContext, real_path: RealPath, name: str, content: str)
 
 
 def _encode_content(content: str, document: DecodedText | None) -> bytes:
-    """The content as it was given, in the encoding and with the byte order mark of the file that it replaces."""
+    """Encode the content unchanged, with the encoding and byte order mark of the file that it replaces."""
     if document is None:
         return content.encode()
     return document.encode(content.removeprefix("\ufeff") if document.mark else content)

@@ -1,4 +1,7 @@
-"""What language servers say of a file after it was changed. Its parts are loaded on use."""
+"""Diagnostics from language servers after a file changes.
+
+The modules are imported on first use.
+"""
 
 from __future__ import annotations
 

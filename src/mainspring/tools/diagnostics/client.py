@@ -1,4 +1,4 @@
-"""One language server: started when it is needed, asked about files, restarted with growing pauses when it fails."""
+"""Client of a language server: started on demand, and restarted with growing delays after failures."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from mainspring.tools.diagnostics.protocol import (
 _T = TypeVar("_T")
 
 INITIAL_BACKOFF = 1.0
-"""Seconds after a failure before the server is started again; doubled with each failure in a row."""
+"""Delay in seconds before the server restarts after a failure; doubled with each consecutive failure."""
 MAX_BACKOFF = 300.0
 QUIET_PERIOD = 0.25
-"""Seconds to wait for more, of a server that does not say which version of a file it is about."""
+"""Seconds to wait for more diagnostics from a server that does not report the version of the file."""
 MAX_UNSOLICITED_BYTES = 64 << 20
-"""Bytes that a server may send between two questions; one that sends more is ended."""
+"""Maximum number of bytes that a server may send between two requests; a server that sends more is stopped."""
 MAX_TIMEOUTS = 3
-"""Questions in a row without an answer in time after which a server is started anew."""
+"""Consecutive requests that may time out before the server is restarted."""
 
 
 class LanguageServerConfig(Struct, frozen=True):
-    """A language server to start.
+    """Configuration of a language server.
 
     Attributes:
-        command: The program and its arguments; it talks on standard input and output.
-        languages: Language ids by the endings of file names, as in ``{".py": "python"}``.
-        name: For people; the program if empty.
-        options: What it is given when it starts (``initializationOptions``).
-        settings: What it is given when it asks for its settings, by section.
+        command: Program and its arguments; the server uses standard input and output.
+        languages: Language IDs by file suffix, for example ``{".py": "python"}``.
+        name: Display name; the program if empty.
+        options: ``initializationOptions`` for the server.
+        settings: Settings that the server can request, by section.
     """
 
     command: tuple[str, ...]
@@ -56,27 +56,30 @@ class LanguageServerConfig(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """Its name for people."""
+        """Display name."""
         return self.name or self.command[0].rpartition("/")[2]
 
     def language_of(self, path: str) -> str | None:
-        """The language of a file, if this server is for it."""
+        """Return the language of a file, if the server supports it."""
         return next((name for ending, name in self.languages.items() if path.endswith(ending)), None)
 
 
 class _OpenFile:
-    """What is known of an open file."""
+    """State of an open file."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.version = 1
         self.found: tuple[Diagnostic, ...] | None = None
-        self.about = 0  # the version that `found` is about
+        self.about = 0  # version of the file that `found` refers to
         self.arrived = asyncio.Event()
 
 
 class LanguageServerClient:
-    """A running server and the files that are open in it. Nothing here raises; what fails gives no answer."""
+    """A running language server and its open files.
+
+    Methods never raise; failures return no result.
+    """
 
     def __init__(self, server: LanguageServerConfig, env: ExecutionEnv) -> None:
         self.server = server
@@ -95,7 +98,10 @@ class LanguageServerClient:
         self._turn = asyncio.Lock()
 
     async def ensure_running(self) -> bool:
-        """Start it if it does not run; whether it runs. Several callers wait for the same start."""
+        """Start the server if it is not running, and return True if it runs.
+
+        Concurrent callers wait for the same start.
+        """
         if self._connection is not None and self._starting is None:
             return True
         if self._starting is None:
@@ -105,7 +111,10 @@ class LanguageServerClient:
         return await asyncio.shield(self._starting)
 
     async def diagnose(self, path: str, text: str) -> tuple[Diagnostic, ...] | None:
-        """What it says of a file with this text; ``None`` if it does not run. May take for ever: set a limit."""
+        """Return the diagnostics of a file with this text; ``None`` if the server does not run.
+
+        Has no time limit.
+        """
         async with self._turn:
             if not await self.ensure_running():
                 return None
@@ -128,22 +137,22 @@ class LanguageServerClient:
             return found
 
     def known(self, path: str) -> bool:
-        """Whether a file is open in it."""
+        """Return True if a file is open in the server."""
         return path in self._files
 
     async def record_timeout(self) -> None:
-        """Note that an answer did not come in time; one that never answers is started anew."""
+        """Record a request that timed out; restart a server that never responds."""
         self._missed += 1
         if self._missed >= MAX_TIMEOUTS:
             self._missed = 0
             await self._fail(self._connection)
 
-    # --- starting and failing ---------------------------------------------------------------------------------------
+    # --- start and failure ------------------------------------------------------------------------------------------
 
     async def _start(self) -> bool:
         try:
             name, *arguments = self.server.command
-            program = await self._env.find_program(name) or name  # also those beside the running Python
+            program = await self._env.find_program(name) or name  # also find programs next to the running Python
             self._connection = await self._env.connect([program, *arguments], cwd=self._env.cwd)
             self._reader = asyncio.ensure_future(self._read(self._connection))
             root = path_to_uri(self._env.cwd)
@@ -170,7 +179,7 @@ class LanguageServerClient:
             self._starting = None
 
     async def _fail(self, connection: ProcessConnection | None) -> None:
-        """Let go of it, unless that was done already; it is started again after a pause that grows."""
+        """Release the process, unless already done; the server restarts after a growing delay."""
         if connection is not self._connection:
             return
         self._connection = None
@@ -267,7 +276,7 @@ class LanguageServerClient:
             self._handle_diagnostics(_convert_or(PublishDiagnosticsParams, message.params, PublishDiagnosticsParams()))
 
     def _handle_request(self, method: str, params: Any) -> Any:
-        """The answer to what the server asks: its settings; to all else nothing."""
+        """Respond to a request from the server: send its settings, or nothing for all other requests."""
         if method == "workspace/configuration":
             items = _convert_or(ConfigurationParams, params, ConfigurationParams()).items
             return [self.server.settings.get(item.section, {}) for item in items]
@@ -306,7 +315,7 @@ _CAPABILITIES: dict[str, Any] = {
 
 
 def _convert_or(kind: type[_T], value: Any, otherwise: _T) -> _T:
-    """A value in a shape; ``otherwise`` if it has another one."""
+    """Convert a value to a type; return ``otherwise`` if this fails."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:

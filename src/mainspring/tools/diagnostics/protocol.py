@@ -1,7 +1,4 @@
-"""The few shapes of the language server protocol that are read here.
-
-Messages of the language server protocol as bytes: a header with the length, then JSON.
-"""
+"""The supported types of the Language Server Protocol, and its framing: a header with the length, then JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "information", "hint")
 
 
 class LspMessage(Struct):
-    """A request, an answer or a piece of news."""
+    """A request, response, or notification."""
 
     id: int | str | None = None
     method: str | None = None
@@ -27,7 +24,7 @@ class LspMessage(Struct):
 
 
 class Diagnostic(Struct, frozen=True):
-    """A problem in a file. Line and column count from 1."""
+    """A problem in a file. Lines and columns start at 1."""
 
     line: int
     column: int
@@ -38,12 +35,12 @@ class Diagnostic(Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What makes it the same problem although lines moved."""
+        """Key that identifies the same problem after lines moved."""
         return self.severity, self.code, self.message
 
 
 class PublishDiagnosticsParams(Struct, frozen=True):
-    """News of a file's problems."""
+    """Notification of a file's problems."""
 
     uri: str = ""
     version: int | None = None
@@ -51,31 +48,31 @@ class PublishDiagnosticsParams(Struct, frozen=True):
 
 
 class DiagnosticReport(Struct, frozen=True):
-    """The answer to a question for a file's problems."""
+    """Response to a request for a file's problems."""
 
     items: list[Any] = []
 
 
 class ConfigurationItem(Struct, frozen=True):
-    """A part of the settings that a server asks for."""
+    """Section of the settings that a server requests."""
 
     section: str = ""
 
 
 class ConfigurationParams(Struct, frozen=True):
-    """The settings that a server asks for."""
+    """Parameters of a request for settings."""
 
     items: list[ConfigurationItem] = []
 
 
 class ServerCapabilities(Struct, frozen=True, rename="camel"):
-    """What a server can do."""
+    """Capabilities of a server."""
 
     diagnostic_provider: Any = None
 
 
 class InitializeResult(Struct, frozen=True):
-    """The answer to the first request."""
+    """Response to the first request."""
 
     capabilities: ServerCapabilities = ServerCapabilities()
 
@@ -98,7 +95,7 @@ class _Item(Struct):
 
 
 def parse_diagnostics(items: list[Any]) -> tuple[Diagnostic, ...]:
-    """The problems in a list, by place; what cannot be read is none."""
+    """Return the diagnostics in a list, sorted by position; invalid items are skipped."""
     found: list[Diagnostic] = []
     for raw in items:
         try:
@@ -113,37 +110,37 @@ def parse_diagnostics(items: list[Any]) -> tuple[Diagnostic, ...]:
 
 
 def path_to_uri(path: str) -> str:
-    """The URI of a real path."""
+    """Return the URI of a real path."""
     return "file://" + quote(path if path.startswith("/") else f"/{path}", safe="/", errors="surrogateescape")
 
 
 MAX_MESSAGE_BYTES = 32 << 20
-"""A longer message is taken for a fault."""
+"""Maximum size of a message; a larger size is a framing error."""
 _MOST_HEADER = 4096
 
 
 class LspFramingError(ValueError):
-    """What came is no message."""
+    """The received bytes are not a valid message."""
 
 
 def encode_message(message: dict[str, Any]) -> bytes:
-    """A message as bytes."""
+    """Encode a message as bytes."""
     body = msgspec.json.encode({"jsonrpc": "2.0", **message})
     return b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
 
 
 class LspDecoder:
-    """Takes bytes as they come and gives whole messages."""
+    """Decoder that accepts bytes in pieces and returns whole messages."""
 
     def __init__(self) -> None:
         self._held = bytearray()
         self._length: int | None = None
 
     def feed(self, data: bytes) -> list[LspMessage]:
-        """The messages that are complete now.
+        """Return the messages that are complete.
 
         Raises:
-            FramingError: If there is no length, it is too big, or the content is no JSON object.
+            LspFramingError: The length is missing or too large, or the content is not a JSON object.
         """
         self._held += data
         found: list[LspMessage] = []

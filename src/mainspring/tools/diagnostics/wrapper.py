@@ -1,4 +1,4 @@
-"""A tool that changes files, followed by what language servers say of them."""
+"""Wrapper that adds diagnostics from language servers to the results of tools that change files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mainspring.tools.support.text_files import decode_text, replace_surrogates
 from mainspring.tools.tool import Tool, ToolContext, ToolResult, to_tool_result
 
 WAIT_SECONDS = 3.0
-"""Seconds that a result waits for the servers; what comes later is told with the next change."""
+"""Seconds that a result waits for the servers; later diagnostics are reported with the next change."""
 MAX_REPORTED = 10
 _MOST_BYTES = 1 << 20
 _LONGEST_MESSAGE = 300
@@ -25,15 +25,15 @@ _KEY = "language-servers"
 
 
 def with_diagnostics(tool: Tool, servers: Sequence[LanguageServerConfig], *, limit: float = WAIT_SECONDS) -> Tool:
-    """The same tool, whose result also tells the problems that a change brought.
+    """Return the tool with results that also report the problems that a change caused.
 
-    Servers are started at the first change of a file of theirs, one of each per environment, and end with it. A server that is
-    missing, fails or is slow changes nothing but that there is less to tell.
+    A server starts at the first change of a file that it supports, once per environment, and stops with the environment. If
+    a server is missing, fails, or is slow, its diagnostics are omitted.
 
     Args:
-        tool: A tool that says what it writes (`Tool.access`): ``write_file``, ``edit``, ``multi_edit``, ``apply_patch``.
-        servers: The servers.
-        limit: Seconds that a result waits for them.
+        tool: Tool with `Tool.access` for its writes: ``write_file``, ``edit``, ``multi_edit``, ``apply_patch``.
+        servers: Language servers.
+        limit: Maximum seconds that a result waits for the servers.
     """
 
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
@@ -49,7 +49,7 @@ def with_diagnostics(tool: Tool, servers: Sequence[LanguageServerConfig], *, lim
 
 
 class _ServerState:
-    """A client, and what it said of each file before the change that is not told yet."""
+    """A client, and its diagnostics of each file before the unreported changes."""
 
     def __init__(self, client: LanguageServerClient) -> None:
         self.client = client
@@ -61,7 +61,9 @@ class _ServerState:
 def _server_state(env: ExecutionEnv, server: LanguageServerConfig) -> _ServerState:
     held: dict[tuple[str, ...], _ServerState] = env.scratch.setdefault(_KEY, {})
     watch = held.get(server.command)
-    if watch is None or watch.loop is not asyncio.get_running_loop():  # One of another loop has ended with that.
+    if (
+        watch is None or watch.loop is not asyncio.get_running_loop()
+    ):  # A server of another event loop ended with that loop.
         watch = held[server.command] = _ServerState(LanguageServerClient(server, env))
     return watch
 
@@ -69,14 +71,14 @@ def _server_state(env: ExecutionEnv, server: LanguageServerConfig) -> _ServerSta
 async def _affected_files(
     tool: Tool, arguments: Mapping[str, Any], ctx: ToolContext, servers: Sequence[LanguageServerConfig]
 ) -> list[tuple[_ServerState, str]]:
-    """The files that the call is going to write and for which there is a server."""
+    """Return the files that the call will write and for which a server is configured."""
     found: dict[str, None] = {}
     for access in tool.access(arguments) if tool.access else ():
         if access.scope == "fs-write":
             try:
                 found[await ctx.resolve(access.resource)] = None
             except OSError:
-                continue  # the tool will tell
+                continue  # the tool reports the error
     return [(_server_state(ctx.env, server), path) for path in found for server in servers if server.language_of(path)]
 
 
@@ -90,7 +92,7 @@ async def _text(ctx: ToolContext, path: str) -> str | None:
 
 
 async def _record_baseline(watch: _ServerState, path: str, ctx: ToolContext) -> None:
-    """Let the server look at a file that it does not know yet, as it is before the change; nobody waits for that."""
+    """Open a file that the server does not know yet, with the content before the change, without waiting for the result."""
     if watch.client.known(path) or path in watch.tasks:
         return
     text = await _text(ctx, path)
@@ -123,16 +125,16 @@ async def _with_diagnostics(
         for watch in dict.fromkeys(watch for watch, _ in watched):
             await watch.client.record_timeout()
     found = [job.result() for job in jobs if job not in late]
-    told = [entry for entry in found if entry is not None]
+    reports = [entry for entry in found if entry is not None]
     notes = [
         note
-        for watch, path, new, gone in told
+        for watch, path, new, gone in reports
         if (note := _format_note(watch, display_path(path, ctx.env.cwd), new, gone))
     ]
     diagnostics = [
         {"path": path, "server": watch.client.server.title, "line": d.line, "column": d.column, "severity": d.severity,
          "message": d.message, "code": d.code}
-        for watch, path, new, _ in told
+        for watch, path, new, _ in reports
         for d in new
     ]  # fmt: skip
     metadata = {**result.metadata, "diagnostics": diagnostics, "diagnostics_late": bool(late)}
@@ -146,7 +148,7 @@ _Changes = tuple[_ServerState, str, list[Diagnostic], int]
 
 
 async def _new_diagnostics(watch: _ServerState, path: str, text: str) -> _Changes | None:
-    """What is new in a file, and how many problems are gone, since it was last told."""
+    """Return the new problems in a file since the last report, and the number of resolved problems."""
     task = watch.tasks.get(path)
     if task is not None:
         before = await asyncio.shield(task)
@@ -158,7 +160,7 @@ async def _new_diagnostics(watch: _ServerState, path: str, text: str) -> _Change
     before = watch.before.get(path)
     watch.before[path] = after
     if before is None:
-        return watch, path, [], 0  # nothing to compare with; from now on there is
+        return watch, path, [], 0  # No baseline yet; this result becomes the baseline.
     left = Counter(d.key for d in before)
     new: list[Diagnostic] = []
     for diagnostic in after:
@@ -170,7 +172,7 @@ async def _new_diagnostics(watch: _ServerState, path: str, text: str) -> _Change
 
 
 def _format_note(watch: _ServerState, name: str, new: Sequence[Diagnostic], gone: int) -> str:
-    """New problems in words: errors first, not too many."""
+    """Format new problems: errors first, up to a limit."""
     serious = [d for d in new if d.severity in ("error", "warning")]
     if not serious:
         return ""

@@ -1,8 +1,6 @@
-"""What a docstring says about a function and each of its parameters.
+"""Create the JSON Schema and the argument decoder of a plain Python function or a type.
 
-From a plain Python function, or a type, to the schema that a model is told and the decoder that the function needs.
-
-The signature says everything: names, types, what is required, what the defaults are. The docstring describes.
+The signature defines names, types, required parameters, and defaults; the docstring provides descriptions.
 """
 
 import inspect
@@ -33,22 +31,22 @@ _KINDS: tuple[tuple[type, str], ...] = ((bool, "boolean"), (str, "string"), (int
 
 
 def is_pydantic_model(kind: Any) -> bool:
-    """Whether it is a pydantic model class; told by its methods, since pydantic is never imported here."""
+    """Return True for a pydantic model class; detected by its methods, since pydantic is never imported here."""
     return isinstance(kind, type) and hasattr(kind, "model_json_schema") and hasattr(kind, "model_validate")
 
 
 def is_struct_type(kind: Any) -> bool:
-    """Whether it is a class of named fields: msgspec, pydantic, dataclass, attrs or `TypedDict`."""
+    """Return True for a class with named fields: msgspec, pydantic, dataclass, attrs, or `TypedDict`."""
     return isinstance(kind, type) and (is_pydantic_model(kind) or any(hasattr(kind, mark) for mark in _RECORD_MARKS))
 
 
 def schemas_for_types(kinds: Iterable[Any]) -> list[dict[str, Any]]:
-    """The schema of each type, complete in itself.
+    """Return the complete schema of each type.
 
-    References are replaced by what they point to. Only a type that contains itself keeps its `$defs`.
+    References are replaced by their targets. Only a recursive type keeps its `$defs`.
 
     Raises:
-        TypeError: If a type has no counterpart in JSON Schema.
+        TypeError: JSON Schema cannot express a type.
     """
     custom = _CustomTypes()
     found, definitions = msgspec.json.schema_components(
@@ -58,7 +56,7 @@ def schemas_for_types(kinds: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def decode_custom(kind: type, value: Any) -> Any:
-    """Make a value of a type that msgspec does not know: the counterpart of the schemas given out here."""
+    """Create a value of a type that msgspec does not support: the counterpart of the schemas generated here."""
     if is_pydantic_model(kind):
         try:
             return cast("Any", kind).model_validate(value)
@@ -66,13 +64,13 @@ def decode_custom(kind: type, value: Any) -> Any:
             raise ValueError(_pydantic_message(problem)) from problem
     if isinstance(kind, type) and issubclass(kind, PurePath) and isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         return kind(value)
-    raise NotImplementedError(f"{kind!r} cannot be made from JSON")
+    raise NotImplementedError(f"{kind!r} cannot be created from JSON.")
 
 
 def decoder_for(kind: Any) -> Callable[[Any], Any]:
-    """A function from a JSON value to a value of the type.
+    """Return a function from a JSON value to a value of the type.
 
-    It raises `ValueError` with the path of the first thing that does not fit.
+    It raises `ValueError` with the path of the first value that does not fit.
     """
     if is_pydantic_model(kind):
         return lambda value: decode_custom(kind, value)
@@ -85,7 +83,7 @@ def decoder_for(kind: Any) -> Callable[[Any], Any]:
 
 
 def _pydantic_message(problem: Any) -> str:
-    """What a pydantic model objects to, in our words."""
+    """Format the errors of a pydantic model."""
     errors = getattr(problem, "errors", None)
     if not callable(errors):
         return str(problem)
@@ -94,13 +92,13 @@ def _pydantic_message(problem: Any) -> str:
 
 
 class _CustomTypes:
-    """Schemas of the types that msgspec does not know; their definitions get names that cannot clash."""
+    """Schemas of the types that msgspec does not support; their definitions get unique names."""
 
     def __init__(self) -> None:
         self.definitions: dict[str, Any] = {}
 
     def schema(self, kind: Any) -> dict[str, Any]:
-        """The schema of a type, with references into `definitions`."""
+        """Return the schema of a type, with references to `definitions`."""
         if is_pydantic_model(kind):
             prefix = f"{kind.__name__}{len(self.definitions) or ''}_"
             whole = cast("dict[str, Any]", kind.model_json_schema(ref_template=_PREFIX + prefix + "{model}"))
@@ -113,7 +111,7 @@ class _CustomTypes:
 
 
 def inline_definitions(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of the schema without titles and, as far as recursion allows, without references to `definitions`."""
+    """Return a copy of the schema without titles and, unless it is recursive, without references to `definitions`."""
     walk = _Inliner(definitions)
     made = walk.copy({k: v for k, v in schema.items() if k != "$defs"}, ())
     pending = list(walk.kept)
@@ -124,7 +122,9 @@ def inline_definitions(schema: Mapping[str, Any], definitions: Mapping[str, Any]
             kept[name] = walk.copy(definitions[name], (name,))
             pending += walk.kept
     root = kept.get(str(made.get("$ref", "")).removeprefix(_PREFIX))
-    if root is not None:  # the outermost type contains itself: a schema of arguments needs its properties at the top
+    if (
+        root is not None
+    ):  # The outermost type is recursive: a schema of arguments needs its properties at the top level.
         made = {**root, **{k: v for k, v in made.items() if k != "$ref"}}
     if kept:
         made["$defs"] = kept
@@ -137,7 +137,7 @@ class _Inliner:
         self.kept: set[str] = set()
 
     def copy(self, node: Any, open_refs: tuple[str, ...]) -> Any:
-        """A copy of a schema; `open_refs` names the definitions that are being written out around it."""
+        """Copy a schema; `open_refs` names the definitions that surround it."""
         if not isinstance(node, dict):
             return node
         entries = cast("dict[str, Any]", node)
@@ -168,7 +168,7 @@ class _Inliner:
         return self.copy(value, open_refs) if key in _SINGLE else value
 
     def _is_recursive(self, name: str) -> bool:
-        """Whether a definition leads back to itself."""
+        """Return True if a definition refers to itself."""
         seen: set[str] = set()
         pending = _references(self._definitions[name])
         while pending:
@@ -193,7 +193,7 @@ def _references(node: Any) -> set[str]:
 
 
 def _with_type(schema: dict[str, Any]) -> dict[str, Any]:
-    """An enum gets the type of its values: some providers refuse one without."""
+    """Add the type of its values to an enum: some providers reject enums without a type."""
     values = schema.get("enum")
     if isinstance(values, list) and values and "type" not in schema:
         for kind, name in _KINDS:
@@ -218,14 +218,14 @@ _OTHER_STYLE = lazy_re(
 
 
 class ParsedDocstring(NamedTuple):
-    """A description, and the description of each parameter that has one."""
+    """Description of a function, and the description of each documented parameter."""
 
     description: str
     parameters: dict[str, str]
 
 
 def parse_docstring(text: str | None) -> ParsedDocstring:
-    """Take a docstring apart: Google, NumPy and Sphinx styles; anything else is all description."""
+    """Parse a docstring in Google, NumPy, or Sphinx style; any other text is the description."""
     if not text:
         return ParsedDocstring("", {})
     clean = inspect.cleandoc(text)
@@ -280,7 +280,7 @@ def _read_with_parser(text: str) -> ParsedDocstring:
 _EMPTY = inspect.Parameter.empty
 _CONTEXT_NAME = "ToolContext"
 _CONTEXT_NAMES = ("ctx", "context", "tool_context")
-"""What a parameter for the context is called, by people who forget to annotate it."""
+"""Names of unannotated parameters that are probably meant for the context."""
 _PLAIN_DEFAULTS = (bool, int, float, str)
 
 
@@ -288,15 +288,15 @@ Decode = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class FunctionSchema(Struct, frozen=True):
-    """What a function's signature and docstring say.
+    """Schema and description from a function's signature and docstring.
 
     Attributes:
-        name: The function's name.
-        description: The docstring without its sections.
-        input_schema: JSON Schema of the arguments: an object that takes no other properties.
-        context_param: The parameter that gets the `ToolContext`, if there is one; it is not in the schema.
-        decode: From a JSON object that fits the schema to a new dict of keyword arguments, of the annotated types.
-            Arguments that are left out stay left out. What does not fit is coerced if it can be; else `ToolError`.
+        name: Name of the function.
+        description: Docstring without its sections.
+        input_schema: JSON Schema of the arguments: an object without additional properties.
+        context_param: Parameter that receives the `ToolContext`, if any; it is not in the schema.
+        decode: Function from a JSON object that fits the schema to a new dict of keyword arguments, of the annotated types.
+            Omitted arguments stay omitted. Other values are coerced if possible, or raise `ToolError`.
     """
 
     name: str
@@ -313,13 +313,13 @@ class _Parameter(NamedTuple):
 
 
 def schema_from_signature(fn: Callable[..., Any]) -> FunctionSchema:
-    """Read a function, sync or async.
+    """Return the schema of a sync or async function.
 
-    A parameter annotated with `ToolContext` is left out. If the only other parameter is a record (a pydantic model, a
-    msgspec struct, a dataclass or a `TypedDict`) without default, its fields are the arguments.
+    A parameter annotated with `ToolContext` is omitted. If the only other parameter is a record (a pydantic model, a msgspec
+    struct, a dataclass, or a `TypedDict`) without default, its fields are the arguments.
 
     Raises:
-        TypeError: If a parameter cannot be given as JSON; the text names it and says what to do.
+        TypeError: A parameter cannot be expressed in JSON; the message names it and the fix.
     """
     name = _name_of(fn)
     docs = parse_docstring(_doc_of(fn))
@@ -338,13 +338,15 @@ def schema_from_signature(fn: Callable[..., Any]) -> FunctionSchema:
 
 
 def schema_from_type(kind: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
-    """The JSON Schema of a type, and a function that makes a value of it from JSON data (`ValueError` if it does not fit).
+    """Return the JSON Schema of a type, and a function that creates values from JSON data.
+
+    The function raises `ValueError` for data that does not fit.
 
     Args:
-        kind: Whatever msgspec knows (structs, dataclasses, `TypedDict`, containers, unions, enums), or a pydantic model.
+        kind: Type that msgspec supports (structs, dataclasses, `TypedDict`, containers, unions, enums), or a pydantic model.
 
     Raises:
-        TypeError: If the type has no counterpart in JSON Schema.
+        TypeError: JSON Schema cannot express the type.
     """
     try:
         schema = schemas_for_types([kind])[0]
@@ -354,17 +356,19 @@ def schema_from_type(kind: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
 
 
 def check_object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A raw JSON Schema of arguments, as it is, if it describes an object.
+    """Return a raw JSON Schema of arguments unchanged if it describes an object.
 
     Raises:
-        TypeError: If it does not.
+        TypeError: The schema does not describe an object.
     """
     named: Any = schema.get("type")
     if named != "object" and not (named is None or (isinstance(named, list) and "object" in named)):
-        raise TypeError(f"a tool's parameters are a JSON object, so the schema needs type 'object', not {named!r}")
+        raise TypeError(
+            f"The parameters of a tool must be a JSON object: set the schema's type to 'object', not {named!r}."
+        )
     properties: Any = schema.get("properties", {})
     if not isinstance(properties, Mapping):
-        raise TypeError(f"'properties' of a tool's schema maps names to schemas, it is no {type(properties).__name__}")
+        raise TypeError(f"'properties' of a tool's schema must map names to schemas, not {type(properties).__name__}.")
     return schema if is_dict(schema) else dict(schema)
 
 
@@ -377,7 +381,7 @@ def _name_of(fn: Any) -> str:
 def _doc_of(fn: Any) -> str | None:
     while not hasattr(fn, "__name__") and hasattr(fn, "func"):
         fn = fn.func
-    if not hasattr(fn, "__name__"):  # an object that can be called
+    if not hasattr(fn, "__name__"):  # a callable object
         return type(fn).__call__.__doc__ or type(fn).__doc__
     return fn.__doc__
 
@@ -385,48 +389,46 @@ def _doc_of(fn: Any) -> str | None:
 def _signature(fn: Callable[..., Any], name: str) -> inspect.Signature:
     try:
         return inspect.signature(fn)
-    except NameError:  # Python 3.14 evaluates annotations only now; take their text instead
+    except NameError:  # Python 3.14 evaluates annotations only now; use their text instead
         text: Any = import_module("annotationlib").Format.STRING
         return cast("Any", inspect.signature)(fn, annotation_format=text)
     except ValueError as problem:
-        raise TypeError(
-            f"{name}() has no signature that Python can tell; wrap it in a function that has one"
-        ) from problem
+        raise TypeError(f"{name}() has no readable signature. Wrap it in a function that has one.") from problem
 
 
 def _parameters(fn: Callable[..., Any], name: str) -> tuple[list[_Parameter], str | None]:
-    """The parameters that a model fills, and the name of the one that gets the context."""
+    """Return the parameters for the model, and the name of the context parameter."""
     found: list[_Parameter] = []
     context: str | None = None
     for parameter in _signature(fn, name).parameters.values():
-        where = f"parameter {parameter.name!r} of {name}()"
+        where = f"Parameter {parameter.name!r} of {name}()"
         if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
             star = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
             advice = "a list parameter" if star == "*" else "a dict parameter, or one parameter for each name"
-            raise TypeError(f"{star}{parameter.name} of {name}() cannot be described to a model; use {advice}")
+            raise TypeError(f"{star}{parameter.name} of {name}() cannot be described to a model. Use {advice}.")
         kind = _resolve_annotation(fn, parameter.annotation, where)
         if _is_context(kind):
             if context is not None:
                 raise TypeError(
-                    f"{name}() has two ToolContext parameters, {context!r} and {parameter.name!r}; keep one"
+                    f"{name}() has two ToolContext parameters: {context!r} and {parameter.name!r}. Keep only one."
                 )
             context = parameter.name
             continue
         if parameter.kind is parameter.POSITIONAL_ONLY:
-            raise TypeError(f"{where} is positional-only, and tools are called by name; remove the '/'")
+            raise TypeError(f"{where} is positional-only, but tools are called with keyword arguments. Remove the '/'.")
         kind = _check_annotation(kind, parameter.name, parameter.default, where)
         found.append(_Parameter(parameter.name, kind, parameter.default))
     return found, context
 
 
 def _resolve_annotation(fn: Any, annotation: Any, location: str) -> Any:
-    """The annotation as a type: text, as `from __future__ import annotations` leaves it, is evaluated."""
+    """Return the annotation as a type; text, for example from `from __future__ import annotations`, is evaluated."""
     if not isinstance(annotation, str):
         return annotation
     plain: Any = inspect.unwrap(fn)
     while hasattr(plain, "func"):
         plain = inspect.unwrap(plain.func)
-    if not hasattr(plain, "__code__"):  # a method, or an object that can be called
+    if not hasattr(plain, "__code__"):  # a method or a callable object
         plain = getattr(plain, "__func__", getattr(cast("Any", type(plain)), "__call__", plain))
     names: dict[str, Any] = dict(vars(sys.modules[plain.__module__])) if plain.__module__ in sys.modules else {}
     names |= getattr(plain, "__globals__", {})
@@ -442,17 +444,17 @@ def _resolve_annotation(fn: Any, annotation: Any, location: str) -> Any:
     holder.__annotations__ = {"it": annotation}
     try:
         return typing.get_type_hints(holder, globalns=names, localns=names, include_extras=True)["it"]
-    except Exception as problem:  # the annotation is code of the user's
+    except Exception as problem:  # the annotation is user code
         if annotation.replace('"', "").replace("'", "").split("|")[0].strip().split(".")[-1] == _CONTEXT_NAME:
             return _ContextPlaceholder
-        advice = "import it outside `if TYPE_CHECKING`, and define it at the top of the module"
+        advice = "Import it outside `if TYPE_CHECKING`, and define it at module level."
         raise TypeError(
-            f"{location} is annotated {annotation!r}, which cannot be resolved ({problem}); {advice}"
+            f"{location} is annotated {annotation!r}, which cannot be resolved ({problem}). {advice}"
         ) from problem
 
 
 class _ContextPlaceholder:
-    """Stands for the context's class where only its name is known."""
+    """Placeholder for the context's class if only its name is known."""
 
     __tool_context__ = True
 
@@ -468,14 +470,14 @@ def _check_annotation(kind: Any, name: str, default: Any, location: str) -> Any:
         return kind
     if type(default) in _PLAIN_DEFAULTS:
         return cast("Any", type(default))
-    advice = "write for example `: str`"
+    advice = "Write, for example, `: str`."
     if name in _CONTEXT_NAMES:
-        advice = f"write `{name}: ToolContext` if it is to get the context of the call; else {advice}"
-    raise TypeError(f"{location} has no annotation, so a model cannot be told what it takes; {advice}")
+        advice = f"Write `{name}: ToolContext` if it receives the context of the call. Otherwise: {advice}"
+    raise TypeError(f"{location} has no type annotation, which is required for the tool's schema. {advice}")
 
 
 def _schemas(name: str, parameters: list[_Parameter]) -> list[dict[str, Any]]:
-    """The schema of each parameter; if one has none, the error says which."""
+    """Return the schema of each parameter; the error names a parameter without a schema."""
     try:
         return schemas_for_types([each.kind for each in parameters])
     except (TypeError, NotImplementedError):
@@ -484,8 +486,8 @@ def _schemas(name: str, parameters: list[_Parameter]) -> list[dict[str, Any]]:
                 schemas_for_types([each.kind])
             except (TypeError, NotImplementedError) as problem:
                 raise TypeError(
-                    f"parameter {each.name!r} of {name}() has type {_type_name(each.kind)}, which cannot be given as JSON "
-                    f"({_first_line(problem)}); use plain types, a dataclass, a msgspec struct or a pydantic model"
+                    f"Parameter {each.name!r} of {name}() has type {_type_name(each.kind)}, which JSON cannot express "
+                    f"({_first_line(problem)}). Use plain types, a dataclass, a msgspec struct, or a pydantic model."
                 ) from problem
         raise
 
@@ -504,7 +506,7 @@ def _object_schema(
             try:
                 schema["default"] = msgspec.to_builtins(parameter.default)
             except (TypeError, ValueError):
-                pass  # a default that only Python can hold
+                pass  # a default that only Python can represent
         properties[parameter.name] = schema
     made: dict[str, Any] = {"type": "object", "properties": properties}
     required = [each.name for each in parameters if each.default is _EMPTY]
@@ -526,7 +528,7 @@ def _decoder(name: str, parameters: list[_Parameter], schema: dict[str, Any]) ->
 
     def decode(arguments: dict[str, Any]) -> dict[str, Any]:
         nonlocal record
-        record = record or make_record()  # not before the first call: starting up costs enough
+        record = record or make_record()  # on the first call, to keep startup fast
         try:
             made = convert(arguments, record, dec_hook=decode_custom)
         except (error, OverflowError):
@@ -565,9 +567,9 @@ def _record_decoder(parameter: _Parameter, schema: dict[str, Any]) -> Decode:
 
 
 def _coerce_and_decode(schema: dict[str, Any], arguments: dict[str, Any], lax: Callable[[Any], Any]) -> Any:
-    """The way of arguments that do not fit at once: coerced, checked in full, and only then taken less strictly.
+    """Handle arguments that do not fit immediately: coerce, check in full, and then decode less strictly.
 
-    Less strictly means `5.0` for an integer: JSON Schema counts it as one. All else was settled by the check.
+    Less strictly means that `5.0` is accepted for an integer, which JSON Schema also allows. The check covers everything else.
     """
     value, _ = coerce(schema, arguments)
     problems = get_validator(schema)(value)

@@ -1,1 +1,1 @@
-"""What the built-in tools share."""
+"""Helpers that several built-in tools use."""

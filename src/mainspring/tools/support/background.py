@@ -1,6 +1,6 @@
-"""Commands in the background: how they are started, read and told of.
+"""Start background commands, read their output, and describe their status.
 
-Keeping the end of a text, measured in bytes.
+Output is cleaned: no escape sequences, and only the last state of a redrawn line. Only the end of a long text is stored.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from mainspring.lazy import lazy_re
 from mainspring.tools.tool import ToolContext, ToolErrorCode, ToolResult
 
 _ESCAPE = lazy_re(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # colours, cursor movement
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # colors, cursor movement
     r"|\][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, links
-    r"|[PX^_][^\x1b]*\x1b\\"  # device control and the like
-    r"|[ -/]*[0-OQ-WYZ\\`-~])"  # all that is short
+    r"|[PX^_][^\x1b]*\x1b\\"  # device control and similar
+    r"|[ -/]*[0-OQ-WYZ\\`-~])"  # all short sequences
 )
 _INCOMPLETE_ESCAPE = lazy_re(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|[PX^_][^\x1b]*\x1b?|[ -/]*)?\Z")
 _CONTROLS = lazy_re(r"[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -30,7 +30,7 @@ _LONGEST_LINE = 1 << 16
 
 
 class Screen:
-    """Cleans output piece by piece; bytes that are not UTF-8 become U+FFFD, wherever the pieces were cut."""
+    """Cleans output piece by piece; invalid UTF-8 becomes U+FFFD, regardless of the boundaries between pieces."""
 
     __slots__ = ("_decoder", "_escape", "_line")
 
@@ -40,11 +40,11 @@ class Screen:
         self._line = ""
 
     def feed(self, data: bytes) -> str:
-        """Take a piece; what comes back will not change any more."""
+        """Process a piece, and return the text that will not change anymore."""
         return self._redact_line(self._decoder.decode(data))
 
     def finish(self) -> str:
-        """What is left."""
+        """Return the remaining text."""
         rest = self._redact_line(self._decoder.decode(b"", True))
         line, self._line = self._line, ""
         self._escape = ""
@@ -81,19 +81,19 @@ def _final_lines(text: str) -> str:
 
 
 def _apply_carriage_returns(line: str) -> str:
-    """The last state of a line that a carriage return started anew."""
+    """Return the last state of a line that carriage returns overwrote."""
     return next((state for state in reversed(line.split("\r")) if state), "")
 
 
 def _apply_backspaces(text: str) -> str:
-    """Without the characters that a backspace took back."""
+    """Remove the characters that backspaces deleted."""
     while (shorter := _OVERSTRUCK.sub("", text)) != text:
         text = shorter
     return text.replace("\x08", "")
 
 
 class TailBuffer:
-    """The last bytes of a growing text; ``limit`` 0 keeps all."""
+    """The last bytes of a growing text; ``limit`` 0 stores all bytes."""
 
     __slots__ = ("_limit", "_pieces", "_size", "total")
 
@@ -113,7 +113,10 @@ class TailBuffer:
             self._size -= len(self._pieces.popleft())
 
     def text(self, budget: int) -> str:
-        """The last ``budget`` bytes (0: all) from the start of a character on, with a mark that tells what is missing."""
+        """Return at most the last ``budget`` bytes (0: all), with a note about the missing bytes.
+
+        The text starts at a character boundary.
+        """
         data = b"".join(self._pieces)
         if budget and len(data) > budget:
             data = strip_partial_character(data[len(data) - budget :])
@@ -123,7 +126,7 @@ class TailBuffer:
 
 
 def strip_partial_character(data: bytes) -> bytes:
-    """Bytes of UTF-8 without the rest of a character at their start."""
+    """Return UTF-8 bytes without the partial character at their start."""
     start = 0
     while start < min(3, len(data)) and data[start] & 0xC0 == 0x80:
         start += 1
@@ -131,7 +134,7 @@ def strip_partial_character(data: bytes) -> bytes:
 
 
 def split_limit(first: int, second: int, limit: int) -> tuple[int, int]:
-    """How much room each of two texts gets: the second at least half, and neither more than it needs."""
+    """Return how many bytes each of two texts gets: at least half for the second, and never more than it needs."""
     if not limit or first + second <= limit:
         return first, second
     second = min(second, max(limit // 2, limit - first))
@@ -139,21 +142,21 @@ def split_limit(first: int, second: int, limit: int) -> tuple[int, int]:
 
 
 ON_COMPLETION_KEY = "wake"
-"""Key in `ToolContext.extra` of a function that is called with a text when a command ends that nobody waits for.
+"""Key in `ToolContext.extra` of a function that receives a text when a command ends while no call waits for it.
 
-`Agent.follow_up` and `Agent.steer` fit: the agent then goes on with that news.
+`Agent.follow_up` and `Agent.steer` are suitable: the agent then continues with this text.
 """
 
 
 _EARLY_EXIT_SECONDS = 0.4
-"""Seconds to see whether a command fails right away."""
+"""Seconds to wait for a command that fails immediately."""
 _LIMITS = OutputLimits(head=0, tail=1 << 16, cap=1 << 30, spool=True)
 _LAST_LINES = 2048
-"""Bytes of output that the news of an end brings along."""
+"""Bytes of output in the notification that a command has ended."""
 
 
 async def start_background(ctx: ToolContext, command: str, timeout: float | None, limit: int) -> ToolResult:
-    """Start a command and come back at once; soon enough to tell if it ends right away."""
+    """Start a command and return after a short wait, which is long enough to report a command that fails immediately."""
     env, wake = ctx.env, ctx.extra.get(ON_COMPLETION_KEY)
     variables = {**NONINTERACTIVE_VARIABLES, **ctx.environment}
 
@@ -184,7 +187,7 @@ async def start_background(ctx: ToolContext, command: str, timeout: float | None
 
 
 def job_report(job: Job, limit: int) -> ToolResult:
-    """What a job wrote since it was last looked at, and how it stands."""
+    """Return the output of a job since it was last read, and the job's status."""
     text = new_output_text(job, limit)
     if not job.running:
         job.was_reported = True
@@ -200,7 +203,7 @@ def job_report(job: Job, limit: int) -> ToolResult:
 
 
 def new_output_text(job: Job, limit: int) -> str:
-    """The output that was not read yet, cleaned, at most ``limit`` bytes (0: all) from its end."""
+    """Return the unread output, cleaned, at most ``limit`` bytes (0: no limit) from its end."""
     data, missed = job.read_new_output()
     screen = Screen()
     tail = TailBuffer(limit)
@@ -210,7 +213,7 @@ def new_output_text(job: Job, limit: int) -> str:
 
 
 def describe_status(job: Job) -> str:
-    """How a job stands, in a few words."""
+    """Return a short description of a job's status."""
     seconds = f"{job.seconds:.1f}s"
     if job.running:
         return f"running for {seconds}"
@@ -241,7 +244,7 @@ def _describe_survivors(result: ProcessResult) -> str:
 
 
 def completion_message(job: Job) -> str:
-    """What an agent is told when a command has ended."""
+    """Return the message for an agent when a command has ended."""
     job.was_reported = True
     text = new_output_text(job, _LAST_LINES).strip("\n")
     output = f" The end of its output:\n{text}" if text else " It wrote nothing new."
@@ -249,7 +252,7 @@ def completion_message(job: Job) -> str:
 
 
 def job_metadata(job: Job) -> dict[str, Any]:
-    """Facts about a job for applications."""
+    """Return metadata of a job for applications."""
     result = job.result
     return {
         "job": job.id,

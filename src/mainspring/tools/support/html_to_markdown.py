@@ -1,4 +1,4 @@
-"""From HTML to plain Markdown: headings, paragraphs, lists, links, code and tables; nothing that is not read."""
+"""Convert HTML to plain Markdown: headings, paragraphs, lists, links, code, and tables; only readable content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAX_NESTING = 8
 
 
 class HtmlToMarkdownParser:
-    """Reads one page; `markdown` gives what it says, `title` its title."""
+    """Parser of a page; `markdown` returns its content, `title` its title."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -38,19 +38,19 @@ class HtmlToMarkdownParser:
         self.title = ""
 
     def markdown(self) -> str:
-        """The text so far."""
+        """Return the text so far."""
         self._end_line()
         text = "\n".join(self._out)
         return re.sub(r"\n{3,}", "\n\n", text).strip("\n")
 
-    # --- what the parser calls --------------------------------------------------------------------------------------
+    # --- parser callbacks -------------------------------------------------------------------------------------------
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """An element begins."""
+        """Handle the start of an element."""
         if tag == "title":
             self._in_title = not self.title
         if tag == "body":
-            self._silent.clear()  # whatever was left open before it
+            self._silent.clear()  # close elements that were left open
         if tag in _SKIPPED_ELEMENTS:
             self._silent.append(tag)
         if self._silent or tag in _VOID and tag not in ("br", "hr", "img"):
@@ -71,7 +71,7 @@ class HtmlToMarkdownParser:
             self._begin_block(tag, values)
 
     def handle_endtag(self, tag: str) -> None:
-        """An element ends."""
+        """Handle the end of an element."""
         if tag == "title":
             self._in_title = False
         if self._silent:
@@ -88,7 +88,7 @@ class HtmlToMarkdownParser:
             self._end_block(tag)
 
     def handle_data(self, data: str) -> None:
-        """Text."""
+        """Handle text."""
         if self._in_title:
             self.title = _SPACES.sub(" ", self.title + data).lstrip()[:300]
         if self._silent:
@@ -204,12 +204,12 @@ def _resolve_url(base: str, href: str) -> str:
 
 
 _MARKED = lazy_re(r"<!\[(?:((?:if|endif)\b[^>]*>)|(?!CDATA\[))", re.IGNORECASE)
-"""Sections that the parser of the standard library gives up on: conditional ones go, what only looks like one is text."""
+"""Sections that the standard library's parser rejects: conditional sections are removed, and lookalikes become text."""
 
 
 def to_markdown(html: str, url: str) -> tuple[str, str]:
-    """Title and Markdown of a page. Slow for big pages; meant for a thread."""
-    from html.parser import HTMLParser  # 4 ms: only where a page came
+    """Return the title and the Markdown of a page. Slow for large pages; run it in a thread."""
+    from html.parser import HTMLParser  # The import takes 4 ms: load it on the first page.
 
     page = HtmlToMarkdownParser(url)
     parser = HTMLParser(convert_charrefs=True)

@@ -1,6 +1,6 @@
-"""What kind of file bytes are, by their content; and whether an image is whole enough to show.
+"""Detect file types by content, validate images, and convert images for a model.
 
-Making an image fit for a model: smaller, in a format that all of them read. Needs Pillow (extra ``images``).
+The conversion needs Pillow (extra ``images``).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import zlib
 from msgspec import Struct
 
 MAX_IMAGE_BYTES = 3_750_000
-"""Bigger images are refused by providers, which count the base64 form."""
+"""Maximum size of an image: providers reject larger images, measured in base64."""
 
 
 MAX_IMAGE_EDGE = 8000
-"""Pixels; providers refuse images that are wider or higher."""
+"""Maximum edge in pixels: providers reject larger images."""
 
 
 _TYPES: tuple[tuple[bytes, str], ...] = (
@@ -51,13 +51,13 @@ _TYPES: tuple[tuple[bytes, str], ...] = (
 
 
 class ImageInfo(Struct, frozen=True):
-    """An image that can be shown, or why it cannot.
+    """An image, or the reason why it cannot be shown.
 
     Attributes:
-        media_type: As in ``image/png``.
-        width: Pixels.
-        height: Pixels.
-        fault: What is wrong with it; empty if nothing.
+        media_type: Media type, for example ``image/png``.
+        width: Width in pixels.
+        height: Height in pixels.
+        fault: Reason why the image cannot be shown; empty if it can.
     """
 
     media_type: str
@@ -67,7 +67,7 @@ class ImageInfo(Struct, frozen=True):
 
 
 def describe_file_type(data: bytes) -> str:
-    """What bytes are, in words."""
+    """Return a description of the bytes' file type."""
     if data[:4] == b"RIFF":
         return {b"WEBP": "WebP image", b"WAVE": "WAV audio", b"AVI ": "AVI video"}.get(data[8:12], "RIFF container")
     if data[4:8] == b"ftyp":
@@ -76,20 +76,20 @@ def describe_file_type(data: bytes) -> str:
 
 
 def is_image(data: bytes) -> bool:
-    """Whether the first bytes are those of an image that models can see."""
+    """Return True if the bytes begin an image in a format that models accept."""
     is_webp = data[:4] == b"RIFF" and data[8:12] == b"WEBP"
     return is_webp or data.startswith((b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a"))
 
 
 def is_convertible(data: bytes) -> bool:
-    """Whether the first bytes are those of an image that models cannot see but that can be made into one."""
+    """Return True if the bytes begin an image that must be converted for models."""
     if data[:2] == b"BM":
         return len(data) > 26 and data[6:10] == b"\0\0\0\0"
     return data.startswith((b"II*\0", b"MM\0*")) or (data[:4] == b"\0\0\1\0" and data[4:6] != b"\0\0")
 
 
 def inspect_image(data: bytes) -> ImageInfo:
-    """Look through the whole file. Some milliseconds for a big one."""
+    """Inspect the whole file. A large file takes a few milliseconds."""
     if data.startswith(b"\x89PNG"):
         return _make_info("image/png", _png(data), "it is cut off or damaged")
     if data.startswith(b"\xff\xd8"):
@@ -107,7 +107,7 @@ def _make_info(media_type: str, size: tuple[int, int] | None, fault: str) -> Ima
 
 
 def _png(data: bytes) -> tuple[int, int] | None:
-    """Width and height, if every part up to the end is there with its right checksum."""
+    """Return width and height, if every part up to the end exists and has the right checksum."""
     at, size, has_pixels = 8, None, False
     while at + 12 <= len(data):
         length, name = struct.unpack(">I4s", data[at : at + 8])
@@ -125,7 +125,7 @@ def _png(data: bytes) -> tuple[int, int] | None:
 
 
 def _jpeg(data: bytes) -> tuple[int, int] | None:
-    """Width and height from the frame header, if the picture has its end."""
+    """Return width and height from the frame header, if the image is complete."""
     if data.rfind(b"\xff\xd9") < 0:
         return None
     at = 2
@@ -157,14 +157,14 @@ def _webp(data: bytes) -> tuple[int, int] | None:
 
 
 MAX_EDGE = 1568
-"""Pixels; providers shrink what is bigger than about that, after counting its tokens."""
+"""Maximum edge in pixels: providers shrink larger images, after counting their tokens."""
 MAX_PIXELS = 100_000_000
-"""Images with more are not decoded: one can unpack to gigabytes."""
+"""Maximum number of pixels to decode: a larger image can expand to gigabytes."""
 _QUALITIES = (85, 70, 50)
 
 
 class EncodedImage(Struct, frozen=True):
-    """An image ready to be sent."""
+    """An image that is ready to send."""
 
     data: bytes
     media_type: str
@@ -173,7 +173,7 @@ class EncodedImage(Struct, frozen=True):
 
 
 class ImageError(ValueError):
-    """The image cannot be made fit; the text says why."""
+    """The image cannot be converted; the message contains the reason."""
 
 
 class PillowMissingError(ImageError):
@@ -181,13 +181,15 @@ class PillowMissingError(ImageError):
 
 
 def shrink_image(data: bytes, max_bytes: int, max_edge: int = MAX_EDGE) -> EncodedImage:
-    """The image with its longest edge and its size within the limits, as PNG or JPEG. Slow; meant for a thread.
+    """Return the image with its longest edge and its size within the limits, as PNG or JPEG.
 
-    Of several frames the first is taken; a photo is turned as its camera says.
+    Slow; run it in a thread.
+
+    Only the first of several frames is used; a photo is rotated according to its camera orientation.
 
     Raises:
-        NoPillowError: If Pillow is missing.
-        PictureError: If it is damaged, or cannot be made small enough.
+        PillowMissingError: Pillow is not installed.
+        ImageError: The image is damaged, or cannot be made small enough.
     """
     try:
         from PIL import Image, ImageOps
@@ -195,7 +197,7 @@ def shrink_image(data: bytes, max_bytes: int, max_edge: int = MAX_EDGE) -> Encod
         raise PillowMissingError("Pillow is not installed") from None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about its size, which is checked here
+            warnings.simplefilter("ignore")  # warns about the size, which is checked here
             with Image.open(io.BytesIO(data)) as opened:
                 if opened.width * opened.height > MAX_PIXELS:
                     raise ImageError(f"it has {opened.width}x{opened.height} pixels, which is too many to unpack")
@@ -206,7 +208,7 @@ def shrink_image(data: bytes, max_bytes: int, max_edge: int = MAX_EDGE) -> Encod
                 flat = image.convert("RGBA" if has_alpha else "RGB")
     except ImageError:
         raise
-    except Exception as e:  # decoders raise whatever damaged data makes them raise
+    except Exception as e:  # decoders raise arbitrary exceptions for damaged data
         raise ImageError(f"it cannot be decoded: {type(e).__name__}: {e}") from None
     tries: list[tuple[str, dict[str, int | bool]]] = [("PNG", {"optimize": True})]
     if not has_alpha:
@@ -224,7 +226,10 @@ def shrink_image(data: bytes, max_bytes: int, max_edge: int = MAX_EDGE) -> Encod
 
 
 def image_error(data: bytes) -> str:
-    """Why an image cannot be decoded; empty if it can, or if Pillow is missing. Slow; meant for a thread."""
+    """Return why an image cannot be decoded; empty if it can, or if Pillow is missing.
+
+    Slow; run it in a thread.
+    """
     try:
         from PIL import Image
     except ImportError:
@@ -234,6 +239,6 @@ def image_error(data: bytes) -> str:
             warnings.simplefilter("ignore")
             with Image.open(io.BytesIO(data)) as image:
                 image.load()
-    except Exception as e:  # decoders raise whatever damaged data makes them raise
+    except Exception as e:  # decoders raise arbitrary exceptions for damaged data
         return f"it cannot be decoded ({type(e).__name__})"
     return ""

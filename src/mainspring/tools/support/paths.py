@@ -1,4 +1,4 @@
-"""From a path that a model wrote to the file that it means."""
+"""Resolve paths that a model wrote to existing files."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _MOST_WALKED = 20_000
 
 
 class ResolvedFile(Struct, frozen=True):
-    """A file that exists.
+    """An existing file.
 
     Attributes:
-        path: Its real path, as it was judged.
-        name: How to show it.
-        stat: What is known of it.
+        path: Real path, as approved.
+        name: Display name.
+        stat: Status of the file.
     """
 
     path: RealPath
@@ -32,12 +32,12 @@ class ResolvedFile(Struct, frozen=True):
 
 
 def failure(code: ToolErrorCode, text: str, **metadata: Any) -> ToolResult:
-    """An error result."""
+    """Return an error result."""
     return ToolResult(output=text, is_error=True, code=code, metadata=metadata)
 
 
 def os_error_result(what: str, name: str, error: OSError) -> ToolResult:
-    """The result of something that the operating system refused."""
+    """Return the result for an operating system error."""
     code = ToolErrorCode.IO_ERROR
     if isinstance(error, FileNotFoundError):
         code = ToolErrorCode.NOT_FOUND
@@ -47,15 +47,15 @@ def os_error_result(what: str, name: str, error: OSError) -> ToolResult:
 
 
 def file_accesses(scope: Scope, arguments: Mapping[str, Any]) -> list[Access]:
-    """The path of a call and the other spellings under which its file may be found."""
+    """Return accesses for the path of a call and for its alternative spellings."""
     path = str(arguments.get("path", ""))
     return [Access(scope, p) for p in (path, *path_variants(path))]
 
 
 async def resolve_file(ctx: ToolContext, path: str, what: str) -> ResolvedFile | ToolResult:
-    """The regular file that ``path`` means, or an error result that says what is there instead.
+    """Return the regular file at ``path``, or an error result that describes the problem.
 
-    The path is tried as it is, then in other spellings, then against names in its folder that look the same.
+    Candidates, in this order: the path unchanged, alternative spellings, and look-alike names in the folder.
     """
     try:
         real = RealPath(await ctx.resolve(path))
@@ -91,7 +91,9 @@ async def _check_regular_file(ctx: ToolContext, real_path: RealPath, subject: st
         return failure(
             ToolErrorCode.VALIDATION_ERROR, f"Cannot {subject} {name}: it is a folder. list_files shows what is in it."
         )
-    return failure(ToolErrorCode.VALIDATION_ERROR, f"Cannot {subject} {name}: it is no regular file but a {stat.kind}.")
+    return failure(
+        ToolErrorCode.VALIDATION_ERROR, f"Cannot {subject} {name}: it is not a regular file but a {stat.kind}."
+    )
 
 
 async def _list_names(ctx: ToolContext, folder: RealPath) -> list[str]:
@@ -107,7 +109,7 @@ async def _not_found(ctx: ToolContext, path: str, real_path: str, similar: list[
         name = posixpath.basename(real_path).lower()
         try:
             walk = await ctx.env.walk(cwd, limit=_MOST_WALKED, signal=ctx.signal)
-        except OSError as e:  # the project folder itself is gone
+        except OSError as e:  # the project folder itself does not exist
             text = f"{display_path(path)} does not exist, and the project folder {cwd} cannot be looked through: {explain(e)}."
             return failure(ToolErrorCode.NOT_FOUND, text)
         same = [e.path for e in walk.entries if e.kind == "file" and posixpath.basename(e.path).lower() == name]

@@ -1,7 +1,4 @@
-"""The text of a PDF, page by page. Needs pypdf (extra ``pdf``).
-
-Reading the pages of a PDF for a model.
-"""
+"""Read the text of a PDF for a model, page by page. Needs pypdf (extra ``pdf``)."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from mainspring.tools.tool import ToolContext, ToolErrorCode, ToolResult
 
 
 class PdfError(ValueError):
-    """The text cannot be had; the text says why."""
+    """The text cannot be read; the message contains the reason."""
 
 
 class PypdfMissingError(PdfError):
@@ -28,14 +25,14 @@ class PypdfMissingError(PdfError):
 
 
 class Pdf:
-    """An opened PDF. Everything here is slow; meant for a thread.
+    """An open PDF. All methods are slow; run them in a thread.
 
     Args:
-        data: The whole file.
+        data: Content of the file.
 
     Raises:
-        NoPypdfError: If pypdf is missing.
-        PdfError: If the file is damaged or needs a password.
+        PypdfMissingError: pypdf is not installed.
+        PdfError: The file is damaged or requires a password.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -44,9 +41,7 @@ class Pdf:
         except ImportError:
             raise PypdfMissingError("pypdf is not installed") from None
         logger = logging.getLogger("pypdf")
-        if (
-            logger.level == logging.NOTSET
-        ):  # It tells of every small fault that it gets over, on stderr if nobody listens.
+        if logger.level == logging.NOTSET:  # It logs every small problem that it recovers from, on stderr by default.
             logger.setLevel(logging.CRITICAL)
         try:
             reader = PdfReader(io.BytesIO(data))
@@ -55,32 +50,32 @@ class Pdf:
             self.pages = len(reader.pages)
         except PdfError:
             raise
-        except Exception as e:  # damaged data makes it raise anything
+        except Exception as e:  # damaged data can raise any exception
             raise PdfError(f"it is damaged or of an unknown kind: {type(e).__name__}: {e}") from None
         self._reader: Any = reader
 
     def text(self, number: int) -> str:
-        """The text of a page, counted from 1; empty if it has none, as a scanned one.
+        """Return the text of a page, from 1; empty if the page has no text, for example, a scanned page.
 
         Raises:
-            PdfError: If the page is damaged.
+            PdfError: The page is damaged.
         """
         try:
             return self._reader.pages[number - 1].extract_text().strip()
-        except Exception as e:  # damaged data makes it raise anything
+        except Exception as e:  # damaged data can raise any exception
             raise PdfError(f"{type(e).__name__}: {e}") from None
 
 
 MAX_PDF_BYTES = 64 << 20
 _TIME_LIMIT = 30.0
-"""Seconds after which the pages that were read so far are returned."""
+"""Seconds after which the pages read so far are returned."""
 
 
 _RANGE = lazy_re(r"\s*(\d+)\s*(?:(-)\s*(\d*)\s*)?")
 
 
 async def read_pdf(ctx: ToolContext, file: ResolvedFile, arguments: Mapping[str, Any], max_bytes: int) -> ToolResult:
-    """The text of the wanted pages, as many of them as ``max_bytes`` allows."""
+    """Return the text of the requested pages, up to ``max_bytes``."""
     if file.stat.size > MAX_PDF_BYTES:
         text = f"{file.name} is a PDF of {file.stat.size} bytes; text is taken from such with at most {MAX_PDF_BYTES}."
         return failure(ToolErrorCode.VALIDATION_ERROR, text)
@@ -103,7 +98,7 @@ async def read_pdf(ctx: ToolContext, file: ResolvedFile, arguments: Mapping[str,
 
 
 def _parse_page_range(text: str, count: int) -> tuple[int, int] | str:
-    """The first and the last page of a range such as ``3``, ``3-5`` or ``3-``; or what is wrong with it."""
+    """Parse a page range such as ``3``, ``3-5``, or ``3-`` to its first and last page, or return the error message."""
     if not text.strip():
         return 1, count
     match = _RANGE.fullmatch(text)

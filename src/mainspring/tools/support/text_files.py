@@ -1,9 +1,8 @@
-"""Text in files: which encoding it has, and how to change it without touching the rest.
+"""Detect the encoding of text files and web pages, and change text without affecting the rest of a file.
 
-UTF-8 and a byte order mark decide first; only what is neither is guessed. A document can be written back exactly as it was
-read: decoding and encoding again gives the same bytes, else it is no document.
-
-Which encoding a page is in: what the server says, else what the page says, else what its bytes look like.
+For files, UTF-8 and byte order marks have priority; other encodings are guessed. Text is decoded only if encoding it again
+returns the same bytes, so it can be written back exactly. For pages, the encoding comes from the server, else from the
+page, else from its bytes.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ _LEGACY_ENCODINGS = (
     *("cp1252", "cp932", "gb18030", "big5", "cp949", "euc_jp", "cp1251", "koi8_r"),
     *("cp1250", "cp1253", "cp1254", "cp1255", "cp1256"),
 )
-"""In order of preference where the text itself does not tell."""
+"""Encodings in order of preference if the text is ambiguous."""
 _SAMPLE = 1 << 16
 _SURROGATES = lazy_re("[\ud800-\udfff]")
 
 
 class DecodedText(Struct, frozen=True):
-    """A file's text.
+    """Text of a file.
 
     Attributes:
-        text: Without the byte order mark; line endings as they are.
+        text: Text without the byte order mark, with its original line endings.
         encoding: Name of the codec.
-        mark: The byte order mark, or nothing.
-        damage: How many bytes are no UTF-8 in text that is otherwise; they are surrogate escapes in `text`.
+        mark: Byte order mark, or empty.
+        damage: Number of invalid bytes in text that is UTF-8 otherwise; they are surrogate escapes in `text`.
     """
 
     text: str
@@ -48,16 +47,16 @@ class DecodedText(Struct, frozen=True):
     damage: int = 0
 
     def encode(self, text: str) -> bytes:
-        """Other text in this document's form.
+        """Encode another text in this document's encoding.
 
         Raises:
-            UnicodeEncodeError: If the encoding lacks a character of it.
+            UnicodeEncodeError: The encoding cannot represent a character.
         """
         return self.mark + text.encode(self.encoding, "surrogateescape" if self.damage else "strict")
 
     @property
     def encoding_note(self) -> str:
-        """The encoding in words; empty for plain UTF-8."""
+        """Description of the encoding; empty for plain UTF-8."""
         if self.damage:
             return f"UTF-8 with {self.damage} invalid bytes"
         if self.encoding == "utf-8":
@@ -66,7 +65,7 @@ class DecodedText(Struct, frozen=True):
 
 
 def detect_bom(data: bytes) -> tuple[bytes, str]:
-    """The byte order mark at the start and the encoding that it means; two empty values if there is none."""
+    """Return the byte order mark at the start and its encoding; two empty values if not found."""
     for mark, encoding in _BOMS:
         if data.startswith(mark):
             return mark, encoding
@@ -74,7 +73,7 @@ def detect_bom(data: bytes) -> tuple[bytes, str]:
 
 
 def looks_binary(data: bytes) -> bool:
-    """Whether bytes are no text: a NUL without a byte order mark, or mostly control characters."""
+    """Return True if bytes are not text: a NUL without a byte order mark, or mostly control characters."""
     if detect_bom(data)[0]:
         return False
     sample = data[:_SAMPLE]
@@ -88,7 +87,10 @@ _CONTROLS = [bytes([conventions]) for conventions in (*range(0x01, 0x09), *range
 
 
 def decode_text(data: bytes) -> DecodedText | None:
-    """The text in these bytes; ``None`` if they are binary or no encoding gives the same bytes back. May take a while."""
+    """Decode bytes; ``None`` if they are binary or no encoding returns the same bytes.
+
+    Can be slow.
+    """
     mark, encoding = detect_bom(data)
     if mark:
         found = _decode_exactly(data[len(mark) :], encoding, mark)
@@ -109,7 +111,7 @@ def _decode_exactly(data: bytes, encoding: str, mark: bytes = b"") -> DecodedTex
 
 
 def _decode_with_errors(data: bytes) -> DecodedText | None:
-    """Text that is UTF-8 but for a few bytes."""
+    """Decode text that is UTF-8 except for a few bytes."""
     text = data.decode("utf-8", "surrogateescape")
     odd = [c for c in text if c > "\x7f"]
     damage = sum("\udc80" <= c <= "\udcff" for c in odd)
@@ -117,12 +119,12 @@ def _decode_with_errors(data: bytes) -> DecodedText | None:
 
 
 def replace_surrogates(text: str) -> str:
-    """Text without halves of surrogate pairs, which nothing can encode."""
+    """Replace lone surrogates, which cannot be encoded."""
     return _SURROGATES.sub("\ufffd", text)
 
 
 def _guess(data: bytes) -> DecodedText | None:
-    """The likeliest of the encodings that text files still have."""
+    """Return the most likely legacy encoding."""
     sample = data if len(data) <= 4 * _SAMPLE else data[: data.rfind(b"\n", 0, 4 * _SAMPLE) + 1]
     for encoding in _likely_encodings(sample):
         found = _decode_exactly(data, encoding)
@@ -133,7 +135,7 @@ def _guess(data: bytes) -> DecodedText | None:
 
 
 def _likely_encodings(sample: bytes) -> list[str]:
-    from charset_normalizer import from_bytes  # 50 ms, and only for files that are not UTF-8
+    from charset_normalizer import from_bytes  # The import takes 50 ms: only for files that are not UTF-8.
 
     matches = from_bytes(sample, cp_isolation=list(_LEGACY_ENCODINGS), threshold=0.3)
     found = {m.encoding: m.chaos for m in matches if m.encoding in _LEGACY_ENCODINGS}
@@ -143,7 +145,7 @@ def _likely_encodings(sample: bytes) -> list[str]:
 
 
 def is_plausible(text: str) -> bool:
-    """Whether text consists of characters that people write, but for a few."""
+    """Return True if text consists of common characters, with few exceptions."""
     sample = text[:_SAMPLE]
     strange = sum(c in "\ufffd\ufeff" or (c > "\x7e" and category(c) in ("Cc", "Cn", "Co", "Cs")) for c in sample)
     return strange * 20 <= len(sample)
@@ -155,7 +157,7 @@ _XML = lazy_re(rb"<\?xml[^>]+encoding\s*=\s*[\"']([\w.:-]+)")
 
 
 def decode_body(body: bytes, content_type: str) -> str:
-    """The text of a body; bytes that are none become U+FFFD."""
+    """Decode the text of a response body; undecodable bytes become U+FFFD."""
     mark, encoding = detect_bom(body)
     if mark:
         return body[len(mark) :].decode(encoding, "replace")

@@ -71,7 +71,7 @@ def test_servers_are_added_listed_with_their_cost_and_removed(command: Command, 
         assert f"ready    {each['name']:6}  {told}" in shown.out
     now = little["cost"]["eager"] + quiet["cost"]["lazy"] + found["search"]
     eager = little["cost"]["eager"] + quiet["cost"]["eager"]
-    assert f"together about {now} tokens in each request; all eager it would be {eager}" in shown.err
+    assert f"Total: about {now} tokens in each request ({eager} if all servers were eager)" in shown.err
     assert command.run("mcp", "remove", "little").code == 0
     assert [s["name"] for s in json.loads(command.run("mcp", "list", "--no-connect", "--json").out)["servers"]] == [
         "quiet"
@@ -106,7 +106,7 @@ def test_a_project_s_servers_wait_until_it_is_trusted(command: Command, server: 
     assert [s["state"] for s in json.loads(command.run("mcp", "list", "--json").out)["servers"]] == ["ready"]
     wrong = command.run("mcp", "remove", "little")
     assert wrong.code == 2
-    assert f"it is in {command.folder / '.agent' / 'mcp.json'}: add --project" in wrong.err
+    assert f"It is in {command.folder / '.agent' / 'mcp.json'}. Add --project." in wrong.err
     assert command.run("mcp", "remove", "little", "--project").code == 0
 
 
@@ -116,10 +116,10 @@ def test_a_server_that_stands_elsewhere_is_taken_out_there(command: Command) -> 
     shared.write_text(json.dumps({"mcpServers": {"theirs": {"command": "x", "enabled": False}}}), encoding="utf-8")
     command.run("trust")
 
-    assert f"it is in {shared}: take it out there" in command.run("mcp", "remove", "theirs").err
-    assert "leave out --project" in command.run("mcp", "remove", "mine", "--project").err
+    assert f"It is in {shared}. Remove it there." in command.run("mcp", "remove", "theirs").err
+    assert "Omit --project" in command.run("mcp", "remove", "mine", "--project").err
     off = command.run("mcp", "test", "theirs")
-    assert (off.code, f"MCP server 'theirs' is switched off in {shared}" in off.err) == (1, True)
+    assert (off.code, f"MCP server 'theirs' is disabled in {shared}" in off.err) == (1, True)
 
 
 def test_a_server_is_tried_and_its_words_are_kept(command: Command, server: list[str]) -> None:
@@ -129,7 +129,7 @@ def test_a_server_is_tried_and_its_words_are_kept(command: Command, server: list
     good, bad = command.run("mcp", "test", "little"), command.run("mcp", "test", "broken")
     assert good.code == 0
     assert "little is ready after" in good.out
-    assert "it offers tools" in good.out
+    assert "Features: tools" in good.out
     assert bad.code == 1
     assert "no licence" in bad.err
     logs = command.run("mcp", "logs", "little", "--json")
@@ -150,24 +150,24 @@ def test_a_program_that_is_not_there_is_told(command: Command) -> None:
     there = command.run("mcp", "add", "good", "--", sys.executable)
 
     assert (added.code, there.code) == (0, 0)
-    assert "there is no program 'name' here now" in added.err
+    assert "Program 'name' was not found" in added.err
     assert "mainspring mcp remove bad" in added.err
-    assert "no program" not in there.err
+    assert "was not found" not in there.err
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (["add"], 2, "needs the NAME"),
-        (["add", "x"], 2, "needs a command behind --"),
+        (["add"], 2, "requires the NAME"),
+        (["add", "x"], 2, "requires a command after --"),
         (["add", "x", "https://a/b", "--", "c"], 2, "takes no arguments"),
-        (["add", "x", "ftp://a/b"], 2, "answers at http:// or https://, not at ftp://"),
-        (["add", "x", "--env", "A", "--", "c"], 2, "must be --env NAME=VALUE"),
-        (["add", "x", "--transport", "http", "--", "c"], 2, "needs a url"),
+        (["add", "x", "ftp://a/b"], 2, "MCP servers use http:// or https://, not ftp://"),
+        (["add", "x", "--env", "A", "--", "c"], 2, "Use --env NAME=VALUE"),
+        (["add", "x", "--transport", "http", "--", "c"], 2, "requires a url"),
         (["remove", "x"], 2, "has no MCP server 'x'"),
-        (["test", "x"], 2, "there is no MCP server 'x'"),
-        (["logs", "x"], 2, "there is no MCP server 'x'"),
-        (["login", "x"], 2, "there is no MCP server 'x'"),
+        (["test", "x"], 2, "Unknown MCP server: 'x'"),
+        (["logs", "x"], 2, "Unknown MCP server: 'x'"),
+        (["login", "x"], 2, "Unknown MCP server: 'x'"),
         (["lst"], 2, "invalid choice"),
     ],
 )
@@ -194,7 +194,7 @@ def test_a_broken_file_is_left_as_it_is(command: Command) -> None:
 
     done = command.run("mcp", "add", "a", "--", "one")
     assert done.code == 2
-    assert "nothing was changed" in done.err
+    assert "Your changes were not saved" in done.err
     assert file.read_text(encoding="utf-8") == '{"mcpServers": {'
 
 

@@ -78,12 +78,12 @@ def test_a_run_that_was_cancelled_waits_again(runs: Runs) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["prune"], "runs prune takes --older-than AGE"),
-        (["prune", "one", "--older-than", "1d"], "runs prune takes nothing more"),
-        (["prune", "--older-than", "30"], "must be a number and s, m, h, d or w"),
+        (["prune"], "runs prune requires --older-than AGE"),
+        (["prune", "one", "--older-than", "1d"], "runs prune takes no arguments"),
+        (["prune", "--older-than", "30"], "must be a number with the unit s, m, h, d, or w"),
         (["prune", "--older-than", "-1d"], "older-than"),
         (["prune", "--older-than", "1d", "--state", "running"], "invalid choice"),
-        (["delete"], "runs delete takes one ID or more"),
+        (["delete"], "runs delete requires at least one ID."),
         (["cancel"], "runs cancel takes an ID"),
     ],
 )

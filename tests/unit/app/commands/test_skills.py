@@ -90,7 +90,7 @@ def test_list_and_show(command: Command) -> None:
     assert set(lines) >= {"mine", "shared", "hello-extended"}
     assert "Does mine." in lines["mine"]
     assert lines["hello-extended"].endswith("(off)")
-    assert "not loaded:" in done.err
+    assert "Not loaded:" in done.err
     assert "broken/SKILL.md:1: it has no front matter" in done.err
 
     listed = command.run("skills", "list", "--json").value
@@ -100,13 +100,13 @@ def test_list_and_show(command: Command) -> None:
     shown = command.run("skills", "show", "mine")
     assert shown.out == "Do it.\n"
     assert "version: 1.10" in shown.err
-    assert "limits tools to: Read" in shown.err
+    assert "allowed tools: Read" in shown.err
     assert command.run("skills", "show", "hello-extended", "--json").value["skill"]["toolsets"] == [
         "toolset.py:HelloToolset"
     ]
     gone = command.run("skills", "show", "mien")
     assert (gone.code, gone.out) == (2, "")
-    assert "did you mean 'mine'?" in gone.err
+    assert "Did you mean 'mine'?" in gone.err
     assert "no front matter" in command.run("skills", "show", "broken").err
 
 
@@ -128,17 +128,17 @@ def test_validate_exits_as_the_reference_does(command: Command) -> None:
         "odd": (False, True),
         "bad": (False, False),
     }
-    assert "3 skills: valid by the letter 1, can be used here 2" in command.run("skills", "validate", ".").err
+    assert "3 skills: 1 conform to the specification, 2 usable here" in command.run("skills", "validate", ".").err
     assert command.run("skills", "validate", "nowhere").code == 2
     assert command.run("skills", "validate", "good", "good/SKILL.md").code == 0
-    assert "odd/SKILL.md: not valid by the letter; it can be used here all the same\n" in odd.out
+    assert "odd/SKILL.md: does not conform to the specification, but usable here\n" in odd.out
     assert "/../" not in command.run("skills", "validate", "bad/../good").out
 
 
 @pytest.mark.covers("SKL-38")
 def test_a_skill_is_validated_by_its_name(command: Command) -> None:
     made = command.run("skills", "new", "notes", "--description", "Writes notes. Use it for notes.")
-    assert "mainspring skills validate notes says" in made.err
+    assert "mainspring skills validate notes`" in made.err
     assert command.run("skills", "validate", "notes").out == f"{made.out.strip()}: valid\n"
     assert command.run("skills", "validate", "no/notes").code == 2
     skill(command.folder / "notes", more="version: 1\n")  # a folder of that name goes first
@@ -190,11 +190,11 @@ def test_install_asks_pins_updates_and_removes(command: Command) -> None:
 
     several = command.run("skills", "install", url)
     assert several.code == 2
-    assert "doc, pdf; name some with --skill, or give --all" in several.err
+    assert "doc, pdf. Choose some with --skill, or use --all" in several.err
 
     request = command.run("skills", "install", url, "--skill", "pdf")  # nobody is there to say yes
     assert (request.code, request.out) == (1, "")
-    told = ("scripts/run.py", "git status", "limits the conversation", "no-such-x is not on PATH", "nobody to ask")
+    told = ("scripts/run.py", "git status", "limits the session", "no-such-x is not on PATH", "Not confirmed")
     assert [text for text in told if text not in request.err] == []
     assert (names(command), [p.name for p in (command.home / ".agent" / "skills").iterdir()]) == ({}, [])
 
@@ -222,14 +222,14 @@ def test_install_asks_pins_updates_and_removes(command: Command) -> None:
     own.write_text(own.read_text() + "By hand.\n")
     by_hand = command.run("skills", "update", "--yes")
     assert by_hand.code == 1
-    assert "changed by hand" in by_hand.err
+    assert "changed its files" in by_hand.err
     assert "By hand." in own.read_text()
     assert command.run("skills", "update", "--yes", "--force").code == 0
     assert command.run("skills", "show", "pdf").out == "Changed again.\n"
 
     own.write_text(own.read_text() + "By hand.\n")
     nothing_newer = command.run("skills", "update", "--yes")
-    assert (nothing_newer.code, "--force puts them back" in nothing_newer.err) == (0, True)
+    assert (nothing_newer.code, "To restore them, use --force" in nothing_newer.err) == (0, True)
     assert "By hand." in own.read_text()
     assert command.run("skills", "update", "pdf", "--yes", "--force").code == 0
     assert command.run("skills", "show", "pdf").out == "Changed again.\n"
@@ -261,7 +261,7 @@ def test_a_commit_that_was_asked_for_stays(command: Command) -> None:
     skill(source, "pdf", body="Newer.\n")
     git(source, "commit", "-q", "-a", "-m", "y")
     told = command.run("skills", "update", "--yes")
-    assert (told.code, "it is pinned to a commit" in told.err) == (0, True)
+    assert (told.code, "pinned to a commit" in told.err) == (0, True)
     assert command.run("skills", "show", "pdf").out == "Do it.\n"
     assert command.run("skills", "update", "other").code == 2
 
@@ -275,7 +275,7 @@ def test_a_commit_that_was_asked_for_stays(command: Command) -> None:
         ("https://me:hunter2@127.0.0.1/x", 2, "may not contain a password"),
         ("https://127.0.0.1:1/x.git", 2, "is unreachable"),
         ("./nothing", 2, "Folder not found"),
-        (".", 2, "there is no skill in"),
+        (".", 2, "No skills found in"),
     ],
 )
 def test_install_says_why_not(command: Command, source: str, code: int, why: str) -> None:
@@ -292,7 +292,7 @@ def test_what_somebody_wrote_is_not_replaced_unasked(command: Command) -> None:
     skill(command.folder / "pdf", body="Theirs.\n")
     rejected = command.run("skills", "install", "pdf", "--yes")
     assert rejected.code == 1
-    assert "--force replaces it" in rejected.err
+    assert "To replace it, use --force" in rejected.err
     assert "My own." in (own / "SKILL.md").read_text()
     assert [p.name for p in own.parent.iterdir()] == ["pdf"]
     assert command.run("skills", "install", "pdf", "--yes", "--force").code == 0
@@ -322,9 +322,9 @@ def test_new_skills_of_the_user_and_of_the_project(command: Command) -> None:
 def test_only_the_users_own_are_removed(command: Command) -> None:
     skill(command.home / ".agents" / "skills" / "shared")
     for name, told in (
-        ("hello-extended", "disable switches it off"),
+        ("hello-extended", "mainspring skills disable"),
         ("shared", ".agents/skills/shared"),
-        ("nothing", "no skill"),
+        ("nothing", "Unknown skill: 'nothing'"),
     ):
         done = command.run("skills", "remove", name, "--yes")
         assert done.code == 2

@@ -85,7 +85,7 @@ async def test_warnings_are_told(odd_project: Path, environ: dict[str, str]) -> 
 
 
 async def test_a_session_is_closed_where_the_agent_cannot_be_made(tmp_path: Path, environ: dict[str, str]) -> None:
-    with pytest.raises(ConfigError, match="did you mean 'read_file'"):
+    with pytest.raises(ConfigError, match="Did you mean 'read_file'"):
         await build(options(tmp_path, tools=("raed_file",)), environ)
     with pytest.raises(ConfigError, match="--deny"):
         await build(options(tmp_path, rules=PermissionFlags(deny=("shell(",))), environ)
@@ -209,7 +209,7 @@ def test_sessions(tmp_path: Path, home: Path) -> None:
     given = options(tmp_path)
 
     assert open_session(options(tmp_path, save=False), str(tmp_path), None) is None
-    with pytest.raises(SessionError, match="--continue: No sessions in"):
+    with pytest.raises(SessionError, match="Cannot continue: No sessions in"):
         open_session(options(tmp_path, continued=True), str(tmp_path), None)
     made = open_session(given, str(tmp_path), None)
     assert isinstance(made, Session)

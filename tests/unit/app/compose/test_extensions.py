@@ -44,15 +44,15 @@ def test_hooks_of_all_files_add_up_the_users_first(home: Path, tmp_path: Path) -
     ]
     untrusted = load_settings(str(tmp_path), trusted=False)
     assert [h.command for h in command_hooks(untrusted)] == ["guard"]
-    assert "hooks.PreToolUse, hooks.Stop ignored" in untrusted.warnings[0]
+    assert "Ignored hooks.PreToolUse, hooks.Stop" in untrusted.warnings[0]
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ({"PreToolUse": [{"matcher": "x"}]}, "needs a command"),
+        ({"PreToolUse": [{"matcher": "x"}]}, "requires either a command"),
         ({"PreToolUse": [{"command": "x", "hooks": [{"command": "y"}]}]}, "not both"),
-        ({"PreToolUse": [{"command": "true", "matcher": "("}]}, "is no pattern"),
+        ({"PreToolUse": [{"command": "true", "matcher": "("}]}, "is not a valid regular expression"),
         ({"PreToolUse": [{"command": "true", "timout": 3}]}, "timout"),
         ({"PreToolUse": [{"command": "true", "timeout": 0}]}, "timeout"),
         ({"PreToolUse": [{"command": "true", "onFailure": "maybe"}]}, "onFailure"),
@@ -68,7 +68,7 @@ def test_settings_that_make_no_hook_are_an_error(home: Path, tmp_path: Path, val
 
 def test_an_event_that_there_is_not_is_told(home: Path, tmp_path: Path) -> None:
     write(home, {"hooks": {"PreTool": [{"command": "true"}]}})
-    assert "did you mean 'PreToolUse'" in load_settings(str(tmp_path)).warnings[0]
+    assert "Did you mean 'PreToolUse'" in load_settings(str(tmp_path)).warnings[0]
 
 
 @pytest.mark.covers("SEC-12")

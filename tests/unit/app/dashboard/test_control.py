@@ -16,9 +16,9 @@ from mainspring.errors import ConfigError
 async def test_a_number_that_is_no_port_is_refused(tmp_path: Path) -> None:
     environ = {"MAINSPRING_HOME": str(tmp_path / "home")}
     for port in (-1, 65_536, 99_999):
-        with pytest.raises(ConfigError, match=f"--port {port} is no port"):
+        with pytest.raises(ConfigError, match=f"Invalid value for --port: {port}"):
             await asyncio.to_thread(start_dashboard, WorkspaceOptions(cwd=str(tmp_path)), port=port, environ=environ)
-        with pytest.raises(ConfigError, match="give a number up to 65535"):
+        with pytest.raises(ConfigError, match="Use a number up to 65535"):
             await run_viewer(WorkspaceOptions(cwd=str(tmp_path)), port, lambda _: None, environ)
     assert not (tmp_path / "home").exists()
 
@@ -33,7 +33,9 @@ async def test_one_that_is_there_is_given_unless_another_kind_is_asked_for(tmp_p
     try:
         assert await asyncio.to_thread(start_dashboard, place, environ=environ) == (there, False)
         assert await asyncio.to_thread(start_dashboard, place, choice="viewer", environ=environ) == (there, False)
-        with pytest.raises(DashboardError, match=r"\(viewer\); stop it first: mainspring telemetry stop"):
+        with pytest.raises(
+            DashboardError, match="viewer dashboard is already running. Stop it first with `mainspring telemetry stop`"
+        ):
             await asyncio.to_thread(start_dashboard, place, choice="aspire", environ=environ)
     finally:
         await viewer.aclose()

@@ -55,8 +55,8 @@ def test_branches_and_costs_are_shown(exported: Exported) -> None:
     page, text = render_html(transcript), render_markdown(transcript)
 
     assert page.count('class="item assistant left"') == 4
-    assert "Another way." in text.split("## Branches that were left")[0]
-    assert "the provider is on fire" in text.split("## Branches that were left")[1]
+    assert "Another way." in text.split("## Abandoned branches")[0]
+    assert "the provider is on fire" in text.split("## Abandoned branches")[1]
     assert "(current)" in page
     assert "$0.0300" in page
     assert "price unknown" in page

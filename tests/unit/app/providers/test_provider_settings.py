@@ -58,7 +58,7 @@ def test_settings_that_one_provider_alone_knows_stand_beside_the_others() -> Non
 def test_a_misspelt_setting_is_still_a_warning() -> None:
     [warning] = parse_settings('{"providers": {"azure": {"endpiont": "x"}}}', "s.json").warnings
 
-    assert "did you mean 'endpoint'?" in warning
+    assert "Did you mean 'endpoint'?" in warning
 
 
 def test_every_setting_that_a_provider_reads_is_known(repository: Path) -> None:

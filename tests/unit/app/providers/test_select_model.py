@@ -75,7 +75,7 @@ async def test_of_a_server_whose_address_is_set_a_model_is_taken_that_it_has(mon
 
         choice = await choose(None, environ)
         assert choice.name.spec == "local:first"
-        assert choice.why == "MAINSPRING_LOCAL_BASE_URL is set; it is the first one there"
+        assert choice.why == "MAINSPRING_LOCAL_BASE_URL is set; it is the server's first model"
         assert isinstance(choice.model, HttpModel)
         assert choice.model.profile.base_url == server.base_url
 
@@ -132,29 +132,31 @@ async def test_a_section_with_a_key_is_enough(key: dict[str, str]) -> None:
 
 
 async def test_an_unknown_default_is_an_error() -> None:
-    with pytest.raises(ConfigError, match=r"there is no provider 'nobody'"):
+    with pytest.raises(ConfigError, match=r"Unknown provider: 'nobody'"):
         await choose(AppConfig(providers=Providers(default="nobody")))
 
 
 async def test_a_provider_of_the_settings_needs_a_model() -> None:
     sections = {"mine": ProviderSettings(base_url="http://mine.example/v1")}
 
-    with pytest.raises(ProviderConfigError, match="write mine:MODEL"):
+    with pytest.raises(ProviderConfigError, match="Use mine:MODEL"):
         await choose(AppConfig(providers=Providers(default="mine", sections=sections)))
 
 
 async def test_an_unknown_provider_is_explained() -> None:
-    with pytest.raises(ProviderConfigError, match="'anthropics' is no provider") as caught:
+    with pytest.raises(ProviderConfigError, match="Unknown provider: 'anthropics'") as caught:
         await choose(AppConfig(model="anthropics:claude"))
 
-    assert "No key for openai" in str(caught.value)
-    assert "did you mean anthropic:claude?" in str(caught.value)
-    with pytest.raises(ProviderConfigError, match="there are anthropic, azure"):
+    assert "No API key for openai" in str(caught.value)
+    assert "Did you mean anthropic:claude?" in str(caught.value)
+    with pytest.raises(ProviderConfigError, match="Available: anthropic, azure"):
         await choose(AppConfig(model="quite-other:claude"))
 
 
 async def test_a_model_without_a_provider_says_whose_it_was_taken_for() -> None:
-    with pytest.raises(ProviderConfigError, match="taken as a model of openai; for another write PROVIDER:claude-4"):
+    with pytest.raises(
+        ProviderConfigError, match="so openai was used. To choose another provider, write PROVIDER:claude-4"
+    ):
         await choose(AppConfig(model="claude-4"))
 
 

@@ -45,8 +45,8 @@ def test_a_long_command_is_broken_and_what_is_left_out_is_told() -> None:
     text = shows(ApprovalDialog(asked("echo " + "word " * 60), lambda _: None), 40)
     assert "  echo word word word word word word\n  word" in text
     assert "more rows (e to show the arguments)\n" in text
-    text = shows(ApprovalDialog(asked("/far/away", "/far/away: it lies outside the project"), lambda _: None))
-    assert text.startswith("Run this command?\n  /far/away\n  it lies outside the project\n")
+    text = shows(ApprovalDialog(asked("/far/away", "/far/away: it is outside the project"), lambda _: None))
+    assert text.startswith("Run this command?\n  /far/away\n  it is outside the project\n")
 
 
 def test_only_keys_of_the_question_mean_something() -> None:

@@ -106,7 +106,7 @@ async def test_wrong_arguments_are_the_tools_error(
 
 
 async def test_an_unknown_tool(place: WorkspaceOptions, environ: dict[str, str]) -> None:
-    with pytest.raises(ConfigError, match="did you mean 'read_file'"):
+    with pytest.raises(ConfigError, match="Did you mean 'read_file'"):
         await call_tool("readfile", "{}", place, PermissionFlags(), environ=environ)
 
 
@@ -194,7 +194,7 @@ def test_one_bad_file_in_a_folder_does_not_keep_the_others_from_being_decoded(tm
         tally.add(result)
 
     assert [r["error"] and r["error"]["reason"] for r in results] == ["unreadable", "unsupported_api", None]
-    assert str(tally) == "3 exchanges: 1 decoded (0 of them errors), 2 unsupported"
+    assert str(tally) == "3 recordings: 1 decoded (0 with errors), 2 unsupported"
 
 
 @pytest.mark.parametrize("name", ["none", "bad.json"])
@@ -248,7 +248,7 @@ async def test_hosts_of_configured_models_are_asked_whether_they_answer(
     assert (found["mine:m1"].state, found["mine:m1"].reachable) == ("ready", True)
     assert (found["mine:m2"].context_window, found["mine:m2"].prices) == (5000, (1.0, 2.0, 1.0, 1.0))
     assert (found["dead:x"].state, found["dead:x"].reachable, found["dead:x"].prices) == ("down", False, None)
-    assert "no login at codex" in found["codex:MODEL"].note
+    assert "Not logged in to codex" in found["codex:MODEL"].note
     assert (quiet["dead:x"].state, quiet["dead:x"].reachable) == ("ready", None)
     assert [request.target for request in server.requests] == ["/v1/models"]
     assert "authorization" not in server.requests[0].headers
@@ -311,7 +311,7 @@ async def test_check_says_that_nothing_answers_where_nothing_runs(
     report = await run_checks(place, environ={**environ, "OLLAMA_HOST": "127.0.0.1:9"})
 
     [item] = [i for i in report.items if i.name == "provider ollama"]
-    assert (item.state, "nothing answers at http://" in item.text) == ("note", True)
+    assert (item.state, "no response from http://" in item.text) == ("note", True)
 
 
 @pytest.mark.covers("MCP-01")
@@ -329,5 +329,5 @@ async def test_check_says_what_mcp_servers_lack(
     (home / "mcp.json").write_text('{"mcpServers": {"mine": {"command": "serve"}}}')
     assert (await told())[:2] == ("ok", "configured: mine")
     monkeypatch.setattr("mainspring.app.commands.check.find_spec", lambda name: None)
-    lacking = "mine: the extra mcp is not installed", install_command("mcp")
+    lacking = "mine: the mcp extra is not installed", install_command("mcp")
     assert await told() == ("note", *lacking)

@@ -57,7 +57,7 @@ async def test_a_large_file_is_cut_at_a_line_and_says_so() -> None:
     assert "[cut here: 23831 lines of a file of 330000 bytes; read_file shows the rest]" in text
 
 
-@pytest.mark.parametrize(("path", "why"), [("none.txt", "there is no file 'none.txt'"), ("bin", "no text file")])
+@pytest.mark.parametrize(("path", "why"), [("none.txt", "File not found: 'none.txt'"), ("bin", "not a text file")])
 async def test_what_cannot_be_attached_is_named(path: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         await attached(f"see @{path}")
@@ -78,7 +78,7 @@ async def test_too_much_is_refused() -> None:
 
 @pytest.mark.parametrize("path", ["../other/x", "/etc/passwd", ".env"])
 async def test_outside_and_sensitive_files_need_permission(path: str) -> None:
-    with pytest.raises(PermissionDeniedError, match="not allowed without asking"):
+    with pytest.raises(PermissionDeniedError, match="requires approval"):
         await attached(f"@{path}")
 
 

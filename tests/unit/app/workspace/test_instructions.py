@@ -79,7 +79,7 @@ async def test_what_is_cut_is_said(project: Path) -> None:
     assert len(far.text.encode()) + len(near.text.encode()) <= 500
     assert "[cut here: 1699 bytes in all; read_file shows the rest]" in found.prompt_section()
     [note] = found.notes
-    assert "of 1699 bytes are read (instructions.maxBytes is 500)" in note
+    assert "of 1699 bytes are used (instructions.maxBytes is 500)" in note
 
 
 async def test_imports_are_attached_once_and_may_not_leave_the_project(project: Path) -> None:
@@ -95,7 +95,7 @@ async def test_imports_are_attached_once_and_may_not_leave_the_project(project: 
     found = await reader(project).read_initial()
 
     assert [Path(f.path).name for f in found.files] == ["AGENTS.md", "a.md", "b.md"]
-    assert len([n for n in found.notes if "lies outside of" in n]) == 2
+    assert len([n for n in found.notes if "outside of" in n]) == 2
     trusted = await reader(project, trusted=True).read_initial()
     assert "not theirs" in trusted.prompt_section()
 
@@ -109,14 +109,14 @@ async def test_imports_are_text_and_not_without_end(project: Path) -> None:
     found = await reader(project).read_initial()
 
     assert not any("number 6" in f.text for f in found.files)
-    assert any("it is no text" in n for n in found.notes)
-    assert any("files deep already" in n for n in found.notes)
+    assert any("not a text file" in n for n in found.notes)
+    assert any("levels deep" in n for n in found.notes)
 
     write(project / "AGENTS.md", " ".join(f"@many{i}.md" for i in range(40)))
     for i in range(40):
         write(project / f"many{i}.md", f"x{i}")
     found = await reader(project).read_initial()
-    assert any("more than 20 files" in n for n in found.notes)
+    assert any("Only 20 imported files" in n for n in found.notes)
 
 
 async def test_rules_keep_a_file_from_being_read(project: Path) -> None:
@@ -129,4 +129,4 @@ async def test_rules_keep_a_file_from_being_read(project: Path) -> None:
     found = await reader(project, allowed=allowed).read_initial()
 
     assert [f.text for f in found.files] == ["@keys.md"]
-    assert found.notes == (f"{project}/keys.md is not read: the rules do not let it be read",)
+    assert found.notes == (f"Skipped {project}/keys.md: reading it is not allowed by the permission rules.",)

@@ -36,21 +36,21 @@ def test_comments_and_trailing_commas_are_no_matter() -> None:
     ("text", "line", "column", "reason"),
     [
         ("", 1, 1, "empty"),
-        ('{"a": 1 "b": 2}', 1, 9, 'expected ","'),
-        ('{\n  "a": tru\n}', 2, 8, "expected a value"),
-        ('{\n  "a": 1,,\n}', 2, 10, "expected a key"),
+        ('{"a": 1 "b": 2}', 1, 9, 'Expected ","'),
+        ('{\n  "a": tru\n}', 2, 8, "Expected a value"),
+        ('{\n  "a": 1,,\n}', 2, 10, "Expected a key"),
         ("{'a': 1}", 1, 2, "double quotes"),
-        ("{\"a\": 'x'}", 1, 7, "use double quotes"),
+        ("{\"a\": 'x'}", 1, 7, "Use double quotes"),
         ('{"a": 1', 1, 8, "the end of the file"),
-        ('{"a": 1} x', 1, 10, "nothing may follow"),
-        ('{"a": 1, "a": 2}', 1, 10, "twice"),
-        ('{"a" 1}', 1, 6, 'expected ":"'),
+        ('{"a": 1} x', 1, 10, "after the end of the JSON value"),
+        ('{"a": 1, "a": 2}', 1, 10, "Duplicate"),
+        ('{"a" 1}', 1, 6, 'Expected ":"'),
         ('{"a": "x\n"}', 1, 9, "line breaks"),
-        ('{"a": "x', 1, 7, "no closing quote"),
+        ('{"a": "x', 1, 7, "Missing closing quote"),
         ('{"a": "\\x"}', 1, 8, "escape"),
-        ("/* {", 1, 1, "does not end"),
+        ("/* {", 1, 1, "Unterminated"),
         ("[" * 100, 1, 66, "levels deep"),
-        ("01", 1, 2, "nothing may follow"),
+        ("01", 1, 2, "after the end of the JSON value"),
     ],
 )
 def test_errors_name_the_place(text: str, line: int, column: int, reason: str) -> None:
@@ -138,5 +138,5 @@ def test_edits_do_what_they_do_to_a_dict(
 
 
 def test_a_value_in_the_way_is_an_error() -> None:
-    with pytest.raises(JsonError, match="agent is no object"):
+    with pytest.raises(JsonError, match="agent is not an object"):
         edit_jsonc('{"agent": 1}', ["agent", "maxTokens"], "1")

@@ -74,7 +74,7 @@ def test_what_does_not_fit_in_an_untrusted_project_is_a_note(project: Path, home
     [warning] = load(project).warnings
 
     assert "settings.json:1:" in warning
-    assert warning.endswith("it is ignored, since the project is not trusted")
+    assert warning.endswith("(ignored, because the project is not trusted)")
     with pytest.raises(ConfigError, match="settings.json:1:"):
         load(project, trusted=True)
 
@@ -182,15 +182,15 @@ def test_empty_values_set_nothing(project: Path, home: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "where", "why"),
     [
-        ('{"agent": {\n  "maxTokens": 1,\n},,}', ":3:3:", "expected a key"),
-        ('{\n"agent": {"maxTokens": "many"}}', ":2:24:", "agent.maxTokens must be a whole number"),
+        ('{"agent": {\n  "maxTokens": 1,\n},,}', ":3:3:", "Expected a key"),
+        ('{\n"agent": {"maxTokens": "many"}}', ":2:24:", "agent.maxTokens must be an integer"),
         ('{"agent": {"maxTokens": 0}}', ":1:25:", ">= 1"),
         ('{"agent": {"temperature": 3}}', ":1:27:", "<= 2"),
         ('{"agent": []}', ":1:11:", "agent must be an object, not a list"),
         ('{"providers": {"openai": "sk-1"}}', ":1:26:", "providers.openai must be an object"),
-        ('{"permissions": {"deny": [1]}}', ":1:26:", "must be a list of texts"),
+        ('{"permissions": {"deny": [1]}}', ":1:26:", "must be a list of strings"),
         ('{"agent": {"maxTokens": 1, "max_tokens": 2}}', ":1:28:", "the same setting"),
-        ('{"agent": {"maxTokens": {}}}', ":1:25:", "must be a whole number"),
+        ('{"agent": {"maxTokens": {}}}', ":1:25:", "must be an integer"),
         ("[]", ":1:1:", "must be an object"),
     ],
 )
@@ -235,8 +235,8 @@ def test_an_unknown_key_is_a_warning_that_names_the_nearest(project: Path, home:
 
     warnings = load(project).warnings
 
-    assert warnings[0] == f"{file}:2:13: there is no setting 'agent.maxTokenz'; did you mean 'maxTokens'?"
-    assert warnings[1].startswith(f"{file}:3:3: there is no setting 'zzz'; there are model, providers")
+    assert warnings[0] == f"{file}:2:13: Unknown setting: 'agent.maxTokenz'. Did you mean 'maxTokens'?"
+    assert warnings[1].startswith(f"{file}:3:3: Unknown setting: 'zzz'. Available settings: model, providers")
     with pytest.raises(ConfigError, match="maxTokenz"):
         load(project, strict=True)
 
@@ -245,7 +245,7 @@ def test_an_unknown_key_is_a_warning_that_names_the_nearest(project: Path, home:
 def test_a_file_that_is_not_utf8(project: Path, home: Path, data: bytes) -> None:
     write(home, "{}").write_bytes(data)
 
-    with pytest.raises(ConfigError, match=r"settings.json:\d+:\d+: is not UTF-8"):
+    with pytest.raises(ConfigError, match=r"settings.json:\d+:\d+: Invalid UTF-8"):
         load(project)
 
 
@@ -259,7 +259,7 @@ def test_what_is_no_regular_file_is_refused(project: Path, home: Path) -> None:
     (home / ".agent").mkdir()
     os.mkfifo(home / ".agent" / "settings.json")
 
-    with pytest.raises(ConfigError, match="no regular file"):
+    with pytest.raises(ConfigError, match="not a regular file"):
         load(project)
 
 
@@ -410,8 +410,8 @@ def test_a_broken_file_is_not_overwritten(home: Path) -> None:
     ("path", "value", "why"),
     [
         (("agent", "maxTokens"), "x", "agent.maxTokens must be"),
-        (("agent", "maxTokenz"), 1, "did you mean 'agent.maxTokens'"),
-        (("zzz",), 1, "there is no setting 'zzz'"),
+        (("agent", "maxTokenz"), 1, "Did you mean 'agent.maxTokens'"),
+        (("zzz",), 1, "Unknown setting: 'zzz'"),
     ],
 )
 def test_a_wrong_value_is_not_saved(home: Path, path: tuple[str, ...], value: object, why: str) -> None:

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -131,3 +131,136 @@ asyncio.run(main())
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=15, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+async def test_only_the_chosen_handlers_are_called() -> None:
+    called: list[int] = []
+    bus = HookBus()
+    for order in (3, 1, 2):
+        bus.on(SystemTransform, lambda ctx, n=order: called.append(n), order=order)
+    chosen: list[tuple[int, bool]] = []
+
+    def only(order: int, handler: Any) -> bool:
+        chosen.append((order, callable(handler)))
+        return order != 2
+
+    context = SystemTransform("", 1, "t")
+    assert await bus.emit(context, only=only) is context
+    assert called == [1, 3]
+    assert chosen == [(1, True), (2, True), (3, True)]
+
+
+async def test_handlers_after_an_async_one_are_chosen_too() -> None:
+    called: list[str] = []
+
+    async def slow(ctx: SystemTransform) -> None:
+        called.append("slow")
+
+    bus = HookBus({SystemTransform: [slow, lambda ctx: called.append("quick")]})
+    bus.on(SystemTransform, slow, order=1)
+    await bus.emit(SystemTransform("", 1, "t"), only=lambda order, handler: order == 0)
+    assert called == ["slow", "quick"]
+
+
+async def test_an_added_set_of_handlers_has_one_order_and_one_removal() -> None:
+    called: list[str] = []
+    bus = HookBus({SystemTransform: lambda ctx: called.append("first")})
+    remove = bus.add({"system:transform": [lambda ctx: called.append("early")], StreamText: lambda ctx: None}, order=-1)
+    await bus.emit(SystemTransform("", 1, "t"))
+    assert called == ["early", "first"]
+    remove()
+    assert not bus.has(StreamText)
+    await bus.emit(SystemTransform("", 1, "t"))
+    assert called == ["early", "first", "first"]
+
+
+async def test_a_decided_gate_calls_no_further_handler_also_after_an_async_one() -> None:
+    called: list[int] = []
+
+    async def block(ctx: ToolGate) -> dict[str, Any]:
+        return {"block": "no"}
+
+    bus = HookBus({ToolGate: [block, lambda ctx: called.append(1)]})
+    await bus.emit(gate())
+    assert called == []
+
+
+async def test_a_failed_handler_is_named_with_its_hook_and_its_error(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(ctx: ToolGate) -> None:
+        raise KeyError("x")
+
+    async def broken_later(ctx: ToolGate) -> None:
+        raise KeyError("y")
+
+    class Handler:
+        def __repr__(self) -> str:
+            return "<my handler>"
+
+        def __call__(self, ctx: ToolGate) -> None:
+            raise KeyError("z")
+
+    for handler, name, key in ((broken, broken.__qualname__, "x"), (broken_later, broken_later.__qualname__, "y"), (Handler(), "<my handler>", "z")):  # fmt: skip
+        caplog.clear()
+        context = await HookBus({ToolGate: handler}).emit(gate())
+        assert context.block == f"the check {name} failed (KeyError: '{key}')"
+        [record] = caplog.records
+        assert record.getMessage() == f"handler {name} of tool:gate failed"
+        assert record.exc_info is not None
+        assert isinstance(record.exc_info[1], KeyError)
+
+
+async def test_a_handler_that_returns_its_context_changes_nothing() -> None:
+    bus = HookBus({SystemTransform: lambda ctx: ctx})
+    assert (await bus.emit(SystemTransform("s", 1, "t"))).system == "s"
+
+
+def test_unknown_hooks_are_reported_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"^there is no hook 'tool:gat'; did you mean 'tool:gate'\?$"):
+        HookBus({"tool:gat": lambda ctx: None})
+    with pytest.raises(ConfigError, match=r"^there is no hook 'zzzz'; there are agent:abort, .*, usage"):
+        HookBus({"zzzz": lambda ctx: None})
+
+    class Foreign(Hook):
+        event = "tool:gate"
+
+    for wrong in (Foreign, Hook, int):
+        with pytest.raises(ConfigError, match="is no hook; use one of the classes"):
+            HookBus().on(cast("Any", wrong), lambda ctx: None)
+
+
+async def test_listeners_hear_every_event_and_leave_one_by_one(caplog: pytest.LogCaptureFixture) -> None:
+    first: list[Any] = []
+    second: list[Any] = []
+
+    def broken(event: Any) -> None:
+        raise OSError("pipe")
+
+    bus = HookBus()
+    assert bus.listeners == ()
+    leave_first, leave_second = bus.subscribe(first.append), bus.subscribe(second.append)
+    leave_broken = bus.subscribe(broken)
+    assert len(bus.listeners) == 3
+    bus.publish(AgentStart("r"))
+    leave_first()
+    leave_broken()
+    bus.publish(AgentStart("s"))
+    assert ([e.run_id for e in first], [e.run_id for e in second]) == (["r"], ["r", "s"])
+    leave_second()
+    assert bus.listeners == ()
+    [record] = caplog.records
+    assert record.getMessage() == "an observer failed on agent_start"
+
+
+def test_an_async_listener_is_rejected_by_name() -> None:
+    async def listen(event: Any) -> None: ...
+
+    with pytest.raises(TypeError, match=r"listen is async; an observer is a plain function, a hook's handler may be"):
+        HookBus().subscribe(cast("Any", listen))
+
+
+def test_a_handler_may_be_removed_twice() -> None:
+    bus = HookBus()
+    remove = bus.on(StreamText, lambda ctx: None)
+    remove()
+    remove()
+    assert not bus.has(StreamText)

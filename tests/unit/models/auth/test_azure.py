@@ -61,24 +61,24 @@ async def test_older_versions_tell_the_end_in_local_time(bin_path: Path) -> None
 @pytest.mark.covers("PRV-09")
 async def test_what_the_command_line_says_is_told(bin_path: Path) -> None:
     fake_az(bin_path, "echo \"ERROR: Please run 'az login' to setup account.\" >&2; exit 1")
-    with pytest.raises(AuthenticationError, match="Please run 'az login'.*Log in with `az login`"):
+    with pytest.raises(AuthenticationError, match="Please run 'az login'.*Run `az login`"):
         await AzureCliCredential()()
     for script in ("echo hello", "echo '{}'", "echo '[]'"):
         fake_az(bin_path, script)
-        with pytest.raises(AuthenticationError, match="without a token"):
+        with pytest.raises(AuthenticationError, match="returned no token"):
             await AzureCliCredential()()
 
 
 async def test_a_command_line_that_hangs_is_ended(bin_path: Path) -> None:
     fake_az(bin_path, "exec sleep 30")
 
-    with pytest.raises(ModelTimeoutError, match=r"within 0\.2 s"):
+    with pytest.raises(ModelTimeoutError, match=r"within 0\.2s"):
         await AzureCliCredential(timeout=0.2)()
 
 
 async def test_no_command_line_is_said(bin_path: Path) -> None:
     assert not is_azure_cli_installed()
-    with pytest.raises(ProviderConfigError, match="`az` is not installed"):
+    with pytest.raises(ProviderConfigError, match=r"\(`az`\) is not installed"):
         await AzureCliCredential()()
     fake_az(bin_path, "true")
     assert is_azure_cli_installed()
@@ -168,7 +168,7 @@ async def test_a_credential_of_ones_own_is_asked_in_a_thread() -> None:
             threads.append(threading.current_thread() is threading.main_thread())
             raise RuntimeError(f"no {scope}")
 
-    with pytest.raises(AuthenticationError, match="Entra ID gave no token: no my-scope"):
+    with pytest.raises(AuthenticationError, match="Entra ID returned no token: no my-scope"):
         await EntraIdCredential("my-scope", credential=Broken())()
     assert threads == [False]
 

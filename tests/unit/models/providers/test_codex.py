@@ -120,7 +120,7 @@ async def test_defaults_a_typed_configuration_and_the_environment(
     monkeypatch.delenv(codex.FILE_VARIABLE)
     monkeypatch.delenv("MAINSPRING_HOME")
     monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
-    with pytest.raises(ProviderConfigError, match="no home folder"):
+    with pytest.raises(ProviderConfigError, match="Cannot find your home directory"):
         create_model("codex")
 
 

@@ -117,7 +117,9 @@ async def test_the_service_is_started_and_the_model_loaded_at_the_first_request(
 
 
 @pytest.mark.covers("PRV-22", "PRV-31")
-@pytest.mark.parametrize(("alias", "text"), [("broken", "native library failed"), ("unknown", "no model 'unknown'")])
+@pytest.mark.parametrize(
+    ("alias", "text"), [("broken", "native library failed"), ("unknown", "does not contain the model 'unknown'")]
+)
 @pytest.mark.usefixtures("sdk")
 async def test_a_start_that_fails_is_a_model_not_found(alias: str, text: str) -> None:
     with pytest.raises(ModelNotFoundError, match=text) as caught:
@@ -174,9 +176,9 @@ async def test_a_project_is_asked_with_its_key_in_its_header() -> None:
         ({"mode": "cloud", "api_key": "k"}, "projectEndpoint"),
         ({"mode": "cloud", "projectEndpoint": "", "api_key": "k"}, "projectEndpoint"),
         ({"mode": "cloud", "projectEndpoint": "https://p.services.ai.azure.com"}, "AZURE_FOUNDRY_API_KEY"),
-        ({"mode": "moon"}, "must be local or cloud"),
+        ({"mode": "moon"}, "Use local or cloud"),
         ({"temperature": "hot"}, "temperature"),
-        ({"mode": "cloud", "projectEndpoint": "p.azure.com", "api_key": "k"}, "must begin with http"),
+        ({"mode": "cloud", "projectEndpoint": "p.azure.com", "api_key": "k"}, "must start with http"),
     ],
 )
 async def test_what_is_missing_or_wrong_is_said(settings: dict[str, Any], text: str) -> None:
@@ -203,5 +205,5 @@ async def test_key_and_endpoint_may_come_from_the_environment(monkeypatch: pytes
     model = await create_model_provider(config)
     assert isinstance(model, HttpModel)
     assert model._headers(model.profile, await model._get_credential())["api-key"] == "resolved"
-    with pytest.raises(ProviderConfigError, match="not sent elsewhere"):
+    with pytest.raises(ProviderConfigError, match="not sent to other hosts"):
         create_model("foundry", mode="cloud", projectEndpoint="https://gateway.example")

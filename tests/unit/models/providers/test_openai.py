@@ -70,7 +70,7 @@ async def test_a_bad_key_and_a_bad_setting(monkeypatch: pytest.MonkeyPatch) -> N
     async with serve(refusal) as server:
         with pytest.raises(AuthenticationError):
             await made("openai", api="responses", base_url=server.url).complete(ASK)
-    with pytest.raises(ProviderConfigError, match="must be chat, responses or auto"):
+    with pytest.raises(ProviderConfigError, match="Use chat, responses, or auto"):
         made("openai", api="soap")
     with pytest.raises(ProviderConfigError, match="unknown: developer_role"):
         made("openai", api="responses", dialect={"developer_role": True})

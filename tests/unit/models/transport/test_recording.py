@@ -103,11 +103,13 @@ async def test_what_was_never_recorded_fails_and_says_what_is_different(tmp_path
     await model(RecordingTransport(tmp_path, MemoryTransport(MemoryResponse(BODY)))).complete(asked("Hi"))
     replay = ReplayTransport(tmp_path / "0000.json")
 
-    with pytest.raises(ModelError, match=r"body\.messages\[0\]\.content is 'Ho', recorded was 'Hi'") as caught:
+    with pytest.raises(
+        ModelError, match=r"body\.messages\[0\]\.content is 'Ho' instead of the recorded 'Hi'"
+    ) as caught:
         await model(replay).complete(asked("Ho"))
     assert (caught.value.reason, caught.value.retryable) == ("not_recorded", False)
     assert (await model(replay).complete(asked("Hi"))).text == TEXT
-    with pytest.raises(ModelError, match="all recordings have been used"):
+    with pytest.raises(ModelError, match="all recordings were used"):
         await model(replay).complete(asked("Hi"))
 
 

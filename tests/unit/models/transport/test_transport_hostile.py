@@ -196,13 +196,13 @@ async def test_a_packed_body_without_its_end_is_an_error(
     transport: Http1Transport, packing: str, packed: bytes
 ) -> None:
     async with serve(chunked(packed, content_encoding=packing)) as server:
-        with pytest.raises(NetworkError, match="before the answer was complete"):
+        with pytest.raises(NetworkError, match="before the response was complete"):
             await ask(transport, server.url)
 
 
 async def test_what_cannot_be_unpacked_is_not_taken_for_text(transport: Http1Transport) -> None:
     async with serve(chunked(b"\x8b\x02\x80", content_encoding="br")) as server:
-        with pytest.raises(NetworkError, match="packed its answer as 'br'") as caught:
+        with pytest.raises(NetworkError, match="unsupported Content-Encoding, 'br'") as caught:
             await ask(transport, server.url)
 
     assert caught.value.retryable is False
@@ -214,7 +214,7 @@ async def test_closing_the_pool_is_no_end_of_a_body(transport: Http1Transport) -
             chunks = answer.chunks()
             assert await anext(chunks) == b"some"
             await transport.aclose()
-            with pytest.raises(NetworkError, match="before the answer was complete"):
+            with pytest.raises(NetworkError, match="before the response was complete"):
                 await anext(chunks)
 
 
@@ -280,7 +280,7 @@ async def test_words_before_an_answer_without_end_are_an_error(transport: Http1T
             await writer.drain()
 
     async with raw(host) as url:
-        with pytest.raises(NetworkError, match="before it answered"):
+        with pytest.raises(NetworkError, match="before it responded"):
             await asyncio.wait_for(ask(transport, url), 10)
 
 
@@ -325,7 +325,7 @@ async def test_no_secret_of_a_url_is_told(transport: Http1Transport, url: str) -
 
 @pytest.mark.parametrize("name", ["sk hush", "hush:", "h\u00fcsh", "hush\r\nx", "hush\x00"])
 async def test_a_name_of_a_header_that_is_none_is_told_of_without_it(transport: Http1Transport, name: str) -> None:
-    with pytest.raises(ProviderConfigError, match="No request can be made") as caught:
+    with pytest.raises(ProviderConfigError, match="A header name contains") as caught:
         async with transport.open("POST", "http://127.0.0.1:1/", {name: "x"}, b"", SOON):
             pass
 
@@ -435,7 +435,7 @@ def test_who_does_not_encrypt_gets_nothing() -> None:
 
     async def once() -> None:
         async with raw(host) as url:
-            with pytest.raises(NetworkError, match="no encrypted connection") as caught:
+            with pytest.raises(NetworkError, match="TLS handshake failed") as caught:
                 await ask(Http1Transport(), url.replace("http:", "https:"))
         assert (caught.value.reason, caught.value.retryable) == ("tls", False)
 
@@ -465,7 +465,7 @@ def test_an_encrypted_body_that_somebody_cut_is_not_whole(tmp_path: Path, monkey
         async with raw(end, context) as url:
             assert await ask(transport, url) == (200, b"all of it")
         async with raw(cut, context) as url:
-            with pytest.raises(NetworkError, match="before the answer was complete"):
+            with pytest.raises(NetworkError, match="before the response was complete"):
                 await ask(transport, url)
         await transport.aclose()
 
@@ -481,7 +481,7 @@ async def test_certificates_that_cannot_be_read_are_told_of_before_anybody_is_as
         file.write_text(content)
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
     async with serve(plain()) as server:
-        with pytest.raises(ProviderConfigError, match="SSL_CERT_FILE names"):
+        with pytest.raises(ProviderConfigError, match="certificates from SSL_CERT_FILE="):
             await ask(transport, server.url.replace("http:", "https:"))
 
     assert server.connections == 0

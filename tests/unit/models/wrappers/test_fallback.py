@@ -98,7 +98,7 @@ async def test_the_last_failure_tells_of_the_others() -> None:
     with pytest.raises(NetworkError, match="b is down") as caught:
         await model.complete(HI)
 
-    assert caught.value.__notes__ == ["one:a was asked before: a is down"]
+    assert caught.value.__notes__ == ["one:a failed before: a is down"]
 
 
 async def test_a_model_that_failed_is_passed_over_for_a_while() -> None:

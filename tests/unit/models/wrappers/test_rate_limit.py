@@ -106,5 +106,5 @@ def test_no_more_goes_through_than_fills_in(amounts: list[float]) -> None:
 
 
 def test_a_rate_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="more than nothing"):
+    with pytest.raises(ValueError, match="greater than 0"):
         TokenBucket(0)

@@ -133,9 +133,9 @@ async def test_a_message_is_translated_once() -> None:
 @pytest.mark.parametrize(
     ("aliases", "text"),
     [
-        ({"shell": "read_file"}, "know both shell and read_file as 'read_file'"),
-        ({"shell": "x", "read_file": "x"}, "know both shell and read_file as 'x'"),
-        ({"shell": "not a name"}, "must be 1 to 128 letters"),
+        ({"shell": "read_file"}, "Tools shell and read_file would both be sent to the model as 'read_file'"),
+        ({"shell": "x", "read_file": "x"}, "Tools shell and read_file would both be sent to the model as 'x'"),
+        ({"shell": "not a name"}, "Use 1 to 128 letters"),
     ],
 )
 def test_names_that_clash_are_refused_at_construction(aliases: dict[str, str], text: str) -> None:
@@ -152,7 +152,7 @@ async def test_names_that_clash_with_the_tools_of_one_run_are_refused() -> None:
         return ""
 
     agent, _ = made("ok")
-    with pytest.raises(ConfigError, match="know both"):
+    with pytest.raises(ConfigError, match="would both be sent to the model"):
         await agent.run("go", tools=[shell, bash])
     assert not agent.running
     assert (await agent.run("go")).text == "ok"

@@ -54,7 +54,7 @@ async def test_not_while_a_run_goes_on() -> None:
 
     @agent.on(TurnBefore)
     async def meanwhile(hook: TurnBefore) -> None:
-        with pytest.raises(AgentBusyError, match="when the run is over") as caught:
+        with pytest.raises(AgentBusyError, match="when the run has ended") as caught:
             await agent.compact()
         rejected.append(caught.value)
 

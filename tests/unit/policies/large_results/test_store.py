@@ -277,7 +277,7 @@ async def test_a_result_whose_file_cannot_be_written_stays_whole(
     await made.run("go")
 
     assert texts(made.messages) == ["x" * 1000]
-    assert "a large result of look stays in the conversation" in caplog.text
+    assert "Cannot store a large result of look in a file" in caplog.text
 
 
 async def test_images_stay_and_only_text_counts(tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ async def test_a_limit_before_the_answer_is_told() -> None:
     one = agent(ScriptedCall("look", {"key": "a"}), behavior=RunOptions(schema=Person, max_turns=1))
     result = await one.run("go")
     assert (result.status, result.stats.output) == ("max_turns", None)
-    assert result.output_error == "the run ended (max_turns) before there was an output"
+    assert result.output_error == "The run ended (max_turns) without an output"
 
 
 async def test_a_run_that_fails_says_so_too() -> None:
@@ -229,7 +229,7 @@ async def test_answers_that_a_gate_always_refuses_do_not_go_on_for_ever() -> Non
     result = await one.run("go")
     assert len(requests(one)) == 3
     assert (result.status, result.stats.output) == ("completed", None)
-    assert "the call was refused" in result.output_error
+    assert "the call was denied" in result.output_error
 
 
 async def test_text_with_a_value_that_does_not_fit_is_told_what_is_wrong_with_it() -> None:

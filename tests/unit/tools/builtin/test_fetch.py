@@ -146,7 +146,7 @@ async def test_time_is_limited_and_failures_are_told() -> None:
         ToolErrorCode.TIMEOUT,
         f"{URL} did not answer within 0.05s. Try again, or give a longer timeout.",
     )
-    assert (await get({})).text == f"Cannot fetch {URL}: there is no network."
+    assert (await get({})).text == f"Cannot fetch {URL}: the network is not available."
 
 
 def test_the_host_is_declared_for_rules() -> None:

@@ -182,8 +182,8 @@ async def test_what_is_no_file_is_refused(ctx: ToolContext, project: Path) -> No
     (project / "folder").mkdir()
     (project / "loop").symlink_to("loop")
     expected = {
-        "fifo": "Cannot read fifo: it is no regular file but a fifo.",
-        "zero": "Cannot read /dev/zero: it is no regular file but a device.",
+        "fifo": "Cannot read fifo: it is not a regular file but a fifo.",
+        "zero": "Cannot read /dev/zero: it is not a regular file but a device.",
         "folder": "Cannot read folder: it is a folder. list_files shows what is in it.",
         "loop": "Cannot read loop: its symbolic links form a loop.",
         "": "Cannot read : the path is empty.",

@@ -238,7 +238,7 @@ async def test_what_never_ends_or_blocks_is_refused(
         for name, kind in (("pipe", "fifo"), ("socket", "socket"), ("zero", "device"), ("/dev/urandom", "device")):
             result = await read_file(ctx, path=name)
             assert result.is_error
-            assert f"no regular file but a {kind}" in result.text
+            assert f"not a regular file but a {kind}" in result.text
     finally:
         listener.close()
 
@@ -247,5 +247,5 @@ async def test_what_never_ends_or_blocks_is_refused(
 async def test_files_of_the_kernel_are_read_or_refused_but_never_waited_for(ctx: ToolContext) -> None:
     assert "MemTotal" in (await read_file(ctx, path="/proc/meminfo")).text
     for name in ("/proc/self/mem", "/proc/kmsg", f"/proc/{os.getpid()}/task/{os.getpid()}/pagemap"):
-        assert "window into the kernel" in (await read_file(ctx, path=name)).text
+        assert "interface to the kernel" in (await read_file(ctx, path=name)).text
     assert (await read_file(ctx, path="/proc/self/fd/0")).is_error

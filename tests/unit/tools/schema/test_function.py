@@ -316,15 +316,15 @@ def test_what_a_pydantic_model_refuses_is_told_without_its_manual():
 
 
 REFUSED: list[tuple[str, str]] = [
-    ("def f(x): ...", "parameter 'x' of f() has no annotation"),
-    ("def f(*names: str): ...", "*names of f() cannot be described to a model; use a list parameter"),
-    ("def f(**more: int): ...", "**more of f() cannot be described to a model; use a dict parameter"),
-    ("def f(x: int, /): ...", "parameter 'x' of f() is positional-only"),
-    ("def f(a: int, x: Callable[[int], int]): ...", "parameter 'x' of f() has type"),
-    ("def f(x: complex): ...", "parameter 'x' of f() has type complex, which cannot be given as JSON"),
-    ("def f(x: 'Missing'): ...", "parameter 'x' of f() is annotated 'Missing', which cannot be resolved"),
-    ("def f(a: Context, b: Context): ...", "f() has two ToolContext parameters, 'a' and 'b'"),
-    ("def f(x: object): ...", "use plain types, a dataclass, a msgspec struct or a pydantic model"),
+    ("def f(x): ...", "Parameter 'x' of f() has no type annotation"),
+    ("def f(*names: str): ...", "*names of f() cannot be described to a model. Use a list parameter"),
+    ("def f(**more: int): ...", "**more of f() cannot be described to a model. Use a dict parameter"),
+    ("def f(x: int, /): ...", "Parameter 'x' of f() is positional-only"),
+    ("def f(a: int, x: Callable[[int], int]): ...", "Parameter 'x' of f() has type"),
+    ("def f(x: complex): ...", "Parameter 'x' of f() has type complex, which JSON cannot express"),
+    ("def f(x: 'Missing'): ...", "Parameter 'x' of f() is annotated 'Missing', which cannot be resolved"),
+    ("def f(a: Context, b: Context): ...", "f() has two ToolContext parameters: 'a' and 'b'"),
+    ("def f(x: object): ...", "Use plain types, a dataclass, a msgspec struct, or a pydantic model"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""The agent as a client of the protocol sees it: what it can do, and its sessions."""
+"""The agent side of the Agent Client Protocol: capabilities and sessions."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _PAGE_SIZE = 50
 
 
 class AcpAgent:
-    """Answers one client. An `Agent` of the ``acp`` package.
+    """The agent of one client. Implements `Agent` of the ``acp`` package.
 
     Args:
-        tasks: Where its sessions live.
-        transport: Where what is told of a session waits until the client knows the session.
-        chats: Where those of the sessions are known.
-        options: How chats are opened.
+        tasks: Task group that runs the sessions.
+        transport: Transport that holds notifications back until the client knows the session.
+        chats: Registry of the sessions' chats.
+        options: Options with which chats are opened.
     """
 
     def __init__(
@@ -48,15 +48,15 @@ class AcpAgent:
         self._opening: set[AcpSession] = set()
 
     def on_connect(self, conn: Client) -> None:
-        """Take up the connection."""
+        """Store the connection to the client."""
         self._client = conn
 
     async def stop(self) -> None:
-        """End every session."""
+        """Stop all sessions."""
         for session in [*self._sessions.values(), *self._opening]:
             await session.stop()
 
-    # --- the beginning ----------------------------------------------------------------------------------------------
+    # --- connection -------------------------------------------------------------------------------------------------
 
     async def initialize(
         self,
@@ -65,7 +65,7 @@ class AcpAgent:
         client_info: schema.Implementation | None = None,
         **kwargs: Any,
     ) -> schema.InitializeResponse:
-        """Say what can be done here."""
+        """Report the agent's capabilities."""
         self._has_tools = client_capabilities or schema.ClientCapabilities()
         return schema.InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
@@ -87,7 +87,7 @@ class AcpAgent:
         )
 
     async def authenticate(self, method_id: str, **kwargs: Any) -> schema.AuthenticateResponse:
-        """Nothing is to be proved: keys of models are those of the user's settings."""
+        """Accept the client without a check: model API keys come from the user's settings."""
         return schema.AuthenticateResponse()
 
     # --- sessions ---------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class AcpAgent:
         mcp_servers: Servers | None = None,
         **kwargs: Any,
     ) -> schema.NewSessionResponse:
-        """Begin a session."""
+        """Create a session."""
         further = _folders(additional_directories)
         made = await self._open(self._launch_options(cwd, further), mcp_servers, cwd, further)
         status = made.chat.status
@@ -115,7 +115,7 @@ class AcpAgent:
         additional_directories: FolderList | None = None,
         **kwargs: Any,
     ) -> schema.LoadSessionResponse:
-        """Go on with a session, and tell all that was said in it before."""
+        """Resume a session, and replay its history."""
         made = await self._reopen(cwd, session_id, mcp_servers, _folders(additional_directories), replay=True)
         status = made.chat.status
         return schema.LoadSessionResponse(modes=made.choices.modes(status), config_options=made.choices.options(status))
@@ -128,7 +128,7 @@ class AcpAgent:
         mcp_servers: Servers | None = None,
         **kwargs: Any,
     ) -> schema.ResumeSessionResponse:
-        """Go on with a session that the client shows already."""
+        """Resume a session that the client already displays."""
         made = await self._reopen(cwd, session_id, mcp_servers, _folders(additional_directories), replay=False)
         status = made.chat.status
         return schema.ResumeSessionResponse(
@@ -143,7 +143,7 @@ class AcpAgent:
         mcp_servers: Servers | None = None,
         **kwargs: Any,
     ) -> schema.ForkSessionResponse:
-        """Begin a session with a copy of another."""
+        """Fork a session."""
         further = _folders(additional_directories)
         ask = self._launch_options(cwd, further, session=await self._saved_folder(session_id), fork=True)
         made = await self._open(ask, mcp_servers, cwd, further, replay=False)
@@ -155,9 +155,11 @@ class AcpAgent:
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **kwargs: Any
     ) -> schema.ListSessionsResponse:
-        """The saved sessions of a folder, or of all, last used first."""
+        """List the saved sessions of a folder, or of all folders, the most recently used first."""
         if cursor is not None and not (cursor.isdecimal() and len(cursor) < 9):
-            raise RequestError.invalid_params({"details": "the cursor is none that was given"})
+            raise RequestError.invalid_params(
+                {"details": "Invalid cursor. Use the nextCursor of the previous response."}
+            )
         if cwd is not None:
             _check_folder(cwd)
         place = WorkspaceOptions(cwd=cwd or self._ask.place.cwd, offline=self._ask.place.offline)
@@ -184,7 +186,7 @@ class AcpAgent:
         )
 
     async def _delete(self, id: str) -> None:
-        """Remove a session for good. One that is not there any more is removed already."""
+        """Delete a session permanently. A session that no longer exists counts as deleted."""
         if id in self._sessions:
             await self._close(self._sessions[id])
         place = await self._find_saved(id)
@@ -196,22 +198,22 @@ class AcpAgent:
             _raise_request_error(error)
 
     async def close_session(self, session_id: str, **kwargs: Any) -> schema.CloseSessionResponse:
-        """End a session; it stays on disk."""
+        """Close a session; it stays on disk."""
         await self._close(self._session(session_id))
         return schema.CloseSessionResponse()
 
-    # --- in a session -----------------------------------------------------------------------------------------------
+    # --- requests within a session ----------------------------------------------------------------------------------
 
     async def prompt(self, session_id: str, prompt: list[PromptBlock], **kwargs: Any) -> schema.PromptResponse:
-        """Say something, and wait for the end of what comes of it."""
+        """Send a prompt to a session, and wait until its run stops."""
         return schema.PromptResponse(stop_reason=await self._session(session_id).prompt(prompt))
 
     async def cancel(self, session_id: str, **kwargs: Any) -> None:
-        """Stop the prompt that goes on."""
+        """Cancel the prompt that is running."""
         await self._session(session_id).cancel()
 
     async def set_session_mode(self, session_id: str, mode_id: str, **kwargs: Any) -> schema.SetSessionModeResponse:
-        """Work, or plan."""
+        """Set the mode: work or plan."""
         session = self._session(session_id)
         await session.apply_command(session.choices.to_command("mode", mode_id))
         return schema.SetSessionModeResponse()
@@ -219,20 +221,20 @@ class AcpAgent:
     async def set_config_option(
         self, config_id: str, session_id: str, value: str | bool, **kwargs: Any
     ) -> schema.SetSessionConfigOptionResponse:
-        """Choose the mode, the model or how much it reasons."""
+        """Set the mode, the model, or the reasoning effort."""
         session = self._session(session_id)
         await session.apply_command(session.choices.to_command(config_id, value))
         return schema.SetSessionConfigOptionResponse(config_options=session.choices.options(session.chat.status))
 
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """There are no methods beside those of the protocol; one of them the package hands on in this way."""
+        """Reject all extension methods, except the protocol method that the package passes on as an extension."""
         if method != DELETE:
             raise RequestError.method_not_found(f"_{method}")
         await self._delete(schema.DeleteSessionRequest.model_validate(params).session_id)
         return {}
 
     async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
-        """A request of the client is taken back: a prompt is cancelled, anything else is soon done. What is not known is passed over."""
+        """Handle a cancelled request: cancel a prompt, and ignore any other request, which ends soon anyway, and any unknown notification."""
         if method == CANCEL:
             request = schema.CancelRequestNotification.model_validate(params).request_id
             session = self._sessions.get(self._transport.session_for_request(request))
@@ -244,7 +246,7 @@ class AcpAgent:
     def _session(self, id: str) -> AcpSession:
         found = self._sessions.get(id)
         if found is None:
-            raise RequestError(-32002, f"there is no open session {id[:200]!r}; begin or load it first")
+            raise RequestError(-32002, f"Session {id[:200]!r} is not open. Create or load it first.")
         return found
 
     def _launch_options(
@@ -252,7 +254,7 @@ class AcpAgent:
     ) -> LaunchOptions:
         _check_folder(cwd)
         place = WorkspaceOptions(cwd=cwd, offline=self._ask.place.offline)
-        rules = self._ask.rules  # what lies in a further folder may be read as what lies in the project
+        rules = self._ask.rules  # files in an additional folder may be read like files of the project
         allowed = [f"scope:fs-read({folder}/**)" for folder in additional_folders if not {"*", "?"} & set(folder)]
         rules = replace(rules, allow=(*rules.allow, *allowed))
         return replace(self._ask, place=place, rules=rules, session=session, fork=fork)
@@ -270,11 +272,11 @@ class AcpAgent:
     async def _saved_folder(self, id: str) -> str:
         place = await self._find_saved(id)
         if place is None:
-            raise RequestError(-32002, f"there is no session {id[:200]!r}; session/list has those that are kept")
+            raise RequestError(-32002, f"Session {id[:200]!r} not found. Use session/list to list the saved sessions.")
         return place
 
     async def _find_saved(self, id: str) -> str | None:
-        """Where a session is kept. Only by its id: a client cannot name a file."""
+        """Find the file of a saved session by its ID only: a client cannot name a file."""
         try:
             found = await asyncio.to_thread(
                 list_saved_sessions, self._ask.place, everywhere=True, environ=self._options.environ
@@ -336,16 +338,16 @@ def _raise_request_error(error: MainspringError) -> NoReturn:
 
 def _check_folder(cwd: str, name: str = "cwd") -> None:
     if not os.path.isabs(cwd) or "\0" in cwd:
-        raise RequestError.invalid_params({"details": f"{name} must be an absolute path, not {cwd[:200]!r}"})
+        raise RequestError.invalid_params({"details": f"{name} must be an absolute path, not {cwd[:200]!r}."})
     if not os.path.isdir(cwd):
-        raise RequestError.invalid_params({"details": f"{name}: there is no folder {cwd[:200]!r}"})
+        raise RequestError.invalid_params({"details": f"{name}: folder {cwd[:200]!r} does not exist."})
 
 
 def _folders(folder_list: FolderList | None) -> FolderList:
-    """The further folders of a workspace, as they are on disk.
+    """Return the additional folders of a workspace as real paths.
 
     Raises:
-        RequestError: If one is none.
+        RequestError: If one does not exist.
     """
     for folder in folder_list or ():
         _check_folder(folder, "additionalDirectories")
@@ -353,10 +355,10 @@ def _folders(folder_list: FolderList | None) -> FolderList:
 
 
 def _servers(server_configs: Servers) -> dict[str, Any]:
-    """MCP servers of the client, as an ``mcp.json`` has them.
+    """Convert the client's MCP servers to the form of an ``mcp.json``.
 
     Raises:
-        RequestError: If one is of a kind that was not offered.
+        RequestError: If a server has a transport that the agent does not offer.
     """
     found: dict[str, Any] = {}
     for server in server_configs:
@@ -368,18 +370,18 @@ def _servers(server_configs: Servers) -> dict[str, Any]:
                 headers = {header.name: header.value for header in server.headers}
                 found[server.name] = {"type": server.type, "url": server.url, "headers": headers}
             case _:
-                reason = f"the MCP server {server.name!r} is of a kind that is not known here"
+                reason = f"MCP server {server.name!r} has an unknown transport."
                 raise RequestError.invalid_params({"details": reason})
     return found
 
 
 async def serve_acp(wire: LineTransport, chats: ChatRegistry, options: ChatOptions) -> None:
-    """Serve one client to its end; its sessions end with it.
+    """Serve one client until it disconnects, and stop its sessions then.
 
     Args:
-        wire: Its lines.
-        chats: Where those of its sessions are known.
-        options: How chats are opened; folder and session are the client's.
+        wire: Transport of the lines.
+        chats: Registry of the sessions' chats.
+        options: Options with which chats are opened; the client sets the folder and the session.
     """
     transport = AcpTransport(wire)
     async with asyncio.TaskGroup() as tasks:

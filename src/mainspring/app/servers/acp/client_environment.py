@@ -1,6 +1,6 @@
-"""Terminals of the editor, in which commands run before the eyes of its user.
+"""Terminals and open files of the editor, which the client serves over the protocol.
 
-The files that the editor has open, asked for over the protocol.
+Commands run in the editor's terminals, so that its user can watch them.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from contextlib import asynccontextmanager
 from acp import Client, RequestError, schema
 
 _PATIENCE = 5.0
-"""Seconds that the editor has to open a terminal."""
+"""Maximum number of seconds to wait until the editor opens a terminal."""
 
 
 _DISPLAY_SECONDS = 2.0
-"""Seconds in which the editor has to be told which call a terminal belongs to, before it is released."""
+"""Maximum number of seconds to wait until the editor displays a terminal with its tool call, before the terminal is released."""
 
 
 class ClientTerminals:
-    """The terminals of one session. The `Terminals` of an environment.
+    """Terminals of one session. Implements the `Terminals` protocol of an environment.
 
     Args:
         client: The editor.
 
     Attributes:
-        session: The session, once it has an id.
+        session: The session, once it has an ID.
     """
 
     def __init__(self, client: Client) -> None:
@@ -37,7 +37,7 @@ class ClientTerminals:
     async def open(
         self, command: Sequence[str], *, cwd: str, variables: Mapping[str, str], keep: int
     ) -> ClientTerminal | None:
-        """Run a program in a new terminal; ``None`` where the editor does not open one."""
+        """Run a program in a new terminal, or return ``None`` if the editor does not open one."""
         try:
             async with asyncio.timeout(_PATIENCE):
                 made = await self._client.create_terminal(
@@ -54,17 +54,17 @@ class ClientTerminals:
         return ClientTerminal(self._client, self.session, made.terminal_id, told)
 
     def is_open(self, id: str) -> bool:
-        """Whether it is one of these."""
+        """Return True if the terminal is open."""
         return id in self._open
 
     def mark_displayed(self, id: str) -> None:
-        """The editor knows which call a terminal belongs to: it may be released, and goes on to be shown there."""
+        """Record that the editor displays the terminal with its tool call. A released terminal stays visible there."""
         if (event := self._open.get(id)) is not None:
             event.set()
 
 
 class ClientTerminal:
-    """A program in a terminal of the editor. The `Terminal` of an environment."""
+    """A program in a terminal of the editor. Implements the `Terminal` protocol of an environment."""
 
     def __init__(self, client: Client, session: str, id: str, told: asyncio.Event) -> None:
         self._client = client
@@ -73,24 +73,24 @@ class ClientTerminal:
         self.id = id
 
     async def wait_exit(self) -> tuple[int | None, str | None]:
-        """Wait for the end of the program: its code, or the signal that ended it."""
+        """Wait until the program ends, and return its exit code or the signal that ended it."""
         async with _errors_as_os_error():
             exit = await self._client.wait_for_terminal_exit(session_id=self._session, terminal_id=self.id)
             return exit.exit_code, exit.signal
 
     async def output(self) -> tuple[str, bool]:
-        """What it has written, and whether its beginning is lost."""
+        """Return the output, and whether its beginning was truncated."""
         async with _errors_as_os_error():
             output = await self._client.terminal_output(session_id=self._session, terminal_id=self.id)
             return output.output, output.truncated
 
     async def kill(self) -> None:
-        """End the program; the terminal stays."""
+        """Kill the program; the terminal stays open."""
         async with _errors_as_os_error():
             await self._client.kill_terminal(session_id=self._session, terminal_id=self.id)
 
     async def release(self) -> None:
-        """Let go of the terminal."""
+        """Release the terminal."""
         try:
             async with asyncio.timeout(_DISPLAY_SECONDS):
                 await self._told.wait()
@@ -102,26 +102,26 @@ class ClientTerminal:
 
 @asynccontextmanager
 async def _errors_as_os_error() -> AsyncGenerator[None]:
-    """Whatever goes wrong over there is an error of the outside, like one of a disk."""
+    """Convert any error of the editor to an OSError, like an error of a disk."""
     try:
         yield
     except (RequestError, ValueError) as error:
-        raise OSError(5, f"terminal of the editor: {error}") from error
+        raise OSError(5, f"Terminal of the editor: {error}") from error
 
 
 _TIMEOUT_SECONDS = 5.0
-"""Seconds until a file of the disk takes the place of one that the editor does not give."""
+"""Maximum number of seconds to wait for a file from the editor before the file on disk is used."""
 
 
 class ClientFiles:
-    """Texts of the editor. The `Buffers` of an environment.
+    """Open files of the editor. Implements the `Buffers` protocol of an environment.
 
     Args:
         client: The editor.
-        capabilities: What it lets agents do with files.
+        capabilities: File operations that the editor offers to agents.
 
     Attributes:
-        session: The session, once it has an id.
+        session: The session, once it has an ID.
     """
 
     def __init__(self, client: Client, capabilities: schema.FileSystemCapabilities) -> None:
@@ -130,7 +130,7 @@ class ClientFiles:
         self.session = ""
 
     async def read(self, path: str) -> str | None:
-        """The text as the editor has it."""
+        """Return the text of a file as the editor has it."""
         if not self.session or not self._has_tools.read_text_file:
             return None
         try:
@@ -140,7 +140,7 @@ class ClientFiles:
             return None
 
     async def write(self, path: str, text: str) -> bool:
-        """Have the editor put a text in place of a file's."""
+        """Replace the text of a file in the editor."""
         if not self.session or not self._has_tools.write_text_file:
             return False
         try:

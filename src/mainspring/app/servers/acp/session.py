@@ -1,7 +1,4 @@
-"""One prompt of a client, from what it says to why it stopped.
-
-One session of a client: a chat, what is told of it, and the prompt that goes on.
-"""
+"""A session of an ACP client: its chat, the updates for the client, and the running prompt."""
 
 from __future__ import annotations
 
@@ -57,14 +54,14 @@ PromptBlock = (
 
 
 def parse_prompt(blocks: Sequence[PromptBlock], cwd: str) -> tuple[str, tuple[Attachment, ...]]:
-    """The text of a prompt, and what comes with it. A link to a file is a mention: the file is attached, as the rules let it.
+    """Return the text and the attachments of a prompt. A link to a file becomes a mention, so permission rules decide whether it is attached.
 
     Args:
         blocks: The prompt.
         cwd: The folder of the session.
 
     Raises:
-        RequestError: If something in it cannot be used; the whole prompt is refused then.
+        RequestError: If a block cannot be used; the whole prompt is rejected then.
     """
     text: list[str] = []
     attached: list[Attachment] = []
@@ -81,12 +78,12 @@ def parse_prompt(blocks: Sequence[PromptBlock], cwd: str) -> tuple[str, tuple[At
             case schema.EmbeddedResourceContentBlock():
                 attached.append(_embedded_attachment(block.resource, cwd))
             case _:
-                raise RequestError.invalid_params({"details": "audio is not understood; send text or images"})
+                raise RequestError.invalid_params({"details": "Audio is not supported. Send text or images."})
     return "".join(text), tuple(attached)
 
 
 def path_from_uri(uri: str) -> str | None:
-    """The path of a ``file:`` address; ``None`` for any other."""
+    """Return the path of a ``file:`` URI, or ``None`` for any other URI."""
     try:
         parts = urlsplit(uri)
     except ValueError:
@@ -108,7 +105,7 @@ def _link_text(uri: str, name: str, cwd: str) -> str:
     if path_from_uri(uri) is None:
         return f"{name} ({uri})" if name and name != uri else uri
     path = _mention(uri, cwd)
-    if '"' in path or "\n" in path:  # a mention has no form for it
+    if '"' in path or "\n" in path:  # a mention cannot express this path
         return path
     return f' @"{path}" '
 
@@ -119,14 +116,16 @@ def _embedded_attachment(resource: schema.TextResourceContents | schema.BlobReso
         return Attachment(media_type="text/plain", text=resource.text, name=name)
     kind = resource.mime_type or ""
     if not kind.startswith("image/"):
-        reason = f"{name} is {kind or 'of an unknown kind'}; send text or images, or a link to the file"
+        reason = f"{name} is {kind or 'of an unknown kind'}. Send text, images, or a link to the file."
         raise RequestError.invalid_params({"details": reason})
     return Attachment(media_type=_image(kind), data=_decode_base64(resource.blob, name), name=name)
 
 
 def _image(kind: str) -> str:
     if not kind.startswith("image/"):
-        raise RequestError.invalid_params({"details": f"an image is of a kind like image/png, not {kind[:80]!r}"})
+        raise RequestError.invalid_params(
+            {"details": f"An image must have a media type such as image/png, not {kind[:80]!r}."}
+        )
     return kind
 
 
@@ -134,7 +133,7 @@ def _decode_base64(data: str, subject: str) -> bytes:
     try:
         return b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        raise RequestError.invalid_params({"details": f"the data of {subject} is no base64"}) from None
+        raise RequestError.invalid_params({"details": f"The data of {subject} is not valid base64."}) from None
 
 
 AcpStopReason = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
@@ -151,14 +150,14 @@ _STOP_REASONS: dict[str, AcpStopReason] = {"max_tokens": "max_tokens", "refusal"
 
 
 class PromptTurn:
-    """A prompt that goes on.
+    """A running prompt.
 
     Args:
         chat: The chat.
-        id: What the chat knows the prompt, or the slash command, by.
+        id: ID of the prompt or slash command in the chat.
 
     Attributes:
-        cancelled: Whether the client has taken it back.
+        cancelled: Whether the client has cancelled it.
     """
 
     def __init__(self, chat: Chat, id: str) -> None:
@@ -171,33 +170,33 @@ class PromptTurn:
         self.cancelled = False
 
     async def wait(self) -> AcpStopReason:
-        """Why it stopped.
+        """Wait for the stop reason.
 
         Raises:
-            RequestError: If the run failed.
+            RequestError: If The run failed..
         """
         return await self._done
 
     def end(self, reason: AcpStopReason) -> None:
-        """It is over."""
+        """Complete the prompt with a stop reason."""
         if not self._done.done():
             self._done.set_result("cancelled" if self.cancelled else reason)
 
     def fail(self, why: str, hint: str = "") -> None:
-        """It is over because something failed."""
+        """Fail the prompt with an error."""
         if self.cancelled:
             self.end("cancelled")
         elif not self._done.done():
             self._done.set_exception(RequestError(-32603, why, {"hint": hint} if hint else None))
 
     async def cancel(self) -> None:
-        """The client takes it back; the chat is told already to stop what runs."""
+        """Mark the prompt as cancelled; the chat has already been asked to stop the run."""
         self.cancelled = True
         if not self._has_started and not self._barrier:
             await self._chat.send(RemoveQueued(self._id))
 
     async def on_event(self, event: ChatEvent) -> None:
-        """See what an event, which the client has been told of, means for it."""
+        """Update the prompt's state from an event, after the event was sent to the client."""
         match event:
             case UserText(id=id) | RunStarted(id=id) if id == self._id:
                 self._has_started = True
@@ -207,7 +206,7 @@ class PromptTurn:
                 self._finished(event)
             case CommandDone(id=id) if id == self._id:
                 self._has_started = True
-                if not self._chat.status.running:  # what it has begun may be over already, and be told behind this
+                if not self._chat.status.running:  # its run may have ended already, and be reported after this event
                     self._barrier = (await self._chat.send(RemoveQueued("-"))).id
             case Refused(id=id) if id == self._barrier:
                 if not self._chat.status.running:
@@ -220,7 +219,7 @@ class PromptTurn:
 
     def _finished(self, event: RunFinished) -> None:
         if event.status == "error":
-            self.fail(event.error or "the run failed", event.hint)
+            self.fail(event.error or "The run failed.", event.hint)
         else:
             self.end(_STATUSES.get(event.status) or _STOP_REASONS.get(self._stopped, "end_turn"))
 
@@ -229,22 +228,22 @@ _log = logging.getLogger("mainspring.acp")
 
 
 class AcpSession:
-    """One session.
+    """One session of a client.
 
     Args:
         client: The editor.
-        capabilities: What the editor can do.
-        cwd: The folder.
-        additional_folders: Further folders of the workspace; the model is told of them with the first prompt.
-        id: What the client knows it by; by default the id of the conversation, as soon as there is one.
-        hold_notifications: Called with the id before anything is told, where the client does not know the id yet.
-        cancel_requests: Called where an answer is no longer waited for, by the task that has asked the editor.
+        capabilities: Capabilities of the editor.
+        cwd: The project folder.
+        additional_folders: Additional folders of the workspace; the first prompt lists them for the model.
+        id: Session ID that the client uses. Defaults to the ID of the stored session, once it exists.
+        hold_notifications: Callback that receives the ID before the first update, if the client does not know the ID yet.
+        cancel_requests: Callback that a task calls when it no longer waits for the response of the editor.
 
     Attributes:
-        id: What the client knows it by.
-        buffers: The files that the editor has open.
-        terminals: The terminals of the editor, if it has some.
-        choices: What can be chosen.
+        id: Session ID that the client uses.
+        buffers: Open files of the editor.
+        terminals: Terminals of the editor, if it offers them.
+        choices: Options that the client can choose.
     """
 
     def __init__(
@@ -282,14 +281,14 @@ class AcpSession:
 
     @property
     def chat(self) -> Chat:
-        """The chat."""
-        assert self._chat is not None, "the session is not open"
+        """Return the chat."""
+        assert self._chat is not None, "The session is not open."
         return self._chat
 
-    # --- its life ---------------------------------------------------------------------------------------------------
+    # --- lifecycle --------------------------------------------------------------------------------------------------
 
     async def run(self, chats: ChatRegistry, options: ChatOptions) -> None:
-        """Open the chat, tell of it until it is stopped, and close it."""
+        """Open the chat, send its events as updates until it is stopped, and close it."""
         try:
             async with chats.open(options) as chat:
                 self._chat = chat
@@ -304,10 +303,10 @@ class AcpSession:
                 async with asyncio.TaskGroup() as tasks:
                     await self._listen(chat, tasks)
         except BrokenPipeError:
-            pass  # the client has gone
-        except Exception as error:  # one session harms no other
+            pass  # the client disconnected
+        except Exception as error:  # an error in one session must not affect the others
             if self._opened.done():
-                _log.exception("a session has ended")
+                _log.exception("a session failed")
             else:
                 self._opened.set_exception(error)
         finally:
@@ -331,10 +330,10 @@ class AcpSession:
                 task.cancel()
 
     async def wait_opened(self, *, replayed: bool = False) -> None:
-        """Wait until it is open, and with ``replayed`` until all that was said before is told.
+        """Wait until the session is open and, with ``replayed``, until its history was replayed.
 
         Raises:
-            RequestError: If it cannot be opened.
+            RequestError: If the session cannot be opened.
         """
         try:
             await self._opened
@@ -345,27 +344,27 @@ class AcpSession:
         await self._client.session_update(session_id=self.id, update=available_commands(self.chat))
 
     async def stop(self) -> None:
-        """End it; what runs is stopped, and the conversation is kept."""
+        """Stop the session and its run; the stored session is preserved."""
         if self._chat is not None:
             await self._chat.stop()
 
     async def wait_closed(self) -> None:
-        """Wait until it is closed."""
+        """Wait until the session is closed."""
         await self._closed.wait()
 
-    # --- what the client asks ---------------------------------------------------------------------------------------
+    # --- requests of the client -------------------------------------------------------------------------------------
 
     async def prompt(self, blocks: list[PromptBlock]) -> AcpStopReason:
-        """Say something, or do a slash command, and wait for its end.
+        """Run a prompt or a slash command, and wait for its end.
 
         Raises:
-            RequestError: If a prompt goes on already, if this one cannot be used, or if the run fails.
+            RequestError: If another prompt is running, if this prompt cannot be used, or if the run fails.
         """
         if self._turn is not None:
-            raise RequestError(-32600, "a prompt goes on in this session; cancel it first, or wait for its end")
+            raise RequestError(-32600, "A prompt is already running in this session. Cancel it, or wait for its end.")
         text, attachments = parse_prompt(blocks, self.cwd)
         command = parse_line(text, attachments, known=self.chat.command_names)
-        if isinstance(command, Shell) or attachments:  # an editor has terminals of its own
+        if isinstance(command, Shell) or attachments:  # an editor has its own terminals
             command = Prompt(text, attachments)
         if isinstance(command, Prompt) and self._additional_folders:
             command, self._additional_folders = _with_folders(command, self._additional_folders), ()
@@ -383,19 +382,19 @@ class AcpSession:
             self._turn = None
 
     async def cancel(self) -> None:
-        """Stop what goes on."""
+        """Stop the run."""
         turn = self._turn
         if turn is not None:
             turn.cancelled = True
-        await self.chat.send(Abort("the user cancelled it in the editor"))
+        await self.chat.send(Abort("Cancelled by the user in the editor"))
         if turn is not None:
             await turn.cancel()
 
     async def apply_command(self, command: ChatCommand) -> None:
-        """Do a command and wait until it holds.
+        """Run a command and wait until it takes effect.
 
         Raises:
-            RequestError: If it cannot be done.
+            RequestError: If the command fails.
         """
         receipt = await self.chat.send(command)
         reason = receipt.refused
@@ -408,7 +407,7 @@ class AcpSession:
         if reason:
             raise RequestError.invalid_params({"details": reason})
 
-    # --- what the chat tells ----------------------------------------------------------------------------------------
+    # --- events of the chat -----------------------------------------------------------------------------------------
 
     def _should_send(self, event: ChatEvent) -> bool:
         return not (isinstance(event, CommandDone) and event.id in self._changes)
@@ -428,7 +427,7 @@ class AcpSession:
                 for item in items:
                     if (
                         item.id in self._sent
-                    ):  # the client shows that it was stopped: it must not be said later by itself
+                    ):  # the client shows the prompt as stopped, so its queued text must not run later
                         await self.chat.send(RemoveQueued(item.id))
             case _:
                 pass
@@ -443,7 +442,7 @@ class AcpSession:
 
 
 def _with_folders(prompt: Prompt, additional_folders: Sequence[str]) -> Prompt:
-    """A prompt that says which folders there are beside the project's."""
+    """Add the list of additional folders to a prompt."""
     listed = "\n".join(additional_folders)
     text = f"The workspace has further folders, whose files may be read by absolute paths:\n{listed}"
     note = Attachment(media_type="text/plain", text=text, name="workspace folders")

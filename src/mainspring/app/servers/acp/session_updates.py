@@ -1,4 +1,4 @@
-"""Events of a chat as updates of a session."""
+"""Convert events of a chat to session updates."""
 
 from __future__ import annotations
 
@@ -43,29 +43,29 @@ from mainspring.app.servers.acp.client_environment import ClientTerminals
 from mainspring.app.servers.markdown import result_to_markdown
 
 _MODES: dict[AgentMode, tuple[str, str]] = {
-    "build": ("Build", "Reads, writes and runs, as far as it is allowed"),
+    "build": ("Build", "Reads, writes, and runs commands, as permissions allow"),
     "accept_edits": ("Accept edits", "Works, and edits the project's files without approval"),
-    "plan": ("Plan", "Only looks, and makes a plan"),
+    "plan": ("Plan", "Only reads, and makes a plan"),
 }
 _PROVIDER_DEFAULT = "default"
 _HIDDEN_COMMANDS = frozenset({"quit", "clear", "copy"})
-"""Slash commands that are for terminals."""
+"""Slash commands that only make sense in a terminal."""
 _TIMEOUT_SECONDS = 3.0
 _MOST = 100
 
 
 class SessionConfig:
-    """What a client may offer its user.
+    """Options that a client can offer its user.
 
     Attributes:
-        models: The models that can be chosen, each with a word about it.
+        models: Available models, each with a short description.
     """
 
     def __init__(self) -> None:
         self.models: dict[str, str] = {}
 
     async def load_models(self, chat: Chat) -> None:
-        """See which models there are."""
+        """Load the list of available models."""
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 found = await chat.completions("/model ")
@@ -74,7 +74,7 @@ class SessionConfig:
         self.models = {candidate.text: candidate.detail for candidate in found[:_MOST]}
 
     def modes(self, status: Status) -> schema.SessionModeState:
-        """The modes, and which one holds."""
+        """Return the modes and the current one."""
         return schema.SessionModeState(
             current_mode_id=status.mode,
             available_modes=[
@@ -83,7 +83,7 @@ class SessionConfig:
         )
 
     def options(self, status: Status) -> list[Any]:
-        """The same as options, with model and thinking."""
+        """Return the mode, the model, and the reasoning effort as config options."""
         models = {status.model: status.model_label, **self.models}
         levels = [_PROVIDER_DEFAULT, *get_args(ThinkingLevelName)]
         return [
@@ -99,10 +99,10 @@ class SessionConfig:
         ]
 
     def to_command(self, option: str, value: Any) -> ChatCommand:
-        """The command that chooses a value.
+        """Return the command that chooses a value.
 
         Raises:
-            RequestError: If there is no such option or value.
+            RequestError: If the option or the value does not exist.
         """
         match option, value:
             case "mode", str() if value in _MODES:
@@ -114,18 +114,18 @@ class SessionConfig:
             case "thinking", str() if value in get_args(ThinkingLevelName):
                 return SetThinking(cast("ThinkingLevelName", value))
             case _:
-                raise RequestError.invalid_params({"details": f"there is no value {value!r:.80} of {option!r:.80}"})
+                raise RequestError.invalid_params({"details": f"Invalid value {value!r:.80} for {option!r:.80}."})
 
 
 def available_commands(chat: Chat) -> schema.AvailableCommandsUpdate:
-    """The slash commands that a client may offer."""
+    """Return the slash commands that a client can offer."""
     return schema.AvailableCommandsUpdate(
         session_update="available_commands_update",
         available_commands=[
             schema.AvailableCommand(
                 name=name,
                 description=about or name,
-                input=schema.AvailableCommandInput(schema.UnstructuredCommandInput(hint="arguments, if any")),
+                input=schema.AvailableCommandInput(schema.UnstructuredCommandInput(hint="optional arguments")),
             )
             for name, about in sorted(chat.command_names.items())
             if name not in _HIDDEN_COMMANDS
@@ -169,25 +169,25 @@ _CHUNKS = (schema.UserMessageChunk, schema.AgentMessageChunk, schema.AgentThough
 
 
 _MAX_TERMINAL_CHARS = 4_000
-"""Characters of what a running call has printed that are shown: each update holds all that is to be seen."""
+"""Maximum number of characters shown of a running call's output. Every update contains the whole visible text."""
 
 
 _LIMITS = {
-    "max_turns": "the most model calls of a run were made",
-    "max_tokens": "the most tokens of a run were used",
-    "max_seconds": "the time of a run is over",
-    "max_cost": "the money of a run is spent",
-    "denied": "a call was denied",
+    "max_turns": "Turn limit reached",
+    "max_tokens": "Token limit reached",
+    "max_seconds": "Time limit reached",
+    "max_cost": "Cost limit reached",
+    "denied": "A tool call was denied",
 }
 
 
 class SessionUpdateEncoder:
-    """Makes updates of events.
+    """Convert events to session updates.
 
     Args:
         cwd: The folder of the session.
-        choices: What can be chosen in it.
-        terminals: The terminals of the editor.
+        choices: Options that the client can choose.
+        terminals: Terminals of the editor.
     """
 
     def __init__(self, cwd: str, choices: SessionConfig, terminals: ClientTerminals | None = None) -> None:
@@ -195,7 +195,7 @@ class SessionUpdateEncoder:
         self._choices = choices
         self._terminals = terminals
         self._shown: set[str] = set()
-        self._own = secrets.token_hex(4)  # ids of messages are others where the session is opened again
+        self._own = secrets.token_hex(4)  # message IDs must differ when the session is opened again
         self._messages = 0
         self._saying = ""
         self._known: set[str] = set()
@@ -204,7 +204,7 @@ class SessionUpdateEncoder:
         self._status: Status | None = None
 
     def encode(self, event: ChatEvent) -> Iterator[Update]:
-        """The updates that tell of an event, in order."""
+        """Return the updates for an event, in order."""
         for update in self._encode_event(event):
             if isinstance(update, _CHUNKS):
                 update = update.model_copy(update={"message_id": self._message(update, event)})
@@ -213,7 +213,7 @@ class SessionUpdateEncoder:
             self._saying = ""
 
     def _message(self, chunk: _Chunk, event: ChatEvent) -> str:
-        """By which a client knows what belongs to one message."""
+        """Return the ID that groups the chunks of a message for the client."""
         kind = f"{chunk.session_update} {type(event).__name__}"
         if kind != self._saying or not isinstance(event, AnswerText | ThinkingText):
             self._messages += 1
@@ -244,9 +244,9 @@ class SessionUpdateEncoder:
             case ReplayFinished():
                 self._replaying = False
             case Compacted() if not self._replaying:
-                yield agent_thought("The conversation so far was summed up.\n")
+                yield agent_thought("Conversation compacted.\n")
             case Retrying(reason=reason, delay=delay):
-                yield agent_thought(f"{reason}; trying again in {delay:g} s\n")
+                yield agent_thought(f"Retrying in {delay:g}s: {reason}\n")
             case Notice(text=text, level=level) if level != "info" and not self._replaying:
                 yield agent_thought(f"{text}\n")
             case CommandDone(shown=shown, error=error) if text := error or result_to_markdown(shown):
@@ -262,7 +262,7 @@ class SessionUpdateEncoder:
             case _:
                 pass
 
-    # --- calls ------------------------------------------------------------------------------------------------------
+    # --- tool calls -------------------------------------------------------------------------------------------------
 
     def _call(self, event: ToolStarted | ToolProgress | ToolFinished | ApprovalAsked) -> Iterator[Update]:
         match event:
@@ -288,7 +288,7 @@ class SessionUpdateEncoder:
                 self._printed.pop(id, None)
                 self._known.discard(id)
                 content = tool_calls.diff_content(event.diffs, self._cwd)
-                if id in self._shown:  # the terminal shows it, and goes on to do so
+                if id in self._shown:  # the terminal shows the output, also after the call
                     self._shown.discard(id)
                     content = None
                 elif not content:
@@ -306,7 +306,7 @@ class SessionUpdateEncoder:
         self._shown.add(call)
         shown = schema.TerminalToolCallContent(type="terminal", terminal_id=terminal)
         yield _progress(call, content=[shown])
-        self._terminals.mark_displayed(terminal)  # whoever asks for the next update has sent this one
+        self._terminals.mark_displayed(terminal)  # the caller sends this update before it asks for the next one
 
     def _start(
         self,
@@ -350,7 +350,7 @@ class SessionUpdateEncoder:
             case _:
                 pass
 
-    # --- how it stands ----------------------------------------------------------------------------------------------
+    # --- session state ----------------------------------------------------------------------------------------------
 
     def _status_updates(self, status: Status) -> Iterator[Update]:
         before, self._status = self._status, status
@@ -377,25 +377,25 @@ class SessionUpdateEncoder:
 
 
 _SESSION_CHANGE_TEXTS = {
-    "new": "A new conversation begins",
-    "resumed": "Another conversation goes on",
-    "forked": "A copy of the conversation goes on",
-    "rewound": "The conversation went back",
+    "new": "New session started",
+    "resumed": "Session resumed",
+    "forked": "Session forked",
+    "rewound": "Conversation rewound",
 }
 
 
 def agent_message(text: str) -> schema.AgentMessageChunk:
-    """A piece of an answer."""
+    """Return a chunk of an assistant message."""
     return schema.AgentMessageChunk(session_update="agent_message_chunk", content=_text(text))
 
 
 def agent_thought(text: str) -> schema.AgentThoughtChunk:
-    """A piece of reasoning, or a word beside the conversation."""
+    """Return a chunk of reasoning, or a notice outside the conversation."""
     return schema.AgentThoughtChunk(session_update="agent_thought_chunk", content=_text(text))
 
 
 def user_message(text: str) -> schema.UserMessageChunk:
-    """Something that the user has said."""
+    """Return a chunk of a user message."""
     return schema.UserMessageChunk(session_update="user_message_chunk", content=_text(text))
 
 

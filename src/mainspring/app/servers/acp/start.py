@@ -16,13 +16,13 @@ from mainspring.extras import install_command
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve one editor; the exit code."""
-    if not options.verbose:  # the package tells the root logger of what it has answered with an error
+    """Serve one editor, and return the exit code."""
+    if not options.verbose:  # the package logs every error response to the root logger
         logging.getLogger().addHandler(logging.NullHandler())
 
     async def serve(wire: LineTransport, chats: ChatRegistry) -> None:
         if importlib.util.find_spec("acp") is None:
-            raise ConfigError(f"--acp needs the package agent-client-protocol: {install_command('acp')}")
+            raise ConfigError(f"--acp requires the package agent-client-protocol. Install it: {install_command('acp')}")
         await import_module("mainspring.app.servers.acp.agent").serve_acp(
             wire, chats, ChatOptions(ask=launch_options(options), exporters=EXPORTERS)
         )

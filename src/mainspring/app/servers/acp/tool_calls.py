@@ -1,4 +1,4 @@
-"""Tool calls and permission requests in the form of the Agent Client Protocol."""
+"""Convert tool calls and approvals to the Agent Client Protocol."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ _STATES: dict[str, Literal["pending", "in_progress", "completed"]] = {
     "cancelled": "completed",
 }
 MAX_TEXT_CHARS = 16_000
-"""Characters of an argument that are passed on as they are."""
+"""Maximum number of characters of an argument before it is shortened."""
 
 
 def tool_kind(tool: str) -> Kind:
-    """What a tool does, in the words of the protocol."""
+    """Return the protocol's kind of a tool."""
     return _KINDS.get(tool, "other")
 
 
 def call_title(display: str, summary: str) -> str:
-    """What a call is called."""
+    """Return the title of a tool call."""
     return " ".join(f"{display} {summary}".split()) or "tool"
 
 
 def call_locations(arguments: Mapping[str, Any], cwd: str) -> list[schema.ToolCallLocation]:
-    """The file that a call is about."""
+    """Return the file of a tool call."""
     path = arguments.get("path")
     if not isinstance(path, str) or not path.strip() or "\0" in path:
         return []
@@ -68,22 +68,22 @@ def call_locations(arguments: Mapping[str, Any], cwd: str) -> list[schema.ToolCa
 
 
 def diff_locations(diffs: Iterable[FileDiff], cwd: str) -> list[schema.ToolCallLocation]:
-    """The files that a call has changed."""
+    """Return the files that a tool call changed."""
     return [schema.ToolCallLocation(path=absolute_path(diff.path, cwd)) for diff in diffs]
 
 
 def absolute_path(path: str, cwd: str) -> str:
-    """A path as the protocol wants it."""
+    """Return an absolute path, as the protocol requires."""
     return os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
 
 
 def text_content(text: str) -> ContentEncoder:
-    """A text as a part of a call."""
+    """Return a text as content of a tool call."""
     return schema.ContentToolCallContent(type="content", content=schema.TextContentBlock(type="text", text=text))
 
 
 def output(text: str, hidden: int = 0) -> list[ContentEncoder]:
-    """What a call gave."""
+    """Return the output of a tool call."""
     more = (
         [text_content(f"({pluralize(hidden, 'line in the middle is', 'lines in the middle are')} not shown)")]
         if hidden
@@ -93,7 +93,7 @@ def output(text: str, hidden: int = 0) -> list[ContentEncoder]:
 
 
 def diff_content(diffs: Iterable[FileDiff], cwd: str) -> list[ContentEncoder]:
-    """What a call changes: a part for each place in a file."""
+    """Return the change of a tool call: one item for each hunk of a file."""
     made: list[ContentEncoder] = []
     for diff in diffs:
         path = absolute_path(diff.path, cwd)
@@ -119,7 +119,7 @@ def _diff_side(lines: Sequence[str], mark: str) -> str:
 
 
 def plan_update(tool: str, arguments: Mapping[str, Any]) -> schema.AgentPlanUpdate | None:
-    """The plan that a call makes known, if it does."""
+    """Return the plan that a tool call contains, or ``None``."""
     todos = arguments.get("todos")
     if tool not in _PLANS or not isinstance(todos, list):
         return None
@@ -134,9 +134,9 @@ def plan_update(tool: str, arguments: Mapping[str, Any]) -> schema.AgentPlanUpda
 
 
 def shorten_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments as they are, but for long texts: the change of a file is shown as such."""
+    """Shorten long texts in the arguments; the client shows the change of a file as a diff."""
     return {
-        key: f"{value[:MAX_TEXT_CHARS]}… ({len(value) - MAX_TEXT_CHARS} characters more)"
+        key: f"{value[:MAX_TEXT_CHARS]}… ({len(value) - MAX_TEXT_CHARS} more characters)"
         if isinstance(value, str) and len(value) > MAX_TEXT_CHARS
         else value
         for key, value in arguments.items()
@@ -154,16 +154,16 @@ _PERMISSION_REQUESTS_KINDS: dict[str, Literal["allow_once", "allow_always", "rej
     "deny": "reject_once",
     "never": "reject_always",
 }
-"""What the protocol calls each decision; an editor cannot edit arguments."""
+"""Decisions as the protocol's permission kinds. An editor cannot edit arguments."""
 
 
 class PermissionRequester:
-    """Asks over the protocol. Whatever goes wrong there is a no.
+    """Requests approvals and answers over the protocol. Any failure denies the call.
 
     Args:
         client: The editor.
-        take_back: Called where an answer is no longer waited for, by the task that has asked.
-        forms: Whether it can show forms.
+        take_back: Callback that a task calls when it no longer waits for the response.
+        forms: Whether the client can show forms.
         cwd: The folder of the session.
     """
 
@@ -174,7 +174,7 @@ class PermissionRequester:
         self._cwd = cwd
 
     async def request_approval(self, session: str, request: ApprovalAsked) -> Approve:
-        """What the user decides about a call."""
+        """Request the user's decision about a tool call."""
         call = schema.ToolCallUpdate(
             tool_call_id=request.call_id,
             title=call_title(request.display, request.resource),
@@ -192,10 +192,12 @@ class PermissionRequester:
                 return Approve(request.id, "deny", reason="the user did not answer")
 
     async def request_answer(self, session: str, request: QuestionAsked) -> Answer:
-        """What the user answers to anything else."""
+        """Request the user's answer to any other question."""
         if self._forms and request.kind in ("ask", "input"):
             return await self._form(session, request)
-        options = [o for o in request.options if o.value != "revise"]  # needs words, which buttons have not
+        options = [
+            o for o in request.options if o.value != "revise"
+        ]  # this question needs text, which buttons cannot return
         if not options:
             return Answer(request.id, declined=True)
         refusing = {"no", "reject"}
@@ -208,7 +210,7 @@ class PermissionRequester:
             for option in options
         ]
         if not refusing & {option.value for option in options}:
-            buttons.append(schema.PermissionOption(option_id=_DECLINE, name="No answer", kind="reject_once"))
+            buttons.append(schema.PermissionOption(option_id=_DECLINE, name="Skip", kind="reject_once"))
         call = schema.ToolCallUpdate(
             tool_call_id=f"question:{request.id}",
             title=" ".join((request.title or request.text or "A question").split())[:200],
@@ -223,7 +225,7 @@ class PermissionRequester:
     async def _request_choice(
         self, session: str, call: schema.ToolCallUpdate, options: list[schema.PermissionOption]
     ) -> str:
-        """The id of what was chosen; empty for nothing."""
+        """Request a choice, and return the ID of the chosen option, or an empty string."""
         try:
             answer = await self._client.request_permission(session_id=session, tool_call=call, options=options)
         except asyncio.CancelledError:
@@ -254,7 +256,7 @@ class PermissionRequester:
 
 
 def _form_schema(request: QuestionAsked) -> dict[str, Any]:
-    """The form of a question: what to choose, and room for other words where these are an answer, too."""
+    """Return the form of a question: its options, and a text field if other text is a valid answer."""
     title = request.title or request.text or "Answer"
     if not request.options:
         return {"properties": {_WORDS: {"type": "string", "title": title}}, "required": [_WORDS]}
@@ -268,7 +270,7 @@ def _form_schema(request: QuestionAsked) -> dict[str, Any]:
         choice = {"type": "string", "title": title, "oneOf": names}
     if request.kind != "ask":
         return {"properties": {_CHOICE: choice}, "required": [_CHOICE]}
-    return {"properties": {_CHOICE: choice, _WORDS: {"type": "string", "title": "Other words"}}}
+    return {"properties": {_CHOICE: choice, _WORDS: {"type": "string", "title": "Other answer"}}}
 
 
 def _permission_options(request: ApprovalAsked) -> list[schema.PermissionOption]:
@@ -283,5 +285,5 @@ def _permission_options(request: ApprovalAsked) -> list[schema.PermissionOption]
 
 def _describe_call(request: ApprovalAsked) -> str:
     reason = f" ({request.reason})" if request.reason else ""
-    child = f"A sub-agent ({request.child}) wants to " if request.child else ""
+    child = f"A subagent ({request.child}) wants to " if request.child else ""
     return f"{child}{request.action} {request.resource}{reason}"

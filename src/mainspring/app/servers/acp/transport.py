@@ -1,4 +1,4 @@
-"""Messages of JSON-RPC over lines. What is no message is answered and passed over: it never reaches the connection."""
+"""JSON-RPC messages over lines. An invalid message gets an error response and never reaches the connection."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _NOT_JSON, _INVALID = -32700, -32600
 DELETE = "session/delete"
 CANCEL = "$/cancel_request"
 _NOT_ROUTED = {DELETE, CANCEL}
-"""Methods of the protocol that the package does not hand on: they come to the agent as extensions of these names."""
+"""Protocol methods that the package does not route: the agent receives them as extension methods of these names."""
 
 
 class AcpTransport:
-    """The lines of one client. A `Transport` of the ``acp`` package.
+    """The lines of one client. Implements `Transport` of the ``acp`` package.
 
     Args:
-        wire: The lines.
+        wire: Transport of the lines.
     """
 
     def __init__(self, wire: LineTransport) -> None:
@@ -31,28 +31,28 @@ class AcpTransport:
         self._prompts: dict[int | str | None, str] = {}
 
     def hold_notifications(self, session: str) -> None:
-        """Keep what is told of a session until the client has learnt, by an answer, that there is one of this id."""
+        """Hold the notifications of a session back until a response tells the client its ID."""
         self._held[session] = []
 
     def session_for_request(self, request: int | str | None) -> str:
-        """The session of a prompt that goes on, by the id of its request; empty for any other."""
+        """Return the session of a running prompt by its request ID, or an empty string."""
         return self._prompts.get(request, "")
 
     async def cancel_outgoing_requests(self) -> None:
-        """Tell the client that the answer to what this task has asked it is no longer waited for, so that it asks nobody any more."""
+        """Cancel the requests that this task sent to the client, so that the editor closes their prompts."""
         id = self._request_ids.pop(asyncio.current_task(), None)
         if id is None:
             return
         try:
             await self._write({"jsonrpc": "2.0", "method": CANCEL, "params": {"requestId": id}})
         except ConnectionError:
-            pass  # the client has gone, and its user sees the question no more
+            pass  # the client disconnected, so its user no longer sees the prompt
 
     async def send(self, message: dict[str, Any]) -> None:
         """Write a message.
 
         Raises:
-            ConnectionError: If nobody reads any more.
+            ConnectionError: If the client closed the connection.
         """
         if (
             "method" in message
@@ -83,7 +83,7 @@ class AcpTransport:
         await self._wire.send(encode_line(message, str))
 
     async def receive(self) -> dict[str, Any] | None:
-        """The next message; ``None`` at the end."""
+        """Return the next message, or ``None`` at the end."""
         while True:
             try:
                 line = await self._wire.line()
@@ -95,10 +95,10 @@ class AcpTransport:
             try:
                 message = msgspec.json.decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                await self._refuse(_NOT_JSON, f"the line is no JSON: {error}")
+                await self._refuse(_NOT_JSON, f"The line is not valid JSON: {error}.")
                 continue
             except RecursionError:
-                await self._refuse(_NOT_JSON, "the line is nested too deeply")
+                await self._refuse(_NOT_JSON, "The line is nested too deeply.")
                 continue
             problem = _message_problem(message)
             if not problem:
@@ -117,7 +117,7 @@ class AcpTransport:
         await self._write({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": reason}})
 
     async def close(self) -> None:
-        """Nothing: the lines belong to whoever opened them."""
+        """Do nothing: the caller of the server owns the lines."""
 
 
 def _is_id(value: Any) -> bool:
@@ -125,32 +125,32 @@ def _is_id(value: Any) -> bool:
 
 
 def _message_problem(message: Any) -> str:
-    """Why something is no message; empty if it is one."""
+    """Return the reason why a message is invalid, or an empty string."""
     if not isinstance(message, dict):
-        return "a message is one JSON object; batches are not part of the protocol"
+        return "A message must be one JSON object; batches are not supported."
     given = cast("dict[str, Any]", message)
     if "id" in given and not _is_id(given["id"]):
-        return "an id is a string or a whole number"
+        return "An id must be a string or an integer."
     if "method" in given:
         if not isinstance(given["method"], str):
-            return "a method is a string"
+            return "A method must be a string."
         if not isinstance(given.get("params"), dict | list | None):
-            return "params are an object"
+            return "params must be an object."
         return ""
     if "id" not in given or ("result" in given) == ("error" in given):
-        return "a message has a method, or an id with either a result or an error"
+        return "A message must have a method, or an id with either a result or an error."
     error = given.get("error")
     if "error" in given and not (
         isinstance(error, dict)
         and isinstance(cast("dict[str, Any]", error).get("code"), int)
         and isinstance(cast("dict[str, Any]", error).get("message"), str)
     ):
-        return "an error is an object with a code and a message"
+        return "An error must be an object with a code and a message."
     return ""
 
 
 def _strip_meta(message: dict[str, Any]) -> dict[str, Any]:
-    """A message without ``_meta``: the connection would let it take the place of parameters."""
+    """Remove ``_meta`` from a message: the connection would let it replace parameters."""
     params = message.get("params")
     if isinstance(params, dict) and "_meta" in params:
         rest = {k: v for k, v in cast("dict[str, Any]", params).items() if k != "_meta"}
@@ -164,7 +164,7 @@ def _session_of(value: Any) -> str:
 
 
 def _strip_error_input(error: dict[str, Any]) -> None:
-    """Errors of a check hold everything that was checked; where and why is enough."""
+    """Remove the input from validation errors, and keep only the location and the reason."""
     data = error.get("data")
     errors = cast("dict[str, Any]", data).get("errors") if isinstance(data, dict) else None
     if isinstance(errors, list):

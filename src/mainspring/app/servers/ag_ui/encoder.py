@@ -1,4 +1,4 @@
-"""From what a run tells to the events of AG-UI 1.0 (https://docs.ag-ui.com)."""
+"""Convert the events of a run to events of AG-UI 1.0 (https://docs.ag-ui.com)."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ Event = dict[str, Any]
 
 
 class ClientRunIds(Struct, frozen=True, kw_only=True):
-    """What a client of AG-UI calls things, where it began the run itself.
+    """IDs of an AG-UI client for the run that it started.
 
     Attributes:
-        thread: The conversation.
-        run: The run.
-        known: How many messages of the run's beginning the client has: nothing is told of them.
-        answered: Calls whose answers the client has just sent: sub-agent, number of the question, call.
+        thread: ID of the thread.
+        run: ID of the run.
+        known: Number of messages at the beginning of the run that the client already has and that are not sent again.
+        answered: Calls that the client has just answered: subagent, number of the pause, call.
     """
 
     thread: str
@@ -48,14 +48,14 @@ class ClientRunIds(Struct, frozen=True, kw_only=True):
 
 
 class AgUiEncoder:
-    """Translates the events of one run, in their order.
+    """Encodes the events of one run, in order.
 
-    A run that pauses is, for AG-UI, finished with an interrupt; where it goes on, a further run of the same thread begins. What is
-    told while it waits (a sub-agent waits, and another one goes on) is held back for that one.
+    For AG-UI, a paused run is finished with an interrupt, and resuming it starts another run of the same thread. Events that arrive
+    while the run is paused (for example, when one subagent is paused and another one continues) are held for that next run.
 
     Args:
-        run_id: The run; unless there are names, its thread has the same name.
-        names: Those of a client.
+        run_id: ID of the run; without client IDs, also the ID of its thread.
+        names: IDs of the client.
     """
 
     def __init__(self, run_id: str, names: ClientRunIds | None = None) -> None:
@@ -78,7 +78,7 @@ class AgUiEncoder:
         self._context_tokens: set[str] = set()
         self._unanswered: dict[str, None] = {}
         self.last_calls: dict[str, str] = {}
-        """The calls of the model's last answer, by the ids that a client knows them by."""
+        """Tool calls of the last model response, by the IDs that the client uses."""
 
     @property
     def _run(self) -> str:
@@ -87,7 +87,7 @@ class AgUiEncoder:
         return self._run_id if self._part <= 1 else f"{self._run_id}/{self._part}"
 
     def encode(self, event: FeedEvent) -> Sequence[Event]:
-        """The events that this one becomes; often none."""
+        """Return the AG-UI events for an event; often none."""
         made: list[Event] = []
         match event:
             case Attempt(number=number):
@@ -106,13 +106,13 @@ class AgUiEncoder:
         return made
 
     def begin(self) -> Sequence[Event]:
-        """The first event, where a client need not wait for a worker to take the run up."""
+        """Return the first event, for a client that does not wait until a worker starts the run."""
         made: list[Event] = []
         self._begin(made)
         return made
 
     def resume(self) -> Sequence[Event]:
-        """The first events of a run that goes on, as its client answered: what it did not answer is asked again."""
+        """Return the first events of a resumed run. Calls that the client did not answer are requested again."""
         made: list[Event] = []
         self._answered = self._names.answered if self._names else frozenset()
         self._announced_questions.clear()
@@ -122,7 +122,7 @@ class AgUiEncoder:
         return made
 
     def failed(self, why: str) -> Sequence[Event]:
-        """The end of a run that told nothing of its end."""
+        """Return the final event of a run that reported no end."""
         made: list[Event] = []
         self._begin(made)
         made.append({"type": "RUN_ERROR", "message": why, "code": "error"})
@@ -162,7 +162,7 @@ class AgUiEncoder:
         out.append({"type": "RUN_STARTED", "threadId": self._thread, "runId": self._run, "protocolVersion": _PROTOCOL})
 
     def _flush_held(self, out: list[Event]) -> None:
-        """Begin, if need be, and tell what was held back."""
+        """Return the held events, after a start event if one is needed."""
         self._begin(out)
         held, self._held_events = self._held_events, []
         for event in held:
@@ -224,7 +224,7 @@ class AgUiEncoder:
             self._context_tokens.update(call.id for call in message.tool_uses)
         elif message.role == "assistant":
             self._close_reasoning(out)
-            if not name:  # a message that was not streamed, or has calls alone
+            if not name:  # a message that was not streamed, or that contains only tool calls
                 name = f"{self._run_id}/message/{number}"
                 if text:
                     _encode_message(out, name, "assistant", text)
@@ -240,7 +240,7 @@ class AgUiEncoder:
         known, count = call.id, 1
         while (
             known in self._context_tokens
-        ):  # some models use the ids of their calls again; for a client it would be the same call
+        ):  # some models reuse tool call IDs, and a client would take both calls for the same one
             count += 1
             known = f"{call.id}~{count}"
         self._context_tokens.add(known)
@@ -258,14 +258,14 @@ class AgUiEncoder:
 
     def _result(self, out: list[Event], known: str, result: ToolResultBlock) -> None:
         if client_call_state(result):
-            return  # the client's to answer
+            return  # the client must answer it
         self._unanswered.pop(known, None)
         name = f"{self._run_id}/result/{known}"
         told = {"messageId": name, "toolCallId": known, "content": result.text, "role": "tool"}
         out.append({"type": "TOOL_CALL_RESULT", **told})
 
     def _unanswered_calls(self) -> list[WaitingCall]:
-        """What waits and was not answered by this client."""
+        """Return the paused calls that this client did not answer."""
         calls = [call for each in self._waiting.values() for call in each]
         return [call for call in calls if question_key(call) not in self._answered]
 
@@ -297,7 +297,7 @@ class AgUiEncoder:
             "responseSchema": _ANSWER,
             "metadata": {"tool": call.name, "input": call.input},
         }
-        if waiting.agent:  # its call is not told of in this stream
+        if waiting.agent:  # this stream does not contain its tool call
             return {**request, "subagentRunId": f"{self._run_id}.{waiting.agent}"}
         return {**request, "toolCallId": self._client_call_id(call.id)}
 
@@ -305,7 +305,7 @@ class AgUiEncoder:
         self._close(out)
         self._end_step(out)
         if event.status == "error":
-            out.append({"type": "RUN_ERROR", "message": event.error or "the run failed", "code": event.status})
+            out.append({"type": "RUN_ERROR", "message": event.error or "The run failed.", "code": event.status})
             return
         ended = {"type": "RUN_FINISHED", "threadId": self._thread, "runId": self._run}
         if event.status == "completed":
@@ -319,7 +319,7 @@ class AgUiEncoder:
 
 
 def question_key(waiting: WaitingCall) -> tuple[str, int, str]:
-    """What tells a question from all others of its run."""
+    """Return the key that identifies a paused call within its run."""
     return waiting.agent, waiting.number, waiting.call.id
 
 
@@ -339,7 +339,7 @@ def _custom(name: str, value: Any) -> Event:
 
 
 def warning(text: str) -> Event:
-    """Something of the input that was not used."""
+    """Return a warning about input that was not used."""
     return _custom("warning", {"message": text})
 
 

@@ -1,4 +1,4 @@
-"""What a client of AG-UI 1.0 sends to begin a run, and the conversation that it is for us."""
+"""Input of an AG-UI 1.0 client that starts a run, and its conversion to messages."""
 
 from __future__ import annotations
 
@@ -126,11 +126,13 @@ class _Context(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True, forbid_unknown_fields=True):
-    """The answer to the question whether a call may be made."""
+    """A decision about a tool call."""
 
     approved: bool
-    input: Annotated[dict[str, Any] | None, Meta(description="Other arguments for the call.")] = None
-    reason: Annotated[str, Meta(max_length=10_000, description="Of a no; told to the model.")] = ""
+    input: Annotated[dict[str, Any] | None, Meta(description="Other arguments for the tool call.")] = None
+    reason: Annotated[
+        str, Meta(max_length=10_000, description="Reason for denying the call; the model receives it.")
+    ] = ""
 
 
 class Resolved(Struct, frozen=True, tag_field="status", tag="resolved"):
@@ -141,7 +143,7 @@ class Resolved(Struct, frozen=True, tag_field="status", tag="resolved"):
 
 
 class Cancelled(Struct, frozen=True, tag_field="status", tag="cancelled"):
-    """An interrupt that was left unanswered: the call is not made."""
+    """An interrupt that was not answered: the call is denied."""
 
     interruptId: AgUiId
 
@@ -150,37 +152,42 @@ ResumeEntry = Resolved | Cancelled
 
 
 class RunAgentInput(Struct, frozen=True, kw_only=True):
-    """What a client of AG-UI sends to begin a run: the whole conversation, and what comes with it. More fields are no error."""
+    """Input of an AG-UI client that starts a run: the whole conversation and its context. Unknown fields are ignored."""
 
-    threadId: Annotated[AgUiId, Meta(description="The conversation.")]
-    runId: Annotated[AgUiId, Meta(description="The run to begin; a new one each time.")]
+    threadId: Annotated[AgUiId, Meta(description="ID of the thread (the conversation).")]
+    runId: Annotated[AgUiId, Meta(description="ID of the run to start; a new one for each run.")]
     messages: Annotated[
-        tuple[_Message, ...], Meta(description="The conversation so far; behind its end the agent goes on.")
+        tuple[_Message, ...], Meta(description="The conversation so far; the run continues after its last message.")
     ]
     protocolVersion: str | None = None
     parentRunId: str | None = None
-    state: Annotated[Any, Meta(description='Tools of the agent find it as `ctx.extra["client"]["state"]`.')] = None
-    tools: Annotated[
-        Annotated[tuple[_Tool, ...], Meta(max_length=128)] | None, Meta(description="Tools that the client runs.")
+    state: Annotated[
+        Any, Meta(description='State of the client. Tools of the agent read it from `ctx.extra["client"]["state"]`.')
     ] = None
-    context: Annotated[tuple[_Context, ...] | None, Meta(description="For the model to know.")] = None
+    tools: Annotated[
+        Annotated[tuple[_Tool, ...], Meta(max_length=128)] | None, Meta(description="Tools that the client executes.")
+    ] = None
+    context: Annotated[tuple[_Context, ...] | None, Meta(description="Context for the model.")] = None
     forwardedProps: Annotated[
-        Any, Meta(description='Tools of the agent find it as `ctx.extra["client"]["forwardedProps"]`.')
+        Any,
+        Meta(
+            description='Properties of the client. Tools of the agent read them from `ctx.extra["client"]["forwardedProps"]`.'
+        ),
     ] = None
     resume: Annotated[
-        tuple[ResumeEntry, ...] | None, Meta(description="Answers to the interrupts by which the last run ended.")
+        tuple[ResumeEntry, ...] | None, Meta(description="Answers to the interrupts with which the last run finished.")
     ] = None
 
 
 def client_context(given: RunAgentInput) -> ClientContext:
-    """What the client brings beside the conversation.
+    """Return what the client sent in addition to the conversation: its tools, state, and properties.
 
     Raises:
-        InvalidError: If two of its tools have one name.
+        InvalidError: If two tools have the same name.
     """
     tools = given.tools or ()
     if len({tool.name for tool in tools}) < len(tools):
-        raise InvalidError("two of the tools have the same name")
+        raise InvalidError("Two tools have the same name.")
     state: Any = {} if given.state is None else given.state
     return ClientContext(
         tools=tuple([ClientTool(name=t.name, description=t.description, parameters=_object(t)) for t in tools]),
@@ -191,19 +198,19 @@ def client_context(given: RunAgentInput) -> ClientContext:
 def _object(tool: _Tool) -> dict[str, Any]:
     parameters = tool.parameters or _EMPTY_SCHEMA
     if parameters.get("type", "object") != "object":
-        raise InvalidError(f"the parameters of the tool {tool.name} have to be those of an object")
+        raise InvalidError(f"The parameters of tool {tool.name} must have the type object.")
     return {"type": "object", **parameters}
 
 
 class AgUiConversation:
-    """The messages of an input as ours.
+    """The messages of an input in the library's form.
 
     Args:
         given: The input.
 
     Attributes:
-        messages: Ours; those of one side that stand together are one.
-        warnings: What could not be used, for the client to know.
+        messages: The messages; consecutive messages of the same role are merged.
+        warnings: Warnings for the client about content that cannot be used.
     """
 
     def __init__(self, given: RunAgentInput) -> None:
@@ -220,12 +227,12 @@ class AgUiConversation:
 
     @property
     def answers(self) -> dict[str, ToolResultBlock]:
-        """The results of calls, by their ids."""
+        """Return the results of tool calls, by call ID."""
         return {result.tool_use_id: result for message in self.messages for result in message.tool_results}
 
     @property
     def can_run(self) -> bool:
-        """Whether there is something to answer: a user's message or a tool's result at its end."""
+        """Return True if the conversation ends with a user message or a tool result."""
         return bool(self.messages) and self.messages[-1].role == "user"
 
     def _add(self, message: _Message) -> None:
@@ -239,10 +246,10 @@ class AgUiConversation:
             case _ToolAnswer():
                 self._append("user", [self._result(message)], joins=True)
             case _Reasoning() | _Activity():
-                pass  # the model's own, which nobody can check, and what is only shown
+                pass  # reasoning, which cannot be verified, and display-only content
 
     def _append(self, role: Role, blocks: Sequence[ContentBlock], *, joins: bool = False) -> None:
-        """Add a message; clients keep each call and each result apart, and for a model they belong together."""
+        """Add a message. Clients send each call and each result separately, but models expect them together."""
         if not blocks:
             return
         if joins and self._parts and self._parts[-1][0] == role and self._parts[-1][2]:
@@ -279,9 +286,9 @@ class AgUiConversation:
                     found.append(ImageBlock(media, data))
                 case _:
                     kind = str(part.__struct_config__.tag)
-                    self.warnings.append(f"a part of the kind {kind} was left out: only images as data can be used")
+                    self.warnings.append(f"A part of type {kind} was left out: only images as data are supported.")
         if not found and content:
-            found.append(TextBlock("[something that cannot be used here]"))
+            found.append(TextBlock("[unsupported content]"))
         return found
 
 

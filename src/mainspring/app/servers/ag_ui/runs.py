@@ -1,4 +1,4 @@
-"""Runs that clients of AG-UI begin: each carries the whole conversation; one that answers interrupts takes up the run that waits."""
+"""Runs that AG-UI clients start: each request contains the whole conversation; answers to interrupts resume the paused run."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from mainspring.durable.records import encode
 
 
 class AgUiRun(Struct, frozen=True, kw_only=True):
-    """A run of AG-UI that has begun.
+    """An AG-UI run that has started.
 
     Attributes:
-        id: Our run.
-        names: How the client calls it.
-        after: The last event of our run that came before; 0 where it is new.
-        warnings: What of the input was not used.
+        id: ID of the run in the service.
+        names: IDs of the client.
+        after: Number of the last earlier event of the run; 0 for a new run.
+        warnings: Warnings about input that was not used.
     """
 
     id: str
@@ -41,22 +41,22 @@ class AgUiRun(Struct, frozen=True, kw_only=True):
 
 
 class AgUiRunStarter:
-    """Begins runs of AG-UI.
+    """Starts and resumes AG-UI runs.
 
     Args:
-        service: Where they run.
+        service: Service that executes the runs.
     """
 
     def __init__(self, service: RunService) -> None:
         self._service = service
 
     async def begin(self, tenant: str, given: RunAgentInput, agent: str = "") -> AgUiRun:
-        """Begin a run, or take up the one that waits for the answers that are given.
+        """Start a run, or resume the paused run that the answers belong to.
 
         Raises:
             InvalidError: If the input cannot be used.
-            ConflictError: If the run was begun before, or there is nothing to answer, or questions are left open.
-            ServiceError: As `Service.start` does.
+            ConflictError: If the run was started before, no call is paused, or an answer is missing.
+            ServiceError: As for `RunService.start`.
         """
         said, brought = AgUiConversation(given), client_context(given)
         thread = f"ag-{_hash_id(given.threadId)}-"
@@ -64,29 +64,27 @@ class AgUiRunStarter:
         waiting = await self._pending_calls(tenant, thread)
         answers = {(run, call): v for (run, call), v in verdicts.items() if call in waiting.get(run, {})}
         said.warnings += [
-            f"nothing waits for the answer {run}/{call}" for run, call in verdicts.keys() - answers.keys()
+            f"No paused call matches the answer {run}/{call}." for run, call in verdicts.keys() - answers.keys()
         ]
         if answers:
             return await self._resume(tenant, given, said, answers, waiting)
         if waiting:
             names = [f"{run}/{call}" for run, calls in waiting.items() for call in calls]
-            raise ConflictError(
-                "interrupted", f"interrupts of this thread wait for answers in `resume`: {', '.join(names)}"
-            )
+            raise ConflictError("interrupted", f"Answer the interrupts of this thread in `resume`: {', '.join(names)}.")
         if not said.can_run:
             reason = (
-                "what is answered does not wait any more"
+                "The answered call is no longer paused."
                 if verdicts
-                else "it has to end with a user's or a tool's message"
+                else "it must end with a message of the user or a tool"
             )
-            raise ConflictError("nothing_to_answer", f"there is nothing to answer in the conversation: {reason}")
+            raise ConflictError("nothing_to_answer", f"The run cannot start from this conversation: {reason}.")
         key = f"{thread}{_hash_id(given.runId)}"
         run_id = await self._service.start_with_messages(tenant, agent, said.messages, key, brought)
         names = ClientRunIds(thread=given.threadId, run=given.runId, known=len(said.messages))
         return AgUiRun(id=run_id, names=names, warnings=said.warnings)
 
     async def _pending_calls(self, tenant: str, thread: str) -> dict[str, dict[str, WaitingCall]]:
-        """The calls of a thread that wait, by run and by their ids."""
+        """Return the paused calls of a thread, by run and call ID."""
         engine = self._service.engine
         going = await engine.runs(state="running", limit=1_000, prefix=f"{tenant}.{thread}")
         found = {info.id: await DurableRun(engine, info.id).pending() for info in going}
@@ -102,14 +100,15 @@ class AgUiRunStarter:
     ) -> AgUiRun:
         runs = {run for run, _ in answers}
         if len(runs) > 1:
-            raise InvalidError("the answers are to interrupts of more than one run; answer those of one")
+            raise InvalidError("The answers belong to interrupts of more than one run. Answer those of one run only.")
         run_id = runs.pop()
         translator, after = AgUiEncoder(run_id), 0
         while items := await self._service.engine.feed.read(run_id, after):
             after = items[-1].number
             for item in items:
                 translator.encode(item.event)
-        for known, own in translator.last_calls.items():  # what the client was to answer beside the question
+        # The client must also return the results of its own tools, in addition to approvals.
+        for known, own in translator.last_calls.items():
             if (result := conversation.answers.get(known)) is not None:
                 await self._service.engine.send(run_id, answer_topic(own), encode(result))
         answered: set[tuple[str, int, str]] = set()
@@ -124,12 +123,12 @@ class AgUiRunStarter:
         return AgUiRun(id=run_id, names=names, after=after, warnings=conversation.warnings)
 
     async def describe_end(self, tenant: str, run_id: str) -> str:
-        """What became of a run that told nothing of its end."""
+        """Return the end of a run that reported no end."""
         try:
             view = await self._service.view(tenant, run_id)
         except ServiceError as error:
             return str(error)
-        return view.error or f"the run is {view.state}"
+        return view.error or f"The run is {view.state}."
 
 
 def _hash_id(name: str) -> str:
@@ -137,12 +136,12 @@ def _hash_id(name: str) -> str:
 
 
 def _parse_answers(entries: Sequence[ResumeEntry]) -> dict[tuple[str, str], Verdict]:
-    """The answers, by run and call."""
+    """Return the answers, by run and call."""
     found: dict[tuple[str, str], Verdict] = {}
     for entry in entries:
         run, _, call = entry.interruptId.partition("/")
         if (run, call) in found:
-            raise InvalidError(f"the interrupt {entry.interruptId} is answered twice")
+            raise InvalidError(f"Interrupt {entry.interruptId} has two answers.")
         found[run, call] = _verdict(entry)
     return found
 

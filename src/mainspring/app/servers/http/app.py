@@ -1,7 +1,4 @@
-"""The page of the service: a few files of the package.
-
-The application: routes of the table behind the guard, and the page.
-"""
+"""The ASGI application: API routes with authentication, and the web page."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ from mainspring.app.servers.http.state import Limits, RateLimiter, ServerState
 _REF = "#/components/schemas/{name}"
 _SSE = {
     "type": "object",
-    "description": "Each event of the stream; its `data` is JSON: an `Event`, or an event of AG-UI.",
+    "description": "Each event of the stream; `data` is JSON: an `Event`, or an event of AG-UI.",
     "properties": {
         "id": {"type": "string"},
         "event": {"type": "string", "description": "The same as `type` in `data`."},
@@ -46,24 +43,24 @@ _SSE = {
 _STATUSES = {
     200: "Done.",
     201: "Started.",
-    202: "The run was told; what comes of it is told by its events.",
-    204: "All was told, and nothing more comes.",
-    400: "The body is no JSON, or nested too deeply.",
-    401: "The token is missing or not known.",
-    403: "A foreign host or origin.",
-    404: "There is no such run of this tenant, or no such agent.",
+    202: "The run received the request. Its events report the result.",
+    204: "All events were sent, and no more will follow.",
+    400: "The body is not valid JSON, or it is nested too deeply.",
+    401: "The token is missing or unknown.",
+    403: "The host or the origin is not allowed.",
+    404: "The tenant has no such run, or the agent does not exist.",
     408: "The body did not arrive in time.",
-    409: "The run is not in a state for it.",
+    409: "The state of the run does not allow the request.",
     413: "The body is too large.",
-    415: "The body is no `application/json`.",
-    422: "What was sent does not fit.",
-    429: "A limit of this tenant is reached; `Retry-After` says when to come again.",
-    503: "Not now; try again soon.",
+    415: "The body is not `application/json`.",
+    422: "The body does not match the schema.",
+    429: "The tenant reached a limit. `Retry-After` contains the seconds to wait.",
+    503: "The service is not available. Try again soon.",
 }
 
 
 def build_openapi() -> dict[str, Any]:
-    """OpenAPI 3.1, the same in every process of a version."""
+    """Return the OpenAPI 3.1 document; it is identical in every process of a version."""
     kinds = [k for o in OPERATIONS for k in (o.body, o.answer) if k is not None]
     _, schemas = msgspec.json.schema_components([*dict.fromkeys(kinds), Problem], ref_template=_REF)
     event, events = event_schemas()
@@ -75,7 +72,7 @@ def build_openapi() -> dict[str, Any]:
         "info": {
             "title": "Mainspring",
             "version": __version__,
-            "description": "Runs of agents: start, follow, steer, approve, fork. A tenant sees its own runs and no others.",
+            "description": "Run agents: start, follow, steer, approve, and fork runs. A tenant sees only its own runs.",
         },
         "paths": paths,
         "components": {
@@ -110,12 +107,12 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
     for name, schema in schemas[operation.query.__name__].get("properties", {}).items():
         text = schema.pop("description", "")
         schema.pop("default", None) if schema.get("default", 0) is None else None
-        if "anyOf" in schema:  # what is not given is none; there is no way to give it
+        if "anyOf" in schema:  # a query string cannot express null, so an optional parameter is left out
             schema = next(s for s in schema["anyOf"] if s != {"type": "null"})
         found.append({"name": name, "in": "query", "description": text, "schema": schema})
     if _supports_resume(operation):
         last = {"type": "string", "pattern": f"^({ID_PATTERN})?$"}
-        text = "Id of the last event that is known, as browsers send it."
+        text = "ID of the last event that the client has received, as browsers send it."
         found.append({"name": "Last-Event-ID", "in": "header", "description": text, "schema": last})
     return found
 
@@ -130,7 +127,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
         content = {operation.media: {"schema": {"type": "string"}}}
     found: dict[int, Any] = {operation.status: {"description": _STATUSES[operation.status], "content": content}}
     if operation.status == 201:
-        found[200] = {"description": "A run of this key was there already.", "content": content}
+        found[200] = {"description": "A run with this key already existed.", "content": content}
     if _supports_resume(operation):
         found[204] = {"description": _STATUSES[204]}
     errors = [403, 422, *operation.errors]
@@ -150,7 +147,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
 
 
 def _supports_resume(operation: Operation) -> bool:
-    """Whether it is a stream that a follower comes back to."""
+    """Return True if the operation returns a stream that a client can resume."""
     return operation.media == "text/event-stream" and operation.method == "GET"
 
 
@@ -174,7 +171,7 @@ _HEADERS = {
 
 
 def page_routes() -> list[Route]:
-    """Routes of the page. Nothing in it is anybody's: what it shows, it asks for with a token."""
+    """Return the routes of the web page. They are public: the page loads all data with a token."""
     return [Route("/", _index, methods=["GET"]), Route("/page/{name}", _file, methods=["GET"])]
 
 
@@ -194,7 +191,7 @@ async def _index(_: Request) -> Response:
 async def _file(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in _NAMES:
-        raise HTTPException(404, "there is no such file")
+        raise HTTPException(404, "File not found.")
     return _page_response(name)
 
 
@@ -202,7 +199,7 @@ _JSON = re.compile(r"application/json\s*(;|$)", re.IGNORECASE)
 
 
 class _BodyTooLargeError(Exception):
-    """A body over the limit."""
+    """The body exceeds the limit."""
 
 
 def create_app(
@@ -213,14 +210,14 @@ def create_app(
     limits: Limits | None = None,
     timeouts: StreamTimeouts | None = None,
 ) -> tuple[ASGIApp, ServerState]:
-    """The ASGI application over a service, and its state.
+    """Create the ASGI application over a service, and its state.
 
     Args:
-        service: The runs; entered and left by whoever made it.
-        tokens: Who may use it.
-        doors: From where.
-        limits: How much each tenant may ask for.
-        timeouts: How long streams wait.
+        service: The run service; the caller enters and exits it.
+        tokens: Tokens of the tenants.
+        doors: Hosts and origins that are allowed.
+        limits: Limits for each tenant.
+        timeouts: Time limits of streams.
     """
     limits = limits or Limits()
     state = ServerState(service, limits, timeouts or StreamTimeouts())
@@ -242,7 +239,7 @@ async def _http_problem(_: Request, error: Exception) -> Response:
 
 
 class _MetricsMiddleware:
-    """Counts requests by operation, and answers one that fails in a way nobody thought of."""
+    """Counts requests by operation, and answers a request that fails unexpectedly."""
 
     def __init__(self, app: ASGIApp, state: ServerState, paths: Sequence[str]) -> None:
         self._app = app
@@ -280,7 +277,7 @@ class _Endpoint:
         if operation is None:
             allowed = {"allow": ", ".join(sorted(self._operations))}
             answer: ASGIApp = error_response(
-                405, "not_allowed", f"this can be asked with {allowed['allow']} only", allowed
+                405, "not_allowed", f"Method not allowed. Use {allowed['allow']}.", allowed
             )
         else:
             scope["operation"] = operation.name
@@ -306,20 +303,22 @@ class _Endpoint:
                 self._state.metrics.add("limited")
             return service_error_response(error)
         except _BodyTooLargeError:
-            return error_response(413, "too_large", f"the body may have {self._state.limits.body} bytes at most")
+            return error_response(
+                413, "too_large", f"The body is too large. The limit is {self._state.limits.body} bytes."
+            )
         except HTTPException as error:
             code = "too_slow" if error.status_code == 408 else "not_json"
             return error_response(error.status_code, code, error.detail, dict(error.headers or {}))
         except msgspec.ValidationError as error:
             return error_response(422, "invalid", str(error))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return error_response(400, "not_json", f"the body is no JSON: {error}")
+            return error_response(400, "not_json", f"The body is not valid JSON: {error}.")
 
     async def _body(self, operation: Operation, request: Request) -> Any:
         if operation.body is None:
             return None
         if not _JSON.match(request.headers.get("content-type", "")):
-            raise HTTPException(415, "the body has to be application/json, and be called so")
+            raise HTTPException(415, "Send a JSON body with the header Content-Type: application/json.")
         limit = self._state.limits.body
         announced = request.headers.get("content-length", "0")
         if announced.isdecimal() and int(announced[:20]) > limit:
@@ -334,10 +333,10 @@ class _Endpoint:
                         raise _BodyTooLargeError
                     parts.append(part)
         except TimeoutError:
-            raise HTTPException(408, "the body did not arrive in time", {"connection": "close"}) from None
+            raise HTTPException(408, "The body did not arrive in time.", {"connection": "close"}) from None
         body = b"".join(parts)
         if is_json_too_deep(body):
-            raise HTTPException(400, f"the body is nested too deeply: {MAX_JSON_DEPTH} levels are the most")
+            raise HTTPException(400, f"The body is nested too deeply. The limit is {MAX_JSON_DEPTH} levels.")
         return msgspec.json.decode(body, type=operation.body)
 
 
@@ -345,7 +344,7 @@ def _parse_query(operation: Operation, request: Request) -> Any:
     given = request.query_params.multi_items()
     values = dict(given)
     if len(values) != len(given):
-        raise msgspec.ValidationError("a parameter of the query stands there twice")
+        raise msgspec.ValidationError("A query parameter is a duplicate. Send each parameter once.")
     if "null" in (value.lower() for value in values.values()):
-        raise msgspec.ValidationError("null is no value of a parameter; leave it out")
+        raise msgspec.ValidationError("null is not a valid query parameter. Leave the parameter out.")
     return msgspec.convert(values, operation.query, strict=False)

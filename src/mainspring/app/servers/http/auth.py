@@ -1,7 +1,4 @@
-"""Who may use the service: tokens, each of a tenant.
-
-What a request has to pass before anything is done: its host, its origin, its token, its tenant's rate.
-"""
+"""Authentication: check the host, the origin, the token, and the tenant's rate limit of each request."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ from mainspring.errors import ConfigError
 
 TOKEN_VARIABLE = "MAINSPRING_SERVE_TOKEN"
 DEFAULT_TENANT = "default"
-"""The tenant of a token that names none."""
+"""Tenant of a token without a tenant name."""
 
 
 _MIN_TOKEN_LENGTH = 16
@@ -35,23 +32,23 @@ _TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 
 
 class Tokens:
-    """Tells which tenant a token is of, in a time that says nothing about the others.
+    """Finds the tenant of a token, in a time that reveals nothing about other tokens.
 
     Args:
         tenants: Tenants by token.
 
     Raises:
-        ConfigError: If a token is short or a tenant's name cannot be one.
+        ConfigError: If a token is too short or a tenant name is invalid.
     """
 
     def __init__(self, tenants: Mapping[str, str]) -> None:
         self._digests = _validate(tenants)
 
     def replace(self, tenants: Mapping[str, str]) -> None:
-        """Know these tokens from now on, and no others.
+        """Replace all tokens.
 
         Raises:
-            ConfigError: If one of them cannot be one; then the ones before hold.
+            ConfigError: If a token or a tenant name is invalid; the previous tokens stay valid.
         """
         self._digests = _validate(tenants)
 
@@ -59,9 +56,12 @@ class Tokens:
         return f"Tokens of {len(self._digests)}"
 
     def tenant(self, token: str) -> str | None:
-        """Whose token it is; None for nobody's."""
+        """Return the tenant of a token, or ``None`` if the token is unknown."""
         given, found = _digest(token), None
-        for digest, tenant in self._digests:  # all of them, wherever it is
+        for (
+            digest,
+            tenant,
+        ) in self._digests:  # compare with every token, so that the time does not depend on the position of a match
             if hmac.compare_digest(digest, given):
                 found = tenant
         return found
@@ -71,11 +71,11 @@ def _validate(tenants: Mapping[str, str]) -> list[tuple[bytes, str]]:
     for token, tenant in tenants.items():
         if len(token) < _MIN_TOKEN_LENGTH:
             raise ConfigError(
-                f"the token of the tenant {tenant!r} has {len(token)} characters, and needs {_MIN_TOKEN_LENGTH}: take a random one"
+                f"The token of tenant {tenant!r} has {len(token)} characters, but needs at least {_MIN_TOKEN_LENGTH}. Use a random token."
             )
         if not _TENANT.fullmatch(tenant):
             raise ConfigError(
-                f"{tenant!r:.60} is no name of a tenant: small letters, digits and '-', 32 at most, no '-' first"
+                f"Invalid tenant name: {tenant!r:.60}. Use up to 32 lowercase letters, digits, and hyphens, without a leading hyphen."
             )
     return [(_digest(token), tenant) for token, tenant in tenants.items()]
 
@@ -83,13 +83,13 @@ def _validate(tenants: Mapping[str, str]) -> list[tuple[bytes, str]]:
 async def watch_token_file(
     file: Path, tokens: Tokens, report: Callable[[str], object], interval_seconds: float = 2.0
 ) -> None:
-    """Know what the file says, whenever it changes: a token that was taken out of it is refused soon after. Never returns.
+    """Reload the tokens whenever their file changes, so that a removed token is rejected soon after. Never returns.
 
     Args:
-        file: Where the tokens are.
-        tokens: What knows them.
-        report: Is told of changes, and of a file that cannot be used: then the tokens before hold.
-        interval_seconds: Seconds between two looks.
+        file: The token file.
+        tokens: Tokens to replace.
+        report: Callback for changes, and for a file that cannot be used: the previous tokens stay valid then.
+        interval_seconds: Seconds between two checks.
     """
     known = await asyncio.to_thread(_file_signature, file)
     while True:
@@ -101,9 +101,9 @@ async def watch_token_file(
         try:
             tokens.replace(await asyncio.to_thread(read_tokens, file))
         except ConfigError as error:
-            report(f"{error}; the tokens before still hold")
+            report(f"The previous tokens stay valid: {error}")
         else:
-            report("the tokens were read again")
+            report("Reloaded the tokens.")
 
 
 def _file_signature(file: Path) -> tuple[int, int, int]:
@@ -119,20 +119,20 @@ def _digest(token: str) -> bytes:
 
 
 def new_token() -> str:
-    """A random token."""
+    """Return a random token."""
     return secrets.token_urlsafe(32)
 
 
 def read_tokens(file: Path) -> dict[str, str]:
-    """The tokens of a file: one a line, with the tenant's name before it; without one it is the tenant ``default``.
+    """Read a token file: one token for each line, after the tenant name; without a name, the tenant is ``default``.
 
     Raises:
-        ConfigError: If it cannot be read, or holds none, or the same twice.
+        ConfigError: If the file cannot be read, contains no token, or contains a token twice.
     """
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "the file is not text"
         raise ConfigError(f"--token-file {file}: {reason}") from None
     return _parse_tokens(lines, f"--token-file {file}")
 
@@ -144,41 +144,41 @@ def _parse_tokens(lines: Iterable[str], place: str) -> dict[str, str]:
         if not words or words[0].startswith("#"):
             continue
         if len(words) > 2:
-            raise ConfigError(f"{place}, line {number}: a line is a token, or a tenant's name and its token")
+            raise ConfigError(f"{place}, line {number}: write a token, or a tenant name and its token.")
         token = words[-1]
         if token in found:
-            raise ConfigError(f"{place}, line {number}: this token stands there twice")
+            raise ConfigError(f"{place}, line {number}: this token is a duplicate.")
         found[token] = words[0] if len(words) == 2 else DEFAULT_TENANT
     if not found:
-        raise ConfigError(f"{place}: there is no token in it")
+        raise ConfigError(f"{place}: the file contains no token.")
     return found
 
 
 def pop_token_from_env(environ: MutableMapping[str, str]) -> str:
-    """The token of the environment, which programs that the agent starts do not get; empty for none."""
+    """Remove the token from the environment, so that programs of the agent cannot read it, and return it or an empty string."""
     return environ.pop(TOKEN_VARIABLE, "").strip()
 
 
 PUBLIC_PATHS = ("/", "/health", "/ready", "/openapi.json", "/page/")
-"""What needs no token: nothing in it is anybody's."""
+"""Paths that need no token, because they contain no data of a tenant."""
 
 
 _ALLOWED = "authorization, content-type, last-event-id"
 
 
 class OriginPolicy(Struct, frozen=True, kw_only=True):
-    """From where the service may be reached.
+    """Hosts and origins from which the service can be used.
 
     Attributes:
-        hosts: Names of the service, beside ``localhost`` and addresses in digits, which no foreign page can stand for.
-        origins: Pages of other hosts that may use it, as ``https://example.org``.
+        hosts: Names of the service, in addition to ``localhost`` and IP addresses, which a foreign page cannot imitate.
+        origins: Origins of pages on other hosts that can use it, for example, ``https://example.org``.
     """
 
     hosts: Sequence[str] = ()
     origins: Sequence[str] = ()
 
     def is_own_host(self, host: str) -> bool:
-        """Whether a ``Host`` header names this service: a foreign name may be one that was pointed here."""
+        """Return True if a ``Host`` header names this service. A foreign name could have been pointed here (DNS rebinding)."""
         name = _host_name(host)
         if not name:
             return False
@@ -191,7 +191,7 @@ class OriginPolicy(Struct, frozen=True, kw_only=True):
         return True
 
     def is_foreign(self, origin: str, host: str) -> bool:
-        """Whether a page of another origin asks, and may not."""
+        """Return True if a page of another origin sent the request and is not allowed to."""
         if origin in self.origins:
             return False
         try:
@@ -208,16 +208,16 @@ def _host_name(host: str) -> str:
 
 
 class AuthMiddleware:
-    """Lets a request through, with its tenant in ``scope["tenant"]``, or answers it.
+    """Passes a request on with its tenant in ``scope["tenant"]``, or rejects it.
 
-    ``scope["holds"]`` says whether its token still is the tenant's, for what goes on for long.
+    ``scope["holds"]`` checks whether the token is still valid, for long requests.
 
     Args:
-        app: What is behind it.
-        tokens: Who may use it.
-        doors: From where.
-        rate: How often.
-        metrics: Where refusals are counted.
+        app: The next ASGI application.
+        tokens: Tokens of the tenants.
+        doors: Hosts and origins that are allowed.
+        rate: Rate limit of each tenant.
+        metrics: Counters for rejected requests.
     """
 
     def __init__(self, app: ASGIApp, tokens: Tokens, doors: OriginPolicy, rate: RateLimiter, metrics: Metrics) -> None:
@@ -228,7 +228,7 @@ class AuthMiddleware:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let it through or answer it."""
+        """Pass the request on, or reject it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -243,14 +243,12 @@ class AuthMiddleware:
         host = headers.get("host", "")
         if not self._doors.is_own_host(host):
             self._metrics.add("refused_origins")
-            return error_response(
-                403, "foreign_host", "this service is not called that; name it with --allow-host to let it be"
-            )
+            return error_response(403, "foreign_host", "This host name is not allowed. Allow it with --allow-host.")
         if origin is not None:
             if self._doors.is_foreign(origin, host):
                 self._metrics.add("refused_origins")
                 return error_response(
-                    403, "foreign_origin", "pages of this origin may not use this service; see --allow-origin"
+                    403, "foreign_origin", "Pages of this origin are not allowed. Allow them with --allow-origin."
                 )
             if scope["method"] == "OPTIONS" and origin in self._doors.origins:
                 methods = {"access-control-allow-methods": "GET, POST", "access-control-allow-headers": _ALLOWED}
@@ -262,14 +260,14 @@ class AuthMiddleware:
         tenant = self._tokens.tenant(token.strip()) if kind.lower() == "bearer" else None
         if tenant is None:
             self._metrics.add("refused_tokens")
-            text = "a token is needed: Authorization: Bearer TOKEN" if not token else "this token is not known here"
+            text = (
+                "A token is required. Send the header Authorization: Bearer TOKEN." if not token else "Unknown token."
+            )
             return error_response(401, "unauthorized", text, {"www-authenticate": "Bearer"})
         seconds = self._rate.acquire(tenant)
         if seconds:
             self._metrics.add("limited")
-            return retry_later_response(
-                429, "too_many_requests", f"too many requests; the next one may come in {seconds} s", seconds
-            )
+            return retry_later_response(429, "too_many_requests", f"Too many requests. Retry in {seconds}s.", seconds)
         scope["tenant"] = tenant
         scope["holds"] = lambda: self._tokens.tenant(token.strip()) == tenant
         return None

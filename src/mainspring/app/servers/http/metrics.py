@@ -1,4 +1,4 @@
-"""Figures for Prometheus, in its text format."""
+"""Metrics in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Labels = tuple[tuple[str, str], ...]
 
 
 class Metrics:
-    """Counts what the service does. Says nothing about single tenants."""
+    """Counters of the service. They contain nothing about single tenants."""
 
     def __init__(self) -> None:
         self._requests: Counter[_Labels] = Counter()
@@ -19,23 +19,21 @@ class Metrics:
         self._counts: Counter[str] = Counter()
 
     def request(self, operation: str, status: int, seconds: float) -> None:
-        """A request was answered; a stream is when it is over."""
+        """Count a finished request; a stream counts when it ends."""
         self._requests[("operation", operation), ("status", str(status))] += 1
         labels = (("operation", operation),)
         self._seconds[labels] = self._seconds.get(labels, 0.0) + seconds
 
     def add(self, name: str, count: int = 1) -> None:
-        """Count something else."""
+        """Add to any other counter."""
         self._counts[name] += count
 
     def text(self, gauges: Mapping[str, Mapping[_Labels, float]]) -> str:
-        """All figures, with those that are looked up."""
+        """Return all metrics, including the current values."""
         lines: list[str] = []
+        _write_family(lines, "mainspring_http_requests_total", "counter", "Finished requests.", self._requests)
         _write_family(
-            lines, "mainspring_http_requests_total", "counter", "Requests that were answered.", self._requests
-        )
-        _write_family(
-            lines, "mainspring_http_request_seconds_total", "counter", "Seconds until they were.", self._seconds
+            lines, "mainspring_http_request_seconds_total", "counter", "Duration of requests in seconds.", self._seconds
         )
         for name, text in _COUNTERS.items():
             _write_family(lines, f"mainspring_{name}_total", "counter", text, {(): self._counts[name]})
@@ -45,17 +43,17 @@ class Metrics:
 
 
 _COUNTERS = {
-    "runs_started": "Runs that were started or forked here.",
-    "events_sent": "Events that were sent to followers.",
-    "followers_cut": "Followers that were cut off because they did not read.",
-    "refused_tokens": "Requests without a token, or with a wrong one.",
-    "refused_origins": "Requests with a foreign host or origin.",
+    "runs_started": "Runs started or forked in this process.",
+    "events_sent": "Events sent to followers.",
+    "followers_cut": "Followers disconnected because they did not read.",
+    "refused_tokens": "Requests without a token, or with a wrong token.",
+    "refused_origins": "Requests with a host or an origin that is not allowed.",
     "limited": "Requests over a limit.",
 }
 _GAUGES = {
-    "followers": "Followers of events.",
-    "runs": "Runs that go on, by state.",
-    "closing": "Whether the service is about to end.",
+    "followers": "Current followers of events.",
+    "runs": "Active runs, by state.",
+    "closing": "Whether the service is shutting down.",
 }
 
 

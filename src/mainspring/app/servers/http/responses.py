@@ -1,4 +1,4 @@
-"""Answers that are not a stream."""
+"""Responses other than streams."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 class Problem(Struct, frozen=True, kw_only=True):
-    """Why a request was not done."""
+    """Error of a request."""
 
-    code: Annotated[str, Meta(description="What kind it is, for programs.")]
-    message: Annotated[str, Meta(description="What happened and what to do, for people.")]
+    code: Annotated[str, Meta(description="Error code for programs.")]
+    message: Annotated[str, Meta(description="What happened and how to fix it, for the user.")]
 
 
 def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """A value as JSON."""
+    """Return a value as a JSON response."""
     body = msgspec.json.encode(value, enc_hook=str)
     return Response(body, status, {**_HEADERS, **(headers or {})}, media_type="application/json")
 
 
 def error_response(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Response:
-    """A request that was not done."""
+    """Return an error response."""
     return json_response(Problem(code=code, message=redact_environment(message)), status, headers)
 
 
 def retry_later_response(status: int, code: str, message: str, seconds: float) -> Response:
-    """A request that may be done later."""
+    """Return an error response with the seconds to wait before a retry."""
     return error_response(status, code, message, {"retry-after": str(max(1, math.ceil(seconds)))})
 
 
 def service_error_response(error: ServiceError) -> Response:
-    """What the service refused."""
+    """Convert an error of the service to a response."""
     status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
     if error.retry_after or status == 429:
         return retry_later_response(status, error.code, str(error), error.retry_after)

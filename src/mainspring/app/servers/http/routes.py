@@ -1,4 +1,4 @@
-"""What can be asked over HTTP: one table, of which routes and the OpenAPI document are made."""
+"""Operations of the HTTP API: one table from which the routes and the OpenAPI document are built."""
 
 from __future__ import annotations
 
@@ -37,57 +37,61 @@ class NoParameters(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ListQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which runs to list."""
+    """Filter of the list of runs."""
 
-    state: Annotated[RunState | None, Meta(description="Only those that are so.")] = None
-    limit: Annotated[_Count, Meta(description="How many at most.")] = 50
+    state: Annotated[RunState | None, Meta(description="Only runs in this state.")] = None
+    limit: Annotated[_Count, Meta(description="Maximum number of runs.")] = 50
 
 
 class FollowQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """From where to follow, and how."""
+    """Position from which to follow a run, and the event format."""
 
     after: Annotated[
         Annotated[str, Meta(pattern=f"^{ID_PATTERN}$")] | None,
-        Meta(description="Id of the last event that is known; the header `Last-Event-ID` says the same."),
+        Meta(
+            description="ID of the last event that the client has received; the header `Last-Event-ID` has the same effect."
+        ),
     ] = None
     format: Annotated[
         Format | None,
-        Meta(description="`ag-ui` for events of AG-UI; so does `Accept: application/vnd.ag-ui.event-stream`."),
+        Meta(
+            description="`ag-ui` for events of AG-UI; `Accept: application/vnd.ag-ui.event-stream` has the same effect."
+        ),
     ] = None
 
 
 class AgUiQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whom to ask, and what becomes of the run where the client leaves."""
+    """Agent to run, and the effect of a disconnect on the run."""
 
-    agent: Annotated[AgentName | None, Meta(description="Which agent; the first one if left out.")] = None
+    agent: Annotated[AgentName | None, Meta(description="Name of the agent (default: the first one).")] = None
     on_disconnect: Annotated[
         Literal["stop", "continue"],
-        Meta(description="What becomes of the run where the client closes the stream before its end."),
+        Meta(description="What happens to the run if the client closes the stream before the run ends."),
     ] = "stop"
 
 
 class ResultQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long to wait."""
+    """Time to wait for the result."""
 
     wait: Annotated[
-        Annotated[float, Meta(ge=0, le=60)], Meta(description="Seconds to wait for the end of the run.")
+        Annotated[float, Meta(ge=0, le=60)], Meta(description="Maximum number of seconds to wait until the run ends.")
     ] = 0.0
 
 
 class Accepted(Struct, frozen=True, kw_only=True):
-    """The run was told."""
+    """The run received the request."""
 
     id: str
 
 
 class Health(Struct, frozen=True, kw_only=True):
-    """How the service is."""
+    """Health of the service."""
 
     status: Literal["ok", "closing", "unreachable"]
 
 
 class ApiRequest(Struct, frozen=True, kw_only=True):
-    """A request that passed the guard, with what it brought."""
+    """A request that passed authentication, with its parameters and body."""
 
     service: Service
     tenant: str
@@ -99,13 +103,13 @@ class ApiRequest(Struct, frozen=True, kw_only=True):
 
 
 class Operation(Struct, frozen=True, kw_only=True):
-    """One thing that can be asked.
+    """An operation of the API.
 
     Attributes:
-        body: What its body has to be; None for no body.
-        answer: What its answer is; None for a stream or a text.
-        media: Media type of an answer that is no JSON.
-        errors: Statuses that it can have beside those of all.
+        body: Type of the request body; None for no body.
+        answer: Type of the response; None for a stream or a text.
+        media: Media type of a response that is not JSON.
+        errors: Statuses of the operation, in addition to those of all operations.
         open: Whether it needs no token.
     """
 
@@ -223,14 +227,14 @@ async def _ag_ui(call: ApiRequest) -> ASGIApp:
         try:
             await state.service.abort(tenant, started.id, Abort(reason="the client closed the stream"))
         except ServiceError:
-            pass  # it is over
+            pass  # the run has ended
 
     left = stop if query.on_disconnect == "stop" else None
     return state.stream(tenant, events, left=left, location=f"/v1/runs/{started.id}")
 
 
 def no_content() -> ASGIApp:
-    """All was told: a reader that comes back by itself need not come again."""
+    """Return 204, which stops an EventSource from reconnecting after all events were sent."""
     from starlette.responses import Response
 
     return Response(status_code=204)
@@ -260,7 +264,7 @@ _RUN_ERRORS = (404, 409)
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
-        method="GET", path="/v1/agents", name="listAgents", summary="The agents that runs can be started of.",
+        method="GET", path="/v1/agents", name="listAgents", summary="List the available agents.",
         do=_agents, answer=AgentList,
     ),
     Operation(
@@ -268,37 +272,37 @@ OPERATIONS: tuple[Operation, ...] = (
         do=_start, body=StartRun, answer=RunView, status=201, errors=(404, 409, 503),
     ),
     Operation(
-        method="GET", path="/v1/runs", name="listRuns", summary="The runs of this tenant, the newest first.",
+        method="GET", path="/v1/runs", name="listRuns", summary="List the runs of the tenant, the newest first.",
         do=_list, query=ListQuery, answer=RunList,
     ),
     Operation(
-        method="GET", path=_RUN, name="showRun", summary="How far a run is, and what it waits for.",
+        method="GET", path=_RUN, name="showRun", summary="Get the state of a run and the tool calls that need approval.",
         do=_show, answer=RunView, errors=(404,),
     ),
     Operation(
         method="GET", path=f"{_RUN}/events", name="followRun",
-        summary="What a run tells, from the beginning or after an event, until it is over. 204 where all was told.",
+        summary="Stream the events of a run, from the beginning or after an event, until the run ends. 204 if all events were sent.",
         do=_events, query=FollowQuery, media="text/event-stream", errors=(404,),
     ),
     Operation(
-        method="GET", path=f"{_RUN}/result", name="runResult", summary="How a run ended.",
+        method="GET", path=f"{_RUN}/result", name="runResult", summary="Get the result of a run.",
         do=_result, query=ResultQuery, answer=ResultView, errors=_RUN_ERRORS,
     ),
     Operation(
-        method="POST", path=f"{_RUN}/steer", name="steerRun", summary="Let a message join at the next step.",
+        method="POST", path=f"{_RUN}/steer", name="steerRun", summary="Send a steering message, which joins the next turn.",
         do=_steer, body=Say, answer=Accepted, status=202, errors=_RUN_ERRORS,
     ),
     Operation(
         method="POST", path=f"{_RUN}/follow-up", name="followUpRun",
-        summary="Let a message join where the run would end.",
+        summary="Send a follow-up message, which continues the run when it would end.",
         do=_follow_up, body=Say, answer=Accepted, status=202, errors=_RUN_ERRORS,
     ),
     Operation(
-        method="POST", path=f"{_RUN}/approve", name="approveCall", summary="Let a call be made that waits for an answer.",
+        method="POST", path=f"{_RUN}/approve", name="approveCall", summary="Allow a tool call that needs approval.",
         do=_approve, body=Approve, answer=Accepted, status=202, errors=_RUN_ERRORS,
     ),
     Operation(
-        method="POST", path=f"{_RUN}/deny", name="denyCall", summary="Refuse a call that waits for an answer.",
+        method="POST", path=f"{_RUN}/deny", name="denyCall", summary="Deny a tool call that needs approval.",
         do=_deny, body=Deny, answer=Accepted, status=202, errors=_RUN_ERRORS,
     ),
     Operation(
@@ -307,29 +311,29 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         method="POST", path=f"{_RUN}/fork", name="forkRun",
-        summary="Start a run that goes on from the conversation of this one.",
+        summary="Fork a run: start another run from its conversation.",
         do=_fork, body=Fork, answer=RunView, status=201, errors=(404, 409, 503),
     ),
     Operation(
         method="POST", path="/v1/ag-ui", name="runAgent",
-        summary="Begin a run as clients of AG-UI do, or take up the one whose interrupts are answered; tells its events.",
+        summary="Start a run as an AG-UI client, or resume the run whose interrupts are answered; stream its events.",
         do=_ag_ui, body=RunAgentInput, query=AgUiQuery, media="text/event-stream", errors=(404, 409, 503),
     ),
     Operation(
-        method="GET", path="/health", name="health", summary="Whether the process is there.",
+        method="GET", path="/health", name="health", summary="Check that the process is alive.",
         do=_health, answer=Health, open=True,
     ),
     Operation(
-        method="GET", path="/ready", name="ready", summary="Whether it takes on runs.",
+        method="GET", path="/ready", name="ready", summary="Check that the service accepts runs.",
         do=_ready, answer=Health, open=True, errors=(503,),
     ),
     Operation(
-        method="GET", path="/metrics", name="metrics", summary="Figures for Prometheus, of all tenants together.",
+        method="GET", path="/metrics", name="metrics", summary="Get the Prometheus metrics of all tenants.",
         do=_metrics, media="text/plain",
     ),
     Operation(
-        method="GET", path="/openapi.json", name="openapi", summary="This document.",
+        method="GET", path="/openapi.json", name="openapi", summary="Get this document.",
         do=_openapi, open=True,
     ),
 )  # fmt: skip
-"""Everything that can be asked; the page is beside it."""
+"""All operations of the API; the web page is separate."""

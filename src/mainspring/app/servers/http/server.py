@@ -1,7 +1,4 @@
-"""Requests that take their time to arrive, or are nested without end: what is not done for them.
-
-The server process: where it listens, and how it ends.
-"""
+"""The HTTP server process: listening, time limits of requests, and graceful shutdown."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ from mainspring.errors import ConfigError
 from mainspring.text import pluralize
 
 MAX_JSON_DEPTH = 100
-"""Levels of a body: more would only serve to break what handles it later."""
+"""Maximum number of levels in a JSON body; deeper nesting would only break code that handles it later."""
 
 
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
@@ -38,11 +35,11 @@ _OTHERS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 class TimeoutProtocol(H11Protocol):
-    """A connection whose request has to arrive within some seconds; one that trickles in is cut off.
+    """A connection whose request head must arrive in time; a client that sends it too slowly is disconnected.
 
     Args:
-        seconds: How long the head of a request may take.
-        **options: As uvicorn gives them.
+        seconds: Maximum number of seconds for the head of a request.
+        **options: Arguments of uvicorn.
     """
 
     def __init__(self, seconds: float, **options: Any) -> None:
@@ -51,24 +48,24 @@ class TimeoutProtocol(H11Protocol):
         self._limit: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """As in uvicorn."""
+        """Start the time limit."""
         super().connection_made(transport)
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """As in uvicorn."""
+        """Stop the time limit when the head is complete."""
         super().data_received(data)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """As in uvicorn."""
+        """Cancel the time limit."""
         self._unwatch()
         super().connection_lost(exc)
 
     def _watch(self) -> None:
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is not None and not cycle.response_complete:
-            self._unwatch()  # it is here, and is being answered
+            self._unwatch()  # the head is complete, and the response is being sent
         elif self._limit is None and not self.transport.is_closing():
             self._limit = self.loop.call_later(self._seconds, self.transport.abort)
 
@@ -79,7 +76,7 @@ class TimeoutProtocol(H11Protocol):
 
 
 def is_json_too_deep(body: bytes) -> bool:
-    """Whether JSON has more levels than `DEEPEST`, in a time that grows with its length alone."""
+    """Return True if JSON exceeds `MAX_JSON_DEPTH` levels, in linear time."""
     if body.count(b"[") + body.count(b"{") <= MAX_JSON_DEPTH:
         return False
     brackets = _STRING.sub(b"", body).translate(None, _OTHERS)
@@ -90,12 +87,12 @@ _BACKLOG = 2048
 
 
 class ServerOptions(Struct, frozen=True, kw_only=True):
-    """Where a server listens, and how long its end may take.
+    """Address of a server, and the time limit of its shutdown.
 
     Attributes:
-        host: The address; a loopback one unless others are to reach it.
-        port: The port; 0 for any that is free.
-        drain: Seconds for what goes on to come to its end.
+        host: The address; a loopback address unless other machines must reach it.
+        port: The port; 0 for any free port.
+        drain: Seconds that active runs have to finish at shutdown.
         keeps: Whether runs outlive the process.
     """
 
@@ -106,7 +103,7 @@ class ServerOptions(Struct, frozen=True, kw_only=True):
 
 
 def open_socket(place: ServerOptions) -> socket.socket:
-    """The socket of a server.
+    """Open the socket of a server.
 
     Raises:
         ConfigError: If it cannot listen there.
@@ -115,7 +112,7 @@ def open_socket(place: ServerOptions) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)[0]
         made = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
-        raise ConfigError(f"cannot listen on {place.host}: {error.strerror}") from None
+        raise ConfigError(f"Cannot listen on {place.host}: {error.strerror}.") from None
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(address)
@@ -123,13 +120,13 @@ def open_socket(place: ServerOptions) -> socket.socket:
     except OSError as error:
         made.close()
         raise ConfigError(
-            f"cannot listen on {place.host} port {place.port}: {error.strerror}; take another --port"
+            f"Cannot listen on {place.host} port {place.port}: {error.strerror}. Choose another port with --port."
         ) from None
     return made
 
 
 def local_url(listening: socket.socket) -> str:
-    """The address of a server for people on this machine."""
+    """Return the URL of a server for users of this machine."""
     host, port = listening.getsockname()[:2]
     address = ipaddress.ip_address(host)
     if address.is_unspecified:
@@ -138,18 +135,18 @@ def local_url(listening: socket.socket) -> str:
 
 
 def is_loopback(listening: socket.socket) -> bool:
-    """Whether only this machine reaches it."""
+    """Return True if only this machine can reach the host."""
     return ipaddress.ip_address(listening.getsockname()[0]).is_loopback
 
 
 class HttpServer(uvicorn.Server):
-    """Serves an application. The first SIGTERM or SIGINT lets what goes on come to its end; a second one ends it now.
+    """Serves an application. The first SIGTERM or SIGINT drains active runs; the second stops immediately.
 
     Args:
         app: The application.
         state: Its state.
-        place: How long its end may take.
-        on_message: Is told how the end goes on.
+        place: Time limit of the shutdown.
+        on_message: Callback for progress of the shutdown.
     """
 
     def __init__(
@@ -178,28 +175,28 @@ class HttpServer(uvicorn.Server):
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin the end, or hurry it."""
+        """Shut down, or skip the drain at the second signal."""
         if self._stop_requested.is_set():
             self.should_exit = self.force_exit = True
         else:
             self._loop.call_soon_threadsafe(self._stop_requested.set)
 
     def stop(self) -> None:
-        """Begin the end, as a signal does."""
+        """Shut down, like a signal does."""
         self._stop_requested.set()
 
     def abort_connection(self, scope: Scope) -> None:
-        """Break a connection off, with all that was not read."""
+        """Abort a connection, and discard all data that was not read."""
         client = tuple(scope.get("client") or ())
         for connection in list(self.server_state.connections):
             if isinstance(connection, H11Protocol) and connection.client == client:
-                # Without this the system goes on offering what was not read, and keeps megabytes of it for minutes.
+                # Without a reset, the operating system offers unread data for minutes and keeps megabytes in memory.
                 linger = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
                 connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
                 connection.transport.abort()
 
     async def serve_until_stopped(self, listening: socket.socket) -> None:
-        """Serve until a signal, then drain."""
+        """Serve until a signal arrives, then drain."""
         async with asyncio.TaskGroup() as group:
             ending = group.create_task(self._drain_on_stop())
             await self.serve(sockets=[listening])
@@ -211,12 +208,12 @@ class HttpServer(uvicorn.Server):
         if place.keeps:
             state.shutdown_started.set()
         self._report(
-            f"ending: no run is taken on any more; {place.drain:g} s for those that go on (again to end at once)"
+            f"Shutting down: no new runs. Active runs have {place.drain:g}s to finish (repeat the signal to stop immediately)."
         )
         left = await state.service.drain(place.drain, keeps=place.keeps)
         if left:
-            lost = pluralize(left, "run did not come to its end and is", "runs did not come to their end and are")
-            self._report(f"{lost} lost: this process is the only place for runs; see --url")
+            lost = pluralize(left, "run did not finish and is", "runs did not finish and are")
+            self._report(f"{lost} lost, because runs exist only in this process. Store runs in a database with --url.")
         state.shutdown_started.set()
         self.should_exit = True
 
@@ -228,13 +225,13 @@ async def run_test_server(
     place: ServerOptions | None = None,
     on_message: Callable[[str], object] = lambda _: None,
 ) -> AsyncGenerator[str]:
-    """A server inside this process, for as long as the block; gives its address.
+    """Serve in this process while the context is open, and yield the URL.
 
     Args:
         app: The application.
         state: Its state.
-        place: Where to listen; by default any free port of the loopback interface.
-        on_message: Is told how the end goes on.
+        place: Address (default: any free port of the loopback interface).
+        on_message: Callback for progress of the shutdown.
     """
     place = place or ServerOptions(port=0, drain=0.0)
     listening = open_socket(place)

@@ -1,6 +1,6 @@
-"""Events of runs as they go over a wire, each with the id by which a follower comes back.
+"""Server-sent events of runs, each with the ID from which a client resumes.
 
-Server-sent events: pulled as fast as they are read, so that a slow reader costs no memory; broken off, a reader comes back by id.
+The response pulls events as fast as the client reads, so a slow client costs no memory; a disconnected client resumes by ID.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Format = Literal["native", "ag-ui"]
 
 
 class WireEvent(Struct, frozen=True, weakref=True):
-    """One event: its name, its JSON, and the id after which a follower goes on."""
+    """An event: its name, its JSON, and the ID after which a client resumes."""
 
     id: str
     name: str
@@ -35,7 +35,7 @@ class WireEvent(Struct, frozen=True, weakref=True):
 
 
 ID_PATTERN = "[0-9]{1,15}([.][0-9]{1,6})?"
-"""What ids of events look like."""
+"""Format of event IDs."""
 
 
 _CACHED_EVENTS = 64
@@ -45,36 +45,36 @@ _SCHEMA = "#/components/schemas/{name}"
 
 
 def event_schemas() -> tuple[dict[str, Any], dict[str, Any]]:
-    """The JSON Schema of events in the format of our own, and those that it refers to."""
+    """Return the JSON Schema of events in the native format, and the schemas that it refers to."""
     kind: Any = FeedEvent
     (schema,), components = msgspec.json.schema_components([kind], ref_template=_SCHEMA)
     return schema, components
 
 
 def parse_id(text: str) -> tuple[int, int]:
-    """The number of an event and the part of it that an id names; (0, 0) is before the first.
+    """Return the event number and the part that an ID names; (0, 0) is before the first event.
 
     Raises:
-        ValueError: If it is no such id.
+        ValueError: If the ID is invalid.
     """
     if not _ID.fullmatch(text):
-        raise ValueError(f"{text[:40]!r} is no id of an event")
+        raise ValueError(f"{text[:40]!r} is not a valid event ID")
     number, _, part = text.partition(".")
     return int(number), int(part or 0)
 
 
 class EventEncoder:
-    """Events in the format of our own, encoded once for all followers that are at the same place."""
+    """Encodes events in the native format, once for all followers at the same position."""
 
     def __init__(self) -> None:
         self._known: WeakValueDictionary[tuple[str, int], WireEvent] = WeakValueDictionary()
         self._recent: deque[WireEvent] = deque(maxlen=_CACHED_EVENTS)
 
     async def encode_run(self, run_id: str, items: AsyncIterator[FeedItem]) -> AsyncGenerator[WireEvent, None]:
-        """What a run tells.
+        """Yield the events of a run.
 
         Args:
-            run_id: The run.
+            run_id: ID of the run.
             items: Its feed.
         """
         async for item in items:
@@ -86,14 +86,14 @@ class EventEncoder:
                 event = WireEvent(str(item.number), name, encode_feed_event(item.event), kind is RunEnded)
                 self._known[key] = event
                 if len(event.data) <= _MAX_CACHED_BYTES:
-                    self._recent.append(event)  # others come for it in a moment
+                    self._recent.append(event)  # other followers need it in a moment
             yield event
 
 
 async def encode_ag_ui(
     run_id: str, follow: Callable[[int], AsyncIterator[FeedItem]], after: tuple[int, int] = (0, 0)
 ) -> AsyncGenerator[WireEvent, None]:
-    """Events in the format of AG-UI. Where a follower comes back, what it knows is read again and not told."""
+    """Yield events in the AG-UI format. For a client that resumes, earlier events are encoded again to restore the state, but not sent."""
     translator = AgUiEncoder(run_id)
     async for item in follow(0):
         made = translator.encode(item.event)
@@ -106,12 +106,12 @@ async def encode_ag_ui(
 async def encode_ag_ui_run(
     started: AgUiRun, items: AsyncGenerator[FeedItem, None], outcome: Callable[[], Awaitable[str]]
 ) -> AsyncGenerator[WireEvent, None]:
-    """The events of one run of AG-UI, for the client that began it: from its start to its end.
+    """Yield the events of one AG-UI run from its start to its end, for the client that started it.
 
     Args:
         started: The run.
-        items: What our run tells, from its first event; closed at the end.
-        outcome: Says what became of a run that told nothing of its end.
+        items: Feed of the run from its first event; closed at the end.
+        outcome: Function that describes the end of a run that reported no end.
     """
     translator = AgUiEncoder(started.id, started.names)
     async with aclosing(_translate(translator, started, items)) as events:
@@ -136,7 +136,7 @@ async def _translate(
     async with aclosing(items):
         async for item in items:
             made = translator.encode(item.event)
-            if item.number <= run.after:  # told in an earlier run of the thread
+            if item.number <= run.after:  # sent in an earlier run of the thread
                 made = translator.resume() if item.number == run.after else ()
             for event in made:
                 yield event
@@ -160,13 +160,13 @@ class _SendBody(Protocol):
 
 
 class StreamTimeouts(Struct, frozen=True, kw_only=True):
-    """How long a stream waits, in seconds.
+    """Time limits of a stream, in seconds.
 
     Attributes:
-        beat: For an event, before a sign of life is sent.
-        reader: For a reader that does not read, before it is cut off.
-        retry: After which a reader that was cut off is told to come back.
-        request: For the head of a request to arrive, and for its body.
+        beat: Time without an event before a keep-alive comment is sent.
+        reader: Time that a client may not read before it is disconnected.
+        retry: Time after which a disconnected client should reconnect.
+        request: Time for the head of a request to arrive, and for its body.
     """
 
     beat: float = 15.0
@@ -180,13 +180,13 @@ class EventStreamResponse:
 
     Args:
         events: The events; closed at the end.
-        place: Held while the stream goes on.
-        closing: Set when the service ends: then the stream ends with a word when to come back.
-        cut: Cuts the connection of a request, of which not all was read.
-        metrics: Where events are counted.
-        timeouts: How long to wait.
-        on_disconnect: Done where the reader leaves before the end.
-        location: Where the run is.
+        place: Slot that is occupied while the stream is open.
+        closing: Event that is set at shutdown: the stream then ends with the time to reconnect.
+        cut: Function that aborts the connection of a request whose response was not read completely.
+        metrics: Counters of the service.
+        timeouts: Time limits.
+        on_disconnect: Callback for a client that disconnects before the end.
+        location: URL of the run.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class EventStreamResponse:
         self._told = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until the run is over, the reader is gone or the service ends."""
+        """Send events until the run ends, the client disconnects, or the service shuts down."""
         with self._place:
             tasks = [
                 asyncio.ensure_future(self._write(scope, send)),
@@ -239,7 +239,7 @@ class EventStreamResponse:
             await put(f"retry: {int(self._patience.retry * 1000)}\n\n".encode())
             async with aclosing(self._events) as events:
                 await self._pump(events, put, scope["holds"])
-            self._told = True  # all of it, or a word that the service ends
+            self._told = True  # the last event, or the notice of the shutdown
             await put(b"", more=False)
         except TimeoutError:
             self._metrics.add("followers_cut")
@@ -267,7 +267,7 @@ class EventStreamResponse:
                     if event.last:
                         return
                 elif closing.done():
-                    await put(f": the service ends\nretry: {int(self._patience.retry * 1000)}\n\n".encode())
+                    await put(f": the service is shutting down\nretry: {int(self._patience.retry * 1000)}\n\n".encode())
                     return
                 else:
                     await put(b": still there\n\n")
@@ -284,7 +284,7 @@ async def _wait_disconnect(receive: Receive) -> None:
 
 
 def encode_sse(event: WireEvent) -> Generator[bytes]:
-    """An event as it goes over the line, a piece at a time, so that a large one is not kept once for each slow reader.
+    """Yield an event in chunks, so that a large event is not stored once for each slow client.
 
     JSON has no line ends of its own.
     """

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until a signal; the exit code."""
+    """Serve until a signal arrives, and return the exit code."""
     return run_command(options, lambda console: asyncio.run(_serve(options, console)))
 
 
@@ -43,7 +43,9 @@ async def _serve(options: argparse.Namespace, console: Console) -> int:
         http = import_module("mainspring.app.servers.http.server")
         application = import_module("mainspring.app.servers.http.app").create_app
     except ImportError as error:
-        raise ConfigError(f"serve --http needs the extra server: {install_command('server')} ({error})") from error
+        raise ConfigError(
+            f"serve --http requires the extra server. Install it: {install_command('server')} ({error})"
+        ) from error
     guard = import_module("mainspring.app.servers.http.auth")
     limits = import_module("mainspring.app.servers.http.state")
     given, made = await asyncio.to_thread(_tokens, options)
@@ -66,7 +68,9 @@ async def _serve(options: argparse.Namespace, console: Console) -> int:
             url = http.local_url(listening)
             console.answer(f"{url}#token={made}\n" if made else f"{url}\n")
             if not http.is_loopback(listening):
-                console.info("note: others can reach it, and nothing is encrypted; put a proxy with TLS before it")
+                console.info(
+                    "Warning: other machines can reach this server, and the traffic is not encrypted. Use a reverse proxy with TLS."
+                )
             async with asyncio.TaskGroup() as group:
                 keeping = options.token_file and group.create_task(
                     watch_token_file(Path(options.token_file), given, console.info)
@@ -80,12 +84,12 @@ async def _serve(options: argparse.Namespace, console: Console) -> int:
 
 
 def _tokens(options: argparse.Namespace) -> tuple[Tokens, str]:
-    """The tokens, and the one that was made up because none was given."""
+    """Return the tokens, and the token that was generated if none was provided."""
     own = pop_token_from_env(os.environ)
     if options.token_file:
         found = read_tokens(Path(options.token_file))
         if own:
-            raise ConfigError(f"give either --token-file or ${TOKEN_VARIABLE}, not both")
+            raise ConfigError(f"Use only one of --token-file and ${TOKEN_VARIABLE}.")
         return Tokens(found), ""
     if own:
         return Tokens({own: DEFAULT_TENANT}), ""
@@ -94,18 +98,18 @@ def _tokens(options: argparse.Namespace) -> tuple[Tokens, str]:
 
 
 async def _agents(options: argparse.Namespace, console: Console) -> dict[str, Factory]:
-    """The agents whose runs are done here; none where workers elsewhere do them."""
+    """Return the agents whose runs this process executes; empty if separate workers execute them."""
     if options.url is not None and not options.work:
         if options.agents or options.only_agents:
             raise ConfigError(
-                "--agents with --url: its workers have the agents; or let this process be one with --work"
+                "With --url, separate workers provide the agents. Remove --agents, or add --work to execute runs in this process."
             )
         return {}
     found: dict[str, Factory] = {}
 
     def tell(report: RunEvent) -> None:
         if isinstance(report, Notice):
-            console.info(f"note: {report.text}")
+            console.info(f"Note: {report.text}")
 
     if not options.only_agents:
         requested = replace(launch_options(options), save=False, session=None, session_id=None)
@@ -114,9 +118,9 @@ async def _agents(options: argparse.Namespace, console: Console) -> dict[str, Fa
     for place in options.agents:
         found |= await asyncio.to_thread(load_agents, place, options.cwd or os.getcwd())
     if not found:
-        raise ConfigError("--only-agents leaves no agent; name some with --agents MODULE:ATTRIBUTE")
+        raise ConfigError("--only-agents leaves no agent. Name agents with --agents MODULE:ATTRIBUTE.")
     return found
 
 
 def _say_nothing(_: RunEvent) -> None:
-    """What there is to say was said at the start."""
+    """Do nothing: all notices were printed at the start."""

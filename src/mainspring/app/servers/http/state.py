@@ -1,4 +1,4 @@
-"""What the service has while it is up, beside the runs."""
+"""State of the HTTP service, in addition to the runs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Limits for each tenant.
 
     Attributes:
-        requests: Requests a minute.
-        body: Bytes of a request's body.
+        requests: Requests per minute.
+        body: Bytes of a request body.
         followers: Followers of events at the same time.
     """
 
@@ -35,11 +35,11 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class RateLimiter:
-    """So many a minute, with as many at once.
+    """Allows a number of requests per minute, and the same number as a burst.
 
     Args:
-        a_minute: How many.
-        clock: Seconds on a clock that never goes back.
+        a_minute: Requests per minute.
+        clock: Monotonic clock in seconds.
     """
 
     def __init__(self, a_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -48,7 +48,7 @@ class RateLimiter:
         self._left: dict[str, tuple[float, float]] = {}
 
     def acquire(self, tenant: str) -> int:
-        """0 if there is one more; else the seconds to wait."""
+        """Return 0 if a request is allowed, or the seconds to wait."""
         now = self._clock()
         left, at = self._left.get(tenant, (self._limit, now))
         left = min(self._limit, left + (now - at) * self._limit / 60)
@@ -60,7 +60,7 @@ class RateLimiter:
 
 
 class ConcurrencyLimit:
-    """So many at the same time."""
+    """Limits the number of slots at the same time."""
 
     def __init__(self, limit: int) -> None:
         self.most = limit
@@ -68,16 +68,16 @@ class ConcurrencyLimit:
 
     @property
     def in_use(self) -> int:
-        """How many all tenants have."""
+        """Return the number of slots that all tenants use."""
         return sum(self._register_incoming.values())
 
     def is_full(self, tenant: str) -> bool:
-        """Whether there is none left."""
+        """Return True if the tenant uses all of its slots."""
         return self._register_incoming.get(tenant, 0) >= self.most
 
     @contextmanager
     def slot(self, tenant: str) -> Generator[None]:
-        """Have one while this is open."""
+        """Use a slot while the context is open."""
         self._register_incoming[tenant] = self._register_incoming.get(tenant, 0) + 1
         try:
             yield
@@ -86,19 +86,19 @@ class ConcurrencyLimit:
 
 
 class ServerState:
-    """What the service has while it is up.
+    """State of the HTTP service while it is running.
 
     Args:
-        service: The runs.
-        limits: What each tenant may ask for.
-        timeouts: How long streams wait.
+        service: The run service.
+        limits: Limits for each tenant.
+        timeouts: Time limits of streams.
 
     Attributes:
-        shutdown_started: Set when followers are to leave.
-        abort_connection: Cuts the connection of a request.
+        shutdown_started: Event that is set when followers must disconnect.
+        abort_connection: Function that aborts the connection of a request.
         document: The OpenAPI document.
-        ag_ui: Runs of clients of AG-UI.
-        event_encoder: Encodes events for all followers.
+        ag_ui: Runs of AG-UI clients.
+        event_encoder: Encoder of events for all followers.
     """
 
     def __init__(self, service: RunService, limits: Limits, timeouts: StreamTimeouts) -> None:
@@ -114,12 +114,15 @@ class ServerState:
         self.document: dict[str, Any] = {}
 
     def reject_if_full(self, tenant: str) -> ASGIApp | None:
-        """The refusal of one more follower, if there is no place for it."""
+        """Return an error response if the tenant has too many followers, or ``None``."""
         if not self.followers.is_full(tenant):
             return None
         self.metrics.add("limited")
         return retry_later_response(
-            429, "too_many_followers", f"{self.followers.most} followers are there, and no more may", 5
+            429,
+            "too_many_followers",
+            f"Too many event streams. The limit is {self.followers.most}. Close one and try again.",
+            5,
         )
 
     def stream(
@@ -130,13 +133,13 @@ class ServerState:
         left: Callable[[], Awaitable[None]] | None = None,
         location: str = "",
     ) -> ASGIApp:
-        """A stream for one more follower.
+        """Return a stream for one follower.
 
         Args:
-            tenant: Whose it is.
+            tenant: Tenant of the follower.
             events: The events.
-            left: Done where the follower leaves before the end.
-            location: Where the run is.
+            left: Callback for a follower that disconnects before the end.
+            location: URL of the run.
         """
         place = self.followers.slot(tenant)
         return EventStreamResponse(
@@ -144,7 +147,7 @@ class ServerState:
         )
 
     async def metrics_response(self) -> ASGIApp:
-        """The figures as they are now."""
+        """Return the current metrics."""
         states = await self.service.count_active_runs()
         text = self.metrics.text(
             {

@@ -1,1 +1,1 @@
-"""The agent as a server of the Model Context Protocol."""
+"""MCP server: the agent as a tool of MCP clients."""

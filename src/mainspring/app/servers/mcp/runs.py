@@ -1,4 +1,4 @@
-"""Runs of the agent for calls of a client."""
+"""Runs of the agent for tool calls of an MCP client."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _DECISION, _CHOICE, _WORDS = "decision", "choice", "words"
 
 
 def elicitation_form(asked: PendingQuestion) -> types.ElicitRequestFormParams:
-    """A question as a form."""
+    """Return the form of a question or an approval."""
     if isinstance(asked, ApprovalAsked):
         return types.ElicitRequestFormParams(
             message=_describe_call(asked),
@@ -49,7 +49,7 @@ def elicitation_form(asked: PendingQuestion) -> types.ElicitRequestFormParams:
             else {"type": "string", "title": title, "oneOf": names}
         )
     if asked.kind in ("ask", "input", "plan"):
-        properties[_WORDS] = {"type": "string", "title": "Other words" if asked.options else title}
+        properties[_WORDS] = {"type": "string", "title": "Other answer" if asked.options else title}
     required = [] if len(properties) > 1 else list(properties)
     message = "\n\n".join(part for part in (asked.title, asked.text) if part) or title
     return types.ElicitRequestFormParams(
@@ -59,7 +59,7 @@ def elicitation_form(asked: PendingQuestion) -> types.ElicitRequestFormParams:
 
 
 def parse_answer(asked: PendingQuestion, answer: object) -> Approve | Answer:
-    """What an answer to a form says; whatever is no answer is a no."""
+    """Convert the response to a form. Any other response denies the call or declines the question."""
     content: Mapping[str, Any] = {}
     if isinstance(answer, types.ElicitResult) and answer.action == "accept":
         content = answer.content or {}
@@ -79,7 +79,7 @@ def parse_answer(asked: PendingQuestion, answer: object) -> Approve | Answer:
 
 
 def decline(asked: PendingQuestion) -> Approve | Answer:
-    """A question that nobody can be asked."""
+    """Deny or decline, because the client cannot ask its user."""
     return parse_answer(asked, None)
 
 
@@ -102,7 +102,7 @@ def _describe_call(request: ApprovalAsked) -> str:
     parts = [f"The agent wants to {request.action} {request.resource} ({request.display}).", request.reason]
     parts += [format_diff(diff) for diff in request.diffs]
     if len(request.suggestions) > 1:
-        parts.append(f"The rules: {', '.join(request.suggestions)}")
+        parts.append(f"Rules: {', '.join(request.suggestions)}")
     return "\n\n".join(part for part in parts if part)[:_LONGEST]
 
 
@@ -111,39 +111,39 @@ def _label(label: str, description: str) -> str:
 
 
 MAX_SUSPENDED = 32
-"""Runs that wait for a client to come back with answers; of more, the one that waits longest is stopped."""
+"""Maximum number of suspended runs, which wait until the client calls again with answers; beyond it, the oldest one is stopped."""
 SUSPEND_SECONDS = 1800.0
-"""Seconds that a run waits so."""
+"""Maximum number of seconds that a run stays suspended."""
 MAX_INPUT_ROUNDS = 10
-"""How often a client is asked in one call: the clients of the official SDKs give up after so many. What is asked then is denied."""
+"""Maximum number of rounds of questions in one call: clients of the official SDKs stop after that many. Later questions are declined."""
 
 
 ProgressCallback = Callable[[str], Awaitable[None]]
-"""Is told what happens."""
+"""Callback for progress of a run."""
 
 
 Ask = Callable[[PendingQuestion], Awaitable[object]]
-"""Asks the user of a client; gives what came back."""
+"""Sends a question to the user of the client, and returns the response."""
 
 
 class InputRequired(Struct, frozen=True):
-    """A run cannot go on before its client has answered.
+    """The run cannot continue until the client has answered.
 
     Attributes:
-        questions: What is asked, by names that the answers are to have.
+        questions: Open questions, by the names that the answers must use.
     """
 
     questions: Mapping[str, PendingQuestion]
 
 
 class ToolRun:
-    """A run, in a chat that lives in a task of its own: a call that is cancelled is over at once, and its chat still ends in order.
+    """A run, whose chat lives in its own task: a cancelled call ends immediately, and its chat still closes properly.
 
     Args:
-        given: The arguments of the call that began it.
+        given: Arguments of the tool call that started the run.
 
     Attributes:
-        given: See above.
+        given: Arguments of the tool call that started the run.
     """
 
     def __init__(self, given: Mapping[str, object]) -> None:
@@ -155,11 +155,11 @@ class ToolRun:
 
     @property
     def session(self) -> str:
-        """The session in which it is kept."""
+        """Return the ID of the session that stores the run."""
         return self._opened.result().status.session_id
 
     async def run(self, chats: ChatRegistry, options: ChatOptions) -> None:
-        """Keep its chat open until it is left."""
+        """Open the chat, and close it when the run is stopped."""
         try:
             async with chats.open(options) as chat:
                 if not self._opened.cancelled():
@@ -168,27 +168,27 @@ class ToolRun:
                 await chat.stop()
         except Exception as error:
             if self._opened.cancelled():
-                return  # the call was cancelled meanwhile: nobody is to be told
+                return  # the call was cancelled, so no caller waits for the error
             if self._opened.done():
                 raise
             self._opened.set_exception(error)
 
     def stop(self) -> None:
-        """Stop it, and end its chat."""
+        """Stop the run, and close its chat."""
         self._left.set()
 
     async def begin(self, prompt: str) -> str:
-        """Say what is to be done; why not, if it cannot be.
+        """Start the run, or return the reason why it cannot start.
 
         Raises:
-            ConfigError: If something is wrong with options or settings.
-            SessionError: If the session to go on with cannot be opened.
+            ConfigError: If options or settings are invalid.
+            SessionError: If the session to resume cannot be opened.
         """
         chat = await self._opened
         return (await chat.send(Prompt(prompt))).refused
 
     async def answer(self, given: Mapping[str, object]) -> None:
-        """Take what a client says to what was asked; what it says nothing to stays open."""
+        """Apply the client's responses; a question without a response stays open."""
         for id, request in list(self._questions.items()):
             if id in given:
                 await self._settle(request, given[id])
@@ -196,15 +196,15 @@ class ToolRun:
     async def advance(
         self, progress: ProgressCallback, ask: Ask | None, *, can_ask_later: bool = False
     ) -> RunFinished | InputRequired | None:
-        """See it through to its end, or to what the client must be asked in another request.
+        """Wait until the run ends, or until it needs answers that only another request can deliver.
 
         Args:
-            progress: Is told what happens.
-            ask: Asks the user of the client at once.
-            can_ask_later: Whether the user can be asked by another request.
+            progress: Callback for progress.
+            ask: Function that asks the user of the client immediately.
+            can_ask_later: Whether the client can deliver answers with another request.
 
         Returns:
-            How it ended or what it waits for; ``None`` if its chat was closed before.
+            The outcome, or the open questions; ``None`` if the chat was closed before.
         """
         for request in [] if can_ask_later else list(self._questions.values()):
             await self._settle(request, None)
@@ -237,8 +237,8 @@ class ToolRunPool:
     """The runs of one client.
 
     Args:
-        tasks: Where they live.
-        chats: Where their chats are known.
+        tasks: Task group that runs the chats.
+        chats: Registry of the chats.
     """
 
     def __init__(self, tasks: asyncio.TaskGroup, chats: ChatRegistry) -> None:
@@ -249,19 +249,19 @@ class ToolRunPool:
         self._ends: dict[str, asyncio.TimerHandle] = {}
 
     def open(self, options: ChatOptions, given: Mapping[str, object]) -> ToolRun:
-        """A new run, which is not begun yet."""
+        """Open a run, which has not started yet."""
         run = ToolRun(given)
         self._active_runs[run] = task = self._tasks.create_task(run.run(self._chats, options))
         task.add_done_callback(lambda _: self._active_runs.pop(run, None) and None)
         return run
 
     async def closed(self, run: ToolRun) -> None:
-        """Wait until a run that was left is closed: what is on disk is complete then."""
+        """Wait until a stopped run is closed and everything is on disk."""
         if (task := self._active_runs.get(run)) is not None:
             await asyncio.wait((task,))
 
     def suspend(self, run: ToolRun) -> str:
-        """Keep a run until its client comes back; by a name that nobody can guess."""
+        """Suspend a run until the client calls again. Return a random name for it."""
         name = secrets.token_urlsafe(24)
         self._parked[name] = run
         self._ends[name] = asyncio.get_running_loop().call_later(SUSPEND_SECONDS, self._expire, name)
@@ -270,7 +270,7 @@ class ToolRunPool:
         return name
 
     def resume(self, name: str) -> ToolRun | None:
-        """A run whose client has come back; each name is good for one time."""
+        """Return the suspended run of a name; each name is valid once."""
         if (timer := self._ends.pop(name, None)) is not None:
             timer.cancel()
         return self._parked.pop(name, None)
@@ -280,7 +280,7 @@ class ToolRunPool:
             run.stop()
 
     def stop(self) -> None:
-        """End all of them."""
+        """Stop all runs."""
         for name in list(self._parked):
             self.resume(name)
         for run in list(self._active_runs):
@@ -288,13 +288,13 @@ class ToolRunPool:
 
 
 def progress_text(event: ChatEvent) -> str:
-    """What an event says to somebody who waits; empty where it says nothing."""
+    """Return the progress message for an event, or an empty string."""
     match event:
         case ToolStarted(display=display, summary=summary):
             return f"{display} {summary}".strip()
         case ChildStarted(name=name, task=task):
             return f"{name}: {' '.join(task.split())[:120]}"
         case Retrying(reason=reason, delay=delay):
-            return f"{reason}; trying again in {delay:g} s"
+            return f"Retrying in {delay:g}s: {reason}"
         case _:
             return ""

@@ -74,7 +74,7 @@ TOOLS = [
 
 
 def run_result(finished: RunFinished, session: str) -> types.CallToolResult:
-    """What a run gives."""
+    """Convert the outcome of a run to a tool result."""
     answer = finished.text
     facts: dict[str, Any] = {
         "answer": answer,
@@ -104,19 +104,19 @@ def run_result(finished: RunFinished, session: str) -> types.CallToolResult:
 
 
 def mcp_error_result(text: str) -> types.CallToolResult:
-    """A call that could not be made."""
+    """Return a tool result for a call that failed."""
     return types.CallToolResult(content=[types.TextContent(type="text", text=redact_environment(text))], is_error=True)
 
 
 def sessions_result(sessions: Sequence[Any]) -> types.CallToolResult:
-    """The sessions, a line each."""
+    """Return the sessions as a tool result, one on each line."""
     lines = [
         f"{info.id}  {info.updated:%Y-%m-%d %H:%M}  {' '.join((info.title or info.preview).split())[:100]}"
         if info.updated
         else f"{info.id}  {info.title or info.preview}"
         for info in sessions
     ]
-    text = "\n".join(lines) or "There are no sessions yet."
+    text = "\n".join(lines) or "No sessions yet."
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
 
 
@@ -125,7 +125,7 @@ _NOT_JSON, _INVALID = -32700, -32600
 
 class _Stream:
     async def aclose(self) -> None:
-        """Nothing: the lines belong to whoever opened them."""
+        """Do nothing: the caller of the server owns the lines."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -137,17 +137,17 @@ class _Stream:
 
 
 class ReadStream(_Stream):
-    """What the client says. A line that is no message is answered and passed over.
+    """Messages of the client. An invalid line gets an error response and is skipped.
 
     Args:
-        wire: The lines.
+        wire: Transport of the lines.
     """
 
     def __init__(self, wire: LineTransport) -> None:
         self._wire = wire
 
     async def receive(self) -> SessionMessage:
-        """The next message.
+        """Return the next message.
 
         Raises:
             StopAsyncIteration: At the end.
@@ -169,12 +169,12 @@ class ReadStream(_Stream):
             try:
                 msgspec.json.decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                await self._refuse(_NOT_JSON, f"the line is no JSON: {error}")
+                await self._refuse(_NOT_JSON, f"The line is not valid JSON: {error}.")
                 continue
             try:
                 return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
             except (ValueError, RecursionError):
-                await self._refuse(_INVALID, "the line is no message of JSON-RPC 2.0")
+                await self._refuse(_INVALID, "The line is not a JSON-RPC 2.0 message.")
 
     async def _refuse(self, code: int, reason: str) -> None:
         answer = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": reason}}
@@ -182,10 +182,10 @@ class ReadStream(_Stream):
 
 
 class WriteStream(_Stream):
-    """What is said to the client.
+    """Messages to the client.
 
     Args:
-        wire: The lines.
+        wire: Transport of the lines.
     """
 
     def __init__(self, wire: LineTransport) -> None:
@@ -195,15 +195,15 @@ class WriteStream(_Stream):
         """Write a message.
 
         Raises:
-            BrokenPipeError: If nobody reads any more.
+            BrokenPipeError: If the client closed the connection.
         """
         await self._wire.send(encode_line(item.message.model_dump(by_alias=True, exclude_unset=True), str))
 
 
 MAX_RUNS = 8
-"""Runs at the same time; further calls wait."""
+"""Maximum number of runs at the same time; further calls wait."""
 _INPUT_REQUIRED_VERSION = "2026-07-28"
-"""The first version of the protocol in which servers send no requests, and ask by what they answer."""
+"""First protocol version in which servers send no requests, and return the questions as a result instead."""
 
 
 Context = ServerRequestContext[Any]
@@ -211,11 +211,11 @@ ToolCallOutcome = types.CallToolResult | types.InputRequiredResult
 
 
 class McpAgentServer:
-    """Answers one client.
+    """The server of one client.
 
     Args:
-        options: How chats are opened.
-        runs: Where they live.
+        options: Options with which chats are opened.
+        runs: Pool of the client's runs.
     """
 
     def __init__(self, options: ChatOptions, runs: ToolRunPool) -> None:
@@ -243,14 +243,16 @@ class McpAgentServer:
                 case "sessions":
                     return await self._sessions(given)
                 case name:
-                    return mcp_error_result(f"there is no tool {name[:80]!r}; there are {RUN_TOOL} and {SESSIONS_TOOL}")
+                    return mcp_error_result(
+                        f"Unknown tool: {name[:80]!r}. Available tools: {RUN_TOOL} and {SESSIONS_TOOL}."
+                    )
         except (MainspringError, OSError) as error:
             return mcp_error_result(str(error))
 
     async def _sessions(self, mapping: dict[str, Any]) -> types.CallToolResult:
         limit = mapping.get("limit", 20)
         if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= 100:
-            return mcp_error_result("limit must be a whole number from 1 to 100")
+            return mcp_error_result("limit must be an integer from 1 to 100.")
         found = await asyncio.to_thread(list_saved_sessions, self._options.ask.place, environ=self._options.environ)
         return sessions_result([info for info in found if not info.problem][:limit])
 
@@ -262,19 +264,19 @@ class McpAgentServer:
             if run is None or run.given != given:
                 if run is not None:
                     run.stop()
-                reason = "the request state is none that was given for this call, or it is too old: call the tool anew"
+                reason = "The request state is invalid for this call, or it has expired. Call the tool again."
                 raise MCPError(types.INVALID_PARAMS, reason, {"reason": "invalid_request_state"})
             return await self._flush_held(ctx, run, params, ask, later=later)
         prompt, session = given.get("prompt"), given.get("session")
         if not isinstance(prompt, str) or not prompt.strip():
-            return mcp_error_result("prompt must be a text that is not empty")
+            return mcp_error_result("prompt must be a non-empty string.")
         about = self._options.ask
         if session is not None:
             found = await asyncio.to_thread(list_saved_sessions, about.place, environ=self._options.environ)
             place = next((info.place for info in found if info.id == session), None)
             if place is None:
                 return mcp_error_result(
-                    f"there is no session {str(session)[:80]!r}; the tool {SESSIONS_TOOL} lists them"
+                    f"Session {str(session)[:80]!r} not found. List the sessions with the tool {SESSIONS_TOOL}."
                 )
             about = replace(about, session=place)
         options = replace(self._options, ask=about, attended=ask is not None or later, replay=False)
@@ -314,7 +316,7 @@ class McpAgentServer:
                 if not parked:
                     run.stop()
             await self._runs.closed(run)
-        return mcp_error_result("the server is being stopped") if done is None else run_result(done, session)
+        return mcp_error_result("The server is shutting down.") if done is None else run_result(done, session)
 
 
 def _input_required_result(waits: InputRequired, name: str) -> types.InputRequiredResult:
@@ -333,12 +335,12 @@ def _has_forms(ctx: Context) -> bool:
 
 
 def _supports_input_required(ctx: Context) -> bool:
-    """Whether the user of the client is asked by an answer that says what is missing; the client calls again then."""
+    """Return True if the server returns questions as a result, and the client calls again with the answers."""
     return ctx.protocol_version >= _INPUT_REQUIRED_VERSION and _has_forms(ctx)
 
 
 def elicit_callback(ctx: Context) -> Ask | None:
-    """Asks the user of the client at once; ``None`` where the client cannot be asked so."""
+    """Return the function that asks the user of the client immediately, or ``None`` if the client does not support it."""
     if not _has_forms(ctx) or not ctx.session.can_send_request:
         return None
 
@@ -353,12 +355,12 @@ def elicit_callback(ctx: Context) -> Ask | None:
 
 
 async def serve_mcp(wire: LineTransport, chats: ChatRegistry, options: ChatOptions) -> None:
-    """Serve one client to its end; its runs end with it.
+    """Serve one client until it disconnects, and stop its runs then.
 
     Args:
-        wire: Its lines.
-        chats: Where those of its runs are known.
-        options: How chats are opened.
+        wire: Transport of the lines.
+        chats: Registry of the runs' chats.
+        options: Options with which chats are opened.
     """
     async with asyncio.TaskGroup() as tasks:
         runs = ToolRunPool(tasks, chats)
@@ -368,6 +370,6 @@ async def serve_mcp(wire: LineTransport, chats: ChatRegistry, options: ChatOptio
                 ReadStream(wire), WriteStream(wire), server.create_initialization_options(NotificationOptions())
             )
         except* BrokenPipeError:
-            pass  # the client has gone
+            pass  # the client disconnected
         finally:
             runs.stop()

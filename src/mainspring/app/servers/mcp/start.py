@@ -14,11 +14,11 @@ from mainspring.extras import install_command
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve one client; the exit code."""
+    """Serve one client, and return the exit code."""
 
     async def serve(wire: LineTransport, chats: ChatRegistry) -> None:
         if importlib.util.find_spec("mcp") is None:
-            raise ConfigError(f"--mcp needs the package mcp: {install_command('mcp')}")
+            raise ConfigError(f"--mcp requires the package mcp. Install it: {install_command('mcp')}")
         await import_module("mainspring.app.servers.mcp.server").serve_mcp(
             wire, chats, ChatOptions(ask=launch_options(options))
         )

@@ -1,1 +1,1 @@
-"""JSON lines: a conversation for any program."""
+"""JSON lines: the chat engine for any program."""

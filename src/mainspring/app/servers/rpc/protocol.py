@@ -1,6 +1,6 @@
-"""The lines of ``serve --rpc``: what comes in, and what goes out. ``docs/rpc.schema.json`` is made of these.
+"""Input and output lines of ``serve --rpc``. The structs define the published schema ``docs/rpc.schema.json``.
 
-The published schema of the lines, made from their structs: ``python -I -m mainspring.app.servers.rpc.protocol > docs/rpc.schema.json``.
+Update the schema: ``python -I -m mainspring.app.servers.rpc.protocol > docs/rpc.schema.json``.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from mainspring.app.servers.stdio import encode_line
 from mainspring.messages import Message
 
 PROTOCOL = 1
-"""Grows when a program that speaks the number before it would no longer be understood."""
+"""Version of the protocol. Increases when programs that use the previous version would fail."""
 
 
 Id = int | str
-"""What a program names its requests by."""
+"""ID of a request, chosen by the client."""
 
 
 class GetStatus(ChatCommandBase, frozen=True):
-    """Tell how the chat stands."""
+    """Get the status of the chat."""
 
 
 class Complete(ChatCommandBase, frozen=True):
@@ -40,41 +40,41 @@ class Complete(ChatCommandBase, frozen=True):
 
 
 class ListCommands(ChatCommandBase, frozen=True):
-    """Tell what can be typed behind a slash."""
+    """List the slash commands."""
 
 
 class GetMessages(ChatCommandBase, frozen=True):
-    """Tell the conversation as the model has it: from the last summary on."""
+    """Get the messages that the model receives: those since the last compaction."""
 
 
 class ListModels(ChatCommandBase, frozen=True):
-    """Tell the models that can be chosen by `SetModel`, as far as providers say so."""
+    """List the models that `SetModel` accepts, if the providers list them."""
 
 
 class ListSessions(ChatCommandBase, frozen=True):
-    """Tell the sessions that `Resume` can go on with, last used first.
+    """List the sessions that `Resume` accepts, the most recently used first.
 
     Attributes:
-        everywhere: Those of all folders, and not only of this one.
+        everywhere: Whether to include the sessions of all folders.
     """
 
     everywhere: bool = False
 
 
 class Close(ChatCommandBase, frozen=True):
-    """End the conversation, as the end of the input does."""
+    """Close the chat, like the end of the input does."""
 
 
 RpcCommand = ChatCommand | GetStatus | GetMessages | Complete | ListCommands | ListModels | ListSessions | Close
-"""What a request may ask: every command of the chat engine, and those of the protocol."""
+"""Commands that a request can contain: every command of the chat engine, and those of the protocol."""
 
 
 class Request(Struct, frozen=True, forbid_unknown_fields=True):
-    """A line that comes in.
+    """An input line.
 
     Attributes:
-        command: What is asked.
-        id: What the reply is to be known by; a request without one gets its reply with ``null``.
+        command: The command.
+        id: ID of the reply; without an ID, the reply has the ID ``null``.
     """
 
     command: RpcCommand
@@ -86,12 +86,12 @@ class _Line(Struct, frozen=True, tag_field="type", tag=snake_case_tag):
 
 
 class Hello(_Line, frozen=True):
-    """The first line.
+    """The first output line.
 
     Attributes:
-        protocol: The version of the protocol.
-        version: That of the program.
-        max_line: Bytes that a line to it may have.
+        protocol: Version of the protocol.
+        version: Version of the program.
+        max_line: Maximum number of bytes of an input line.
     """
 
     protocol: int
@@ -100,12 +100,12 @@ class Hello(_Line, frozen=True):
 
 
 class SavedSession(Struct, frozen=True):
-    """A session that is kept.
+    """A saved session.
 
     Attributes:
-        id: By which it is gone on with.
-        title: Its name for people, or how its first prompt begins.
-        cwd: The folder that it belongs to.
+        id: ID with which it can be resumed.
+        title: Title, or the beginning of the first prompt.
+        cwd: The folder of the session.
         updated: When it was last written.
     """
 
@@ -116,17 +116,17 @@ class SavedSession(Struct, frozen=True):
 
 
 class Reply(_Line, frozen=True, omit_defaults=True):
-    """The answer to a request: it was taken. What comes of it is told by events.
+    """The reply to a request: the command was accepted. Events report its result.
 
     Attributes:
-        id: That of the request.
-        command: What the events know it by: `CommandDone.id`, `UserText.id`, `Refused.id`.
-        status: Of `GetStatus`.
-        candidates: Of `Complete`.
-        commands: Of `ListCommands`: names, each with a word about it.
-        messages: Of `GetMessages`.
-        models: Of `ListModels`: names, each with a word about it.
-        sessions: Of `ListSessions`.
+        id: ID of the request.
+        command: ID of the command in events: `CommandDone.id`, `UserText.id`, `Refused.id`.
+        status: For `GetStatus`.
+        candidates: For `Complete`.
+        commands: For `ListCommands`: names with descriptions.
+        messages: For `GetMessages`.
+        models: For `ListModels`: names with descriptions.
+        sessions: For `ListSessions`.
     """
 
     id: Id | None
@@ -140,13 +140,13 @@ class Reply(_Line, frozen=True, omit_defaults=True):
 
 
 class Error(_Line, frozen=True, omit_defaults=True):
-    """A line that was not taken, and changed nothing. The conversation goes on, but after ``not_opened``.
+    """A line that was rejected and changed nothing. The chat continues, except after ``not_opened``.
 
     Attributes:
-        code: ``not_json``, ``invalid`` (it is no request), ``too_long``, ``refused`` (it cannot be done now) or ``not_opened`` (there is
-            no conversation; the program ends).
-        message: What is wrong, and what to do.
-        id: That of the request, where it could be read.
+        code: ``not_json``, ``invalid`` (not a valid request), ``too_long``, ``refused`` (not possible now), or ``not_opened`` (the chat
+            cannot be opened, and the program ends).
+        message: What is wrong and how to fix it.
+        id: ID of the request, if it could be read.
     """
 
     code: Literal["not_json", "invalid", "too_long", "refused", "not_opened"]
@@ -154,20 +154,20 @@ class Error(_Line, frozen=True, omit_defaults=True):
     id: Id | None = None
 
 
-class Notice(_Line, frozen=True, tag="event"):
-    """Something happened.
+class EventLine(_Line, frozen=True, tag="event"):
+    """An event of the chat.
 
     Attributes:
-        seq: Its number, from 1 on, without gaps.
-        event: What.
+        seq: Sequence number, from 1, without gaps.
+        event: The event.
     """
 
     seq: int
     event: ChatEvent
 
 
-RpcLine = Hello | Reply | Error | Notice
-"""A line that goes out."""
+RpcLine = Hello | Reply | Error | EventLine
+"""An output line."""
 
 
 class _RequestId(Struct, frozen=True):
@@ -180,17 +180,19 @@ def _decoder() -> msgspec.json.Decoder[Request]:
 
 
 def read_request(line: bytes) -> Request | Error:
-    """A request, or why it is none."""
+    """Decode a request, or return the error."""
     try:
         return _decoder().decode(line)
     except msgspec.ValidationError as error:
         return Error(
-            "invalid", f"{error}; `mainspring serve --rpc --schema` prints what a request is", _extract_id(line)
+            "invalid",
+            f"{error}. Print the schema of requests with `mainspring serve --rpc --schema`.",
+            _extract_id(line),
         )
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return Error("not_json", f"the line is no JSON: {error}; write one object a line")
+        return Error("not_json", f"The line is not valid JSON: {error}. Write one object on each line.")
     except RecursionError:
-        return Error("not_json", "the line is nested too deeply; write one flat object a line")
+        return Error("not_json", "The line is nested too deeply. Write one flat object on each line.")
 
 
 def _extract_id(line: bytes) -> Id | None:
@@ -201,12 +203,12 @@ def _extract_id(line: bytes) -> Id | None:
 
 
 def write_line(line: RpcLine) -> bytes:
-    """A line that goes out, without its end."""
+    """Encode an output line, without its line end."""
     return encode_line(line)
 
 
 def build_rpc_schema() -> dict[str, Any]:
-    """A JSON Schema: ``#/$defs/Request`` is a line that comes in, ``#/$defs/Line`` one that goes out."""
+    """Return the JSON Schema: ``#/$defs/Request`` is an input line, ``#/$defs/Line`` an output line."""
     (request, line), parts = msgspec.json.schema_components((Request, RpcLine), ref_template="#/$defs/{name}")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -217,7 +219,7 @@ def build_rpc_schema() -> dict[str, Any]:
 
 
 def rpc_schema_text() -> str:
-    """The same as the text of its file."""
+    """Return the schema as the text of its file."""
     return json.dumps(build_rpc_schema(), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 

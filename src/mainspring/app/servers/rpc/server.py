@@ -1,4 +1,4 @@
-"""One conversation over lines: requests become commands of a chat, its events become lines."""
+"""One chat over lines: requests become commands of the chat, its events become lines."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mainspring.app.servers.rpc.protocol import (
     Close,
     Complete,
     Error,
+    EventLine,
     GetMessages,
     GetStatus,
     Hello,
     ListCommands,
     ListModels,
     ListSessions,
-    Notice,
     Reply,
     Request,
     RpcLine,
@@ -33,16 +33,16 @@ from mainspring.errors import MainspringError
 from mainspring.redaction import redact_environment
 
 _FLUSH_SECONDS = 1.0
-"""How long the last events may take to be read, when the other side has ended its own."""
+"""Maximum number of seconds to deliver the last events after the client has ended its input."""
 
 
 async def serve_rpc(wire: LineTransport, chats: ChatRegistry, options: ChatOptions) -> None:
-    """Serve one program to its end.
+    """Serve one client until it disconnects.
 
     Raises:
-        ConfigError: If something is wrong with options or settings.
-        SessionError: If the session to go on with cannot be opened.
-        BrokenPipeError: If nobody reads any more.
+        ConfigError: If options or settings are invalid.
+        SessionError: If the session to resume cannot be opened.
+        BrokenPipeError: If the client closed the connection.
     """
     await _send(wire, Hello(PROTOCOL, __version__, MAX_LINE_BYTES))
     try:
@@ -67,9 +67,9 @@ async def serve_rpc(wire: LineTransport, chats: ChatRegistry, options: ChatOptio
 
 async def _send_events(wire: LineTransport, chat: Chat) -> None:
     count = 0
-    async for event in chat.events():  # the chat joins what waits while the other side is slow
+    async for event in chat.events():  # the chat merges queued events while the client is slow
         count += 1
-        await _send(wire, Notice(count, event))
+        await _send(wire, EventLine(count, event))
 
 
 async def _read_requests(wire: LineTransport, chat: Chat, options: ChatOptions) -> None:
@@ -109,7 +109,7 @@ async def _answer(
     options: ChatOptions,
     command: GetStatus | GetMessages | Complete | ListCommands | ListModels | ListSessions | Close,
 ) -> Reply:
-    """What is answered at once; the id is to be added."""
+    """Return the immediate reply to a query, without its ID."""
     match command:
         case GetStatus():
             return Reply(None, status=chat.status)
@@ -129,7 +129,7 @@ async def _answer(
 
 
 def _sessions(options: ChatOptions, everywhere: bool) -> tuple[SavedSession, ...]:
-    """The saved sessions. Blocking."""
+    """Return the saved sessions. Blocking."""
     found = list_saved_sessions(options.ask.place, everywhere=everywhere, environ=options.environ)
     return tuple([SavedSession(i.id, i.title or i.preview, i.cwd, i.updated) for i in found if not i.problem])
 

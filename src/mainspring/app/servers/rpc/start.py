@@ -15,7 +15,7 @@ from mainspring.app.servers.stdio import serve_stdio
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve one conversation, or print what its lines are; the exit code."""
+    """Serve one chat, or print the schema of the lines, and return the exit code."""
     if options.schema:
         sys.stdout.write(rpc_schema_text())
         return OK

@@ -1,4 +1,4 @@
-"""The viewer: a page on this machine that shows runs as they happen, from what is received and what is stored."""
+"""The telemetry viewer: a local web page that shows runs live, from received spans and from saved sessions."""
 
 from mainspring.app.servers.viewer.model import RunDetail, RunSource, Summary, ViewEvent, ViewSpan
 from mainspring.app.servers.viewer.server import Viewer

@@ -1,4 +1,4 @@
-"""What the page shows, whatever it comes from."""
+"""Data of the viewer's page, independent of its source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Source = Literal["otlp", "session"]
 
 
 class ViewEvent(Struct, kw_only=True, rename="camel", omit_defaults=True):
-    """Something that happened within a span, at ``time`` (milliseconds since 1970)."""
+    """An event of a span, at ``time`` (milliseconds since 1970)."""
 
     name: str
     time: float
@@ -22,23 +22,23 @@ class ViewSpan(Struct, kw_only=True, rename="camel", omit_defaults=True):
     """One operation.
 
     Attributes:
-        id: Its id.
-        parent: The operation in which it happened.
-        name: What people read.
-        kind: What it is.
-        start: When it began, in milliseconds since 1970.
-        end: When it ended; ``None`` where it has not.
-        error: What went wrong.
-        model: Who was asked.
-        input_tokens: Tokens of the prompt, cached ones included.
-        output_tokens: Tokens of the answer.
-        cached_tokens: Those of the prompt that came from a cache.
-        cost: US dollars; ``None`` where it is not known.
-        call: Id of the tool call.
-        input: Arguments of a call, or messages.
-        output: The result, or messages.
-        events: What happened within it.
-        attributes: Everything else that is known.
+        id: ID of the span.
+        parent: ID of the enclosing operation.
+        name: Display name.
+        kind: Kind of the operation.
+        start: Start in milliseconds since 1970.
+        end: End in milliseconds since 1970; ``None`` if it has not ended.
+        error: Error message.
+        model: Name of the model.
+        input_tokens: Tokens of the prompt, including cached ones.
+        output_tokens: Tokens of the response.
+        cached_tokens: Tokens of the prompt that came from a cache.
+        cost: US dollars; ``None`` if unknown.
+        call: ID of the tool call.
+        input: Arguments of a tool call, or messages.
+        output: Result of a tool call, or messages.
+        events: Events of the span.
+        attributes: All other attributes.
     """
 
     id: str
@@ -64,24 +64,24 @@ class Summary(Struct, kw_only=True, rename="camel", omit_defaults=True):
     """A run in the list.
 
     Attributes:
-        id: Its id on the page.
-        run: Id of the run, as sessions and spans have it.
-        source: Where it is known from.
-        title: What people know it by.
-        place: Its folder, or the service that sent it.
-        session: Id of the session.
-        start: When it began, in milliseconds since 1970.
-        end: When it ended; ``None`` where it has not.
-        status: How it ended; ``running`` while it goes on.
-        model: Who was asked.
+        id: ID on the page.
+        run: ID of the run in sessions and spans.
+        source: Source of the data.
+        title: Display title.
+        place: Folder of the run, or the service that sent it.
+        session: ID of the session.
+        start: Start in milliseconds since 1970.
+        end: End in milliseconds since 1970; ``None`` if it has not ended.
+        status: Status at the end; ``running`` before.
+        model: Name of the model.
         input_tokens: Tokens of all prompts.
-        output_tokens: Tokens of all answers.
-        cost: US dollars, as far as prices are known.
-        unpriced: How many model calls have no known price.
-        models: How many model calls there were.
-        tools: How many tool calls there were.
-        errors: How many operations failed.
-        dropped: Operations that are not shown, since there were too many.
+        output_tokens: Tokens of all responses.
+        cost: US dollars, for calls with a known price.
+        unpriced: Number of model calls without a known price.
+        models: Number of model calls.
+        tools: Number of tool calls.
+        errors: Number of failed operations.
+        dropped: Number of operations that are not shown because there were too many.
     """
 
     id: str
@@ -105,7 +105,7 @@ class Summary(Struct, kw_only=True, rename="camel", omit_defaults=True):
 
 
 class RunDetail(Struct, kw_only=True, rename="camel", omit_defaults=True):
-    """A run with all that is known of it; ``messages`` are those of the conversation, where they are stored."""
+    """A run with all of its data; ``messages`` is the conversation, if it is stored."""
 
     summary: Summary
     spans: list[ViewSpan]
@@ -113,19 +113,19 @@ class RunDetail(Struct, kw_only=True, rename="camel", omit_defaults=True):
 
 
 class RunSource(Protocol):
-    """Where runs are known from, beside what is received. Asked in a thread; may block."""
+    """Source of runs other than received spans. Called in a thread; may block."""
 
     def runs(self) -> list[Summary]:
-        """All runs, in any order."""
+        """Return all runs, in any order."""
         ...
 
     def run(self, id: str) -> RunDetail | None:
-        """One of them."""
+        """Return one run, or ``None``."""
         ...
 
 
 def add_totals(summary: Summary, spans: list[ViewSpan]) -> Summary:
-    """The summary with the figures of the spans."""
+    """Return the summary with the totals of the spans."""
     for span in spans:
         summary.errors += bool(span.error)
         summary.tools += span.kind == "tool"

@@ -1,4 +1,4 @@
-"""Spans as they come over OTLP, in JSON or protobuf, as what the page shows."""
+"""Decode OTLP spans, in JSON or protobuf, for the viewer's page."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _KINDS: dict[str, Kind] = {
     conventions.INVOKE_AGENT: "agent", "create_agent": "agent", "invoke_workflow": "agent", conventions.CHAT: "model",
     "generate_content": "model", "text_completion": "model", conventions.EXECUTE_TOOL: "tool",
 }  # fmt: skip
-_ERROR = 2  # the code of a status
+_ERROR = 2  # the OTLP status code for errors
 
 JSON_TYPES = ("application/json",)
 PROTOBUF_TYPES = ("application/x-protobuf", "application/protobuf")
 
 
 class OtlpDecodeError(ValueError):
-    """What came in is no OTLP, or in a form that cannot be read here; the text says which.
+    """The request is not OTLP, or its encoding is not supported; the message contains the reason.
 
     Attributes:
-        status: What HTTP calls it.
+        status: HTTP status of the error.
     """
 
     def __init__(self, text: str, status: int = 400) -> None:
@@ -44,7 +44,7 @@ class OtlpDecodeError(ValueError):
 
 
 class ReceivedSpan:
-    """A span that came in, with the trace it belongs to and who sent it."""
+    """A received span, with its trace and the service that sent it."""
 
     __slots__ = ("service", "span", "trace")
 
@@ -55,39 +55,39 @@ class ReceivedSpan:
 
 
 def decode_spans(data: bytes, content_type: str) -> list[ReceivedSpan]:
-    """The spans of a request to ``/v1/traces``.
+    """Return the spans of a request to ``/v1/traces``.
 
     Raises:
-        UnreadableError: If they cannot be read.
+        OtlpDecodeError: If they cannot be decoded.
     """
     kind = content_type.partition(";")[0].strip().lower()
     if kind in JSON_TYPES:
         try:
             request = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise OtlpDecodeError(f"this is no JSON: {error}") from error
+            raise OtlpDecodeError(f"The body is not valid JSON: {error}.") from error
     elif kind in PROTOBUF_TYPES:
         request = _decode_protobuf(data)
     else:
         raise OtlpDecodeError(
-            f"the type {kind or '(none)'!r} is not OTLP; send application/json or application/x-protobuf", 415
+            f"Unsupported content type: {kind or '(none)'!r}. Send application/json or application/x-protobuf.", 415
         )
     try:
         return list(_spans(_mapping(request)))
     except (TypeError, ValueError, AttributeError, KeyError, OverflowError, RecursionError) as error:
-        raise OtlpDecodeError(f"this is no OTLP: {error}") from error
+        raise OtlpDecodeError(f"The body is not valid OTLP: {error}.") from error
 
 
 def _decode_protobuf(data: bytes) -> dict[str, Any]:
-    """The same as OTLP's own JSON has."""
+    """Decode protobuf to the same data as OTLP's JSON."""
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.proto") is None:
-        raise OtlpDecodeError("protobuf cannot be read here; install mainspring[otel], or send JSON", 415)
+        raise OtlpDecodeError("Protobuf is not supported here. Install mainspring[otel], or send JSON.", 415)
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
     try:
         request = ExportTraceServiceRequest.FromString(data)
-    except Exception as error:  # protobuf's own class, of a package that is not ours to import
-        raise OtlpDecodeError(f"this is no protobuf: {error}") from error
+    except Exception as error:  # protobuf's exception class, from an optional package
+        raise OtlpDecodeError(f"The body is not valid protobuf: {error}.") from error
     resources = [
         {
             "resource": {"attributes": _pairs(resource.resource.attributes)},
@@ -184,7 +184,7 @@ def _span(mapping: Mapping[str, Any]) -> ViewSpan:
 
 
 def _content(value: Any) -> Any:
-    """Messages are JSON in a text."""
+    """Decode messages, which are JSON in a string attribute."""
     if isinstance(value, str) and value[:1] in {"[", "{"}:
         try:
             return msgspec.json.decode(value)
@@ -232,7 +232,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise TypeError(f"an object is wanted, not {type(value).__name__}")
+        raise TypeError(f"expected an object, not {type(value).__name__}")
     return cast("Mapping[str, Any]", value)
 
 
@@ -240,5 +240,5 @@ def _sequence(value: Any) -> Sequence[Any]:
     if value is None:
         return ()
     if not isinstance(value, list):
-        raise TypeError(f"a list is wanted, not {type(value).__name__}")
+        raise TypeError(f"expected a list, not {type(value).__name__}")
     return cast("list[Any]", value)

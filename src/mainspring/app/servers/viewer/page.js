@@ -8,7 +8,7 @@ function readAddress() {
   try {
     const [run, span] = location.hash.slice(1).split("/").map(decodeURIComponent);
     return [run || "", span || ""];
-  } catch (error) { // somebody edited the address
+  } catch (error) { // the user edited the URL
     return ["", ""];
   }
 }
@@ -209,7 +209,7 @@ function showSpan(span) {
   const key = JSON.stringify(span);
   if (box.dataset.shown === key && box.childNodes.length) return;
   box.dataset.shown = key;
-  const facts = [["kind", span.kind || "other"], ["took", span.end ? took(span.end - span.start) : "running"], ["model", span.model],
+  const facts = [["kind", span.kind || "other"], ["duration", span.end ? took(span.end - span.start) : "running"], ["model", span.model],
     ["tokens in", span.inputTokens], ["of which cached", span.cachedTokens], ["tokens out", span.outputTokens],
     ["cost", span.cost === undefined || span.cost === null ? "" : `$${span.cost.toFixed(6)}`]].filter(([, value]) => value || value === 0);
   const table = (rows) => make("table", {}, ...rows.map(([name, value]) => make("tr", {}, make("td", { text: name.replace(/([._])/g, "$1\u200b") }), make("td", { text: plain(value) }))));
@@ -268,10 +268,10 @@ async function look() {
     showRuns();
     if (!view.chosen && view.runs.length) choose(view.runs[0].id);
     else await loadRun();
-    get("state").textContent = "live";
+    get("state").textContent = "Live";
     get("state").className = "";
   } catch (error) {
-    get("state").textContent = "not reachable";
+    get("state").textContent = "Disconnected";
     get("state").className = "lost";
   }
 }

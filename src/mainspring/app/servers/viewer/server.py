@@ -22,7 +22,7 @@ from mainspring.telemetry.conventions import AGENT_NAME, CONVERSATION_ID, RUN_ID
 
 _HEAD = 16 * 1024
 _BODY = 32 * 1024 * 1024
-_DIGITS = 12  # of a length; Python itself refuses thousands
+_DIGITS = 12  # of a content length; Python rejects numbers with thousands of digits
 _IDLE_SECONDS = 60.0
 _CONNECTIONS = 64
 _REASONS = {
@@ -33,7 +33,7 @@ _REASONS = {
 
 
 class ViewerRequest(Struct, frozen=True):
-    """A request; names of headers are in small letters."""
+    """An HTTP request; header names are in lowercase."""
 
     method: str
     path: str
@@ -42,7 +42,7 @@ class ViewerRequest(Struct, frozen=True):
 
 
 class Response(Struct, frozen=True):
-    """What is answered."""
+    """An HTTP response."""
 
     status: int
     body: bytes = b""
@@ -51,7 +51,7 @@ class Response(Struct, frozen=True):
 
 
 class BadRequestError(Exception):
-    """The request cannot be read; it is answered with this status."""
+    """The request is invalid; the response has this status."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -62,10 +62,10 @@ Handler = Callable[[ViewerRequest], Awaitable[Response]]
 
 
 class Server:
-    """Listens on the loopback address.
+    """HTTP server on the loopback address.
 
     Args:
-        handler: Answers requests. Must not raise.
+        handler: Handler of requests. Must not raise.
     """
 
     def __init__(self, handler: Handler) -> None:
@@ -75,17 +75,17 @@ class Server:
         self.port = 0
 
     async def start(self, port: int) -> int:
-        """Listen; the port, which is another than asked for where that was 0.
+        """Listen, and return the port, which the system chooses if the requested port is 0.
 
         Raises:
-            OSError: If the port is taken.
+            OSError: If the port is in use.
         """
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", port, limit=_HEAD)
         self.port = self._server.sockets[0].getsockname()[1]
         return self.port
 
     async def aclose(self) -> None:
-        """Stop, and end what is open."""
+        """Stop listening, and close all connections."""
         if self._server is not None:
             self._server.close()
         for task in self._open:
@@ -103,13 +103,13 @@ class Server:
             while await self._exchange(reader, writer):
                 pass
         except (OSError, EOFError, TimeoutError, asyncio.CancelledError):
-            pass  # whoever was there has gone, or we go
+            pass  # the client disconnected, or the server stops
         finally:
             self._open.discard(task)
             writer.close()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """One request and its answer; whether another may follow."""
+        """Handle one request and its response. Return True if another request can follow."""
         try:
             async with asyncio.timeout(_IDLE_SECONDS):
                 request = await _read(reader)
@@ -126,29 +126,29 @@ async def _read(reader: asyncio.StreamReader) -> ViewerRequest:
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError:
-        raise BadRequestError(413, "the headers are too long") from None
+        raise BadRequestError(413, "The headers are too long.") from None
     first, *lines = head.decode("latin-1").split("\r\n")
     parts = first.split(" ")
     if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
-        raise BadRequestError(400, "this is no HTTP request")
+        raise BadRequestError(400, "The request is not valid HTTP.")
     headers: dict[str, str] = {}
     for line in filter(None, lines):
         name, colon, value = line.partition(":")
         if not colon or name.strip().lower() in headers and name.strip().lower() in {"host", "content-length"}:
-            raise BadRequestError(400, "a header cannot be read")
+            raise BadRequestError(400, "A header is invalid.")
         headers[name.strip().lower()] = value.strip()
     path = _path(parts[1])
     return ViewerRequest(parts[0].upper(), path, headers, await _body(reader, headers))
 
 
 def _path(target: str) -> str:
-    """The path that is asked for, without what stands behind it."""
+    """Return the requested path, without the query."""
     try:
         path = urlsplit(target).path
     except ValueError:
         path = ""
     if not path.startswith("/"):
-        raise BadRequestError(400, "the address cannot be read")
+        raise BadRequestError(400, "The URL is invalid.")
     return path
 
 
@@ -158,15 +158,15 @@ async def _body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> byt
     else:
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdigit():
-            raise BadRequestError(400, "the length cannot be read")
+            raise BadRequestError(400, "The content length is invalid.")
         if len(length) > _DIGITS or int(length) > _BODY:
-            raise BadRequestError(413, "the request is too large")
+            raise BadRequestError(413, "The request is too large.")
         data = await reader.readexactly(int(length))
     encoding = headers.get("content-encoding", "identity").lower()
     if encoding in {"identity", ""}:
         return data
     if encoding not in {"gzip", "deflate"}:
-        raise BadRequestError(415, f"the encoding {encoding!r} cannot be read")
+        raise BadRequestError(415, f"Unsupported content encoding: {encoding!r}.")
     return _decompress(data, encoding)
 
 
@@ -178,10 +178,10 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
             line = (await reader.readuntil(b"\r\n")).partition(b";")[0].strip()
             length = int(line, 16)
         except (ValueError, asyncio.LimitOverrunError):
-            raise BadRequestError(400, "a chunk cannot be read") from None
+            raise BadRequestError(400, "A chunk is invalid.") from None
         size += length
         if length < 0 or size > _BODY:
-            raise BadRequestError(413, "the request is too large")
+            raise BadRequestError(413, "The request is too large.")
         if length == 0:
             await _skip_trailers(reader)
             return b"".join(parts)
@@ -194,7 +194,7 @@ async def _skip_trailers(reader: asyncio.StreamReader) -> None:
         while await reader.readuntil(b"\r\n") != b"\r\n":
             pass
     except asyncio.LimitOverrunError:
-        raise BadRequestError(413, "the headers are too long") from None
+        raise BadRequestError(413, "The headers are too long.") from None
 
 
 def _decompress(data: bytes, encoding: str) -> bytes:
@@ -202,9 +202,9 @@ def _decompress(data: bytes, encoding: str) -> bytes:
     try:
         made = unpack.decompress(data, _BODY)
     except zlib.error as error:
-        raise BadRequestError(400, f"the request cannot be unpacked: {error}") from None
+        raise BadRequestError(400, f"The request cannot be decompressed: {error}.") from None
     if unpack.unconsumed_tail:
-        raise BadRequestError(413, "the request is too large")
+        raise BadRequestError(413, "The request is too large.")
     return made
 
 
@@ -225,19 +225,19 @@ async def _answer(writer: asyncio.StreamWriter, response: Response, *, keep: boo
 
 
 TRACES = 200
-"""Traces that are kept."""
+"""Maximum number of stored traces."""
 
 
 SPANS = 5000
-"""Spans that are kept of a trace; what comes after them is counted only."""
+"""Maximum number of stored spans of a trace; later spans are only counted."""
 
 
 AGENTS = 500
-"""Runs and outermost spans that are kept beyond that: they come last, and tell how it ended."""
+"""Additional number of agent and root spans, which arrive last and contain the outcome of the run."""
 
 
 class Trace:
-    """One trace, as far as it has come in."""
+    """One trace, with the spans that have arrived."""
 
     def __init__(self, id: str) -> None:
         self.id = id
@@ -246,7 +246,7 @@ class Trace:
         self.dropped = 0
 
     def add(self, received: ReceivedSpan) -> None:
-        """Take a span; one that comes again takes the place of the first."""
+        """Add a span; a span with the same ID is replaced."""
         self.service = self.service or received.service
         span = received.span
         limit = SPANS + AGENTS if span.kind == "agent" or not span.parent else SPANS
@@ -256,7 +256,7 @@ class Trace:
         self.spans[span.id] = span
 
     def summary(self) -> Summary:
-        """What the list shows. Asked in a thread, so it looks at a copy of what comes in meanwhile."""
+        """Return the summary for the list. Called in a thread, so it reads a copy of data that may change."""
         spans = list(self.spans.values())
         root = _root(spans)
         known = root or spans[0]
@@ -278,7 +278,7 @@ class Trace:
 
 
 def _root(spans: list[ViewSpan]) -> ViewSpan | None:
-    """The outermost agent, or else the outermost span, where it has come in: it comes last."""
+    """Return the outermost agent span, else the root span, if it has arrived: it arrives last."""
     ids = {s.id for s in spans}
     tops = [s for s in spans if s.parent not in ids]
     agents = [s for s in tops if s.kind == "agent"]
@@ -286,10 +286,10 @@ def _root(spans: list[ViewSpan]) -> ViewSpan | None:
 
 
 class SpanStore:
-    """The last traces that came in.
+    """The most recently received traces.
 
     Attributes:
-        version: Changes whenever something comes in.
+        version: Number that changes with every received span.
     """
 
     def __init__(self, traces: int = TRACES) -> None:
@@ -298,7 +298,7 @@ class SpanStore:
         self.version = 0
 
     def add(self, received: Iterable[ReceivedSpan]) -> None:
-        """Take spans; the trace that has been quiet the longest goes where there are too many."""
+        """Add spans; beyond the limit, the trace that was inactive the longest is removed."""
         self.version += 1
         for each in received:
             trace = self._traces.get(each.trace)
@@ -310,11 +310,11 @@ class SpanStore:
             self._traces.popitem(last=False)
 
     def runs(self) -> list[Summary]:
-        """All of them."""
+        """Return all runs."""
         return [t.summary() for t in list(self._traces.values()) if t.spans]
 
     def run(self, id: str) -> RunDetail | None:
-        """One of them."""
+        """Return one run, or ``None``."""
         trace = self._traces.get(id.removeprefix("otlp-"))
         if trace is None or not trace.spans:
             return None
@@ -337,11 +337,11 @@ _LISTED = 300
 
 
 class Viewer:
-    """Shows runs.
+    """Serves the page and its API.
 
     Args:
-        source: Runs that are known beside those that are received.
-        token: The secret part of the address; made up if not given.
+        source: Source of runs in addition to received spans.
+        token: Secret part of the URL (default: random).
     """
 
     def __init__(self, source: RunSource | None = None, *, token: str = "") -> None:
@@ -353,19 +353,19 @@ class Viewer:
 
     @property
     def url(self) -> str:
-        """The address of the page; whoever knows it may look."""
+        """Return the URL of the page, which gives access to all data."""
         return f"http://127.0.0.1:{self._server.port}/{self.token}/"
 
     @property
     def endpoint(self) -> str:
-        """Where spans are sent."""
+        """Return the URL to which spans are sent."""
         return f"http://127.0.0.1:{self._server.port}"
 
     async def start(self, port: int = 0) -> None:
-        """Listen on this machine.
+        """Listen on the loopback address.
 
         Raises:
-            OSError: If the port is taken.
+            OSError: If the port is in use.
         """
         await self._server.start(port)
 
@@ -377,7 +377,7 @@ class Viewer:
         try:
             return await self._route(request)
         except Exception:
-            logger.exception("the viewer failed on %s", request.method)
+            logger.exception("viewer request failed: %s", request.method)
             return Response(500, b"the viewer failed; its log says how")
 
     async def _route(self, request: ViewerRequest) -> Response:
@@ -389,7 +389,7 @@ class Viewer:
         if request.path in {
             "/v1/metrics",
             "/v1/logs",
-        }:  # not shown; an exporter need not be told that something is wrong
+        }:  # accept data that the page does not show, so that exporters report no error
             return Response(200, b"{}", "application/json") if _is_not_a_browser_page(request) else _not_found()
         _, token, *rest = request.path.split("/")
         if not hmac.compare_digest(token.encode(), self.token.encode()) or not rest:
@@ -433,7 +433,7 @@ class Viewer:
         return _json({})
 
     def _runs(self) -> list[Summary]:
-        """The newest first. A run that is known both ways is there once: as it was received."""
+        """Return the runs, the newest first. A run from both sources is listed once, as it was received."""
         runs = self.store.runs()
         known = {r.run: r for r in runs if r.run}
         for stored in self._source.runs() if self._source is not None else ():
@@ -455,7 +455,7 @@ class Viewer:
 
 
 def _add_session_data(received: RunDetail, stored: RunDetail) -> RunDetail:
-    """What was received, with what was said: spans rarely hold that, the session does."""
+    """Add the messages of the session to received spans, which rarely contain them."""
     calls = {s.call: s for s in stored.spans if s.call}
     for span in received.spans:
         same = calls.get(span.call) if span.call else None
@@ -468,13 +468,13 @@ def _add_session_data(received: RunDetail, stored: RunDetail) -> RunDetail:
 
 
 def _copy_title(received: Summary, stored: Summary) -> None:
-    """What people know it by."""
+    """Copy the title of the session."""
     received.title = stored.title or received.title
     received.place = stored.place or received.place
 
 
 def _is_not_a_browser_page(request: ViewerRequest) -> bool:
-    """Whether no browser sent it for a page; a browser says so by these."""
+    """Return True if no web page sent the request; browsers mark such requests with these headers."""
     return "origin" not in request.headers and request.headers.get("sec-fetch-site", "none") == "none"
 
 

@@ -1,4 +1,4 @@
-"""Custom commands: Markdown files whose text, with arguments, files and the output of commands filled in, is a prompt."""
+"""Custom commands: Markdown files that expand to a prompt with arguments, files, and command output."""
 
 from mainspring.app.workspace.custom_commands.definition import CustomCommand, parse_command
 from mainspring.app.workspace.custom_commands.expansion import ExpandedPrompt

@@ -24,15 +24,15 @@ class CustomCommand(Struct, frozen=True, kw_only=True):
     """A custom command.
 
     Attributes:
-        name: Its name; what lies in a subfolder has the folder before a colon, as in ``git:review``.
-        body: Its text.
-        description: What it does, in one line.
-        arguments: Names of its arguments, where it names them; one that may be left out ends with ``?``.
-        hint: How its arguments are shown to people.
-        tools: The tools that its run is offered, each possibly with a pattern that is allowed: ``shell(git diff *)``; ``None`` is all.
-        model: The model of its run; ``None`` leaves it.
-        scope: Whose it is.
-        path: Its file.
+        name: Name; a file in a subfolder is prefixed with the folder, for example, ``git:review``.
+        body: Text of the prompt.
+        description: Description in one line.
+        arguments: Names of its arguments, if it declares them; optional ones end with ``?``.
+        hint: Description of its arguments for users.
+        tools: Tools of its run, each with an optional pattern to allow: ``shell(git diff *)``; None for all tools.
+        model: Model of its run; None for the current model.
+        scope: Owner: user or project.
+        path: File.
     """
 
     name: str
@@ -47,47 +47,49 @@ class CustomCommand(Struct, frozen=True, kw_only=True):
 
     @property
     def usage(self) -> str:
-        """How it is called."""
+        """Return the usage text."""
         shown = " ".join(f"[{a[:-1]}]" if a.endswith("?") else a.upper() for a in self.arguments)
         return f"/{self.name} {self.hint or shown}".strip()
 
     @property
     def tool_names(self) -> tuple[str, ...] | None:
-        """The tools that its run is offered, without patterns."""
+        """Return the tools of its run, without patterns."""
         return None if self.tools is None else tuple(dict.fromkeys([t.partition("(")[0].strip() for t in self.tools]))
 
     @property
     def allow_rules(self) -> tuple[str, ...]:
-        """The rules that allow what it needs: those of its tools that have a pattern."""
+        """Return the rules that it allows: its tools with a pattern."""
         return tuple(t for t in self.tools or () if "(" in t)
 
 
 def parse_command(text: str, name: str, *, scope: CommandScope = "user", path: str = "") -> CustomCommand:
-    """The command that a Markdown file defines: fields in its head, the prompt behind it.
+    """Parse the command in a Markdown file: frontmatter, followed by the prompt.
 
-    Fields: ``description``, ``arguments`` (names), ``argument-hint``, ``allowed-tools``, ``model``; others are ignored, since
-    files are shared between programs.
+    Fields: ``description``, ``arguments`` (names), ``argument-hint``, ``allowed-tools``, ``model``; others are ignored, because
+    programs share these files.
 
     Args:
-        text: The file's text.
-        name: The command's name.
-        scope: Whose it is.
-        path: The file.
+        text: Text of the file.
+        name: Name of the command.
+        scope: Owner: user or project.
+        path: File.
 
     Raises:
-        ConfigError: If there is no prompt in it, or a field is wrong.
+        ConfigError: If the prompt is empty, or a field is invalid.
     """
     head = parse_front_matter(text)
     if head is None and _FRONTMATTER_START.match(text):
-        raise ConfigError("its head has no end; close it with a line of ---")
+        raise ConfigError("The frontmatter is not closed. Add a line with ---.")
     fields = {} if head is None else {k.lower().replace("_", "-"): v for k, v in head.fields.items()}
     body = (text.removeprefix("\ufeff") if head is None else head.body).replace("\r\n", "\n").strip()
     if not body:
-        raise ConfigError("there is no prompt in it")
+        raise ConfigError("The prompt is empty.")
     arguments = _names(fields.get("arguments"))
     for argument in arguments:
         if not _ARGUMENT.fullmatch(argument):
-            raise ConfigError(f"the argument {argument!r} has no name of letters, as in: arguments: [file, focus?]")
+            raise ConfigError(
+                f"Invalid argument name: {argument!r}. Use letters, for example: arguments: [file, focus?]"
+            )
     allowed = fields.get("allowed-tools", fields.get("tools"))
     return CustomCommand(
         name=name,
@@ -107,7 +109,7 @@ def _line(value: Any) -> str:
 
 
 def _hint(value: Any) -> str:
-    if isinstance(value, list):  # [file] is a list of YAML
+    if isinstance(value, list):  # [file] is a YAML list
         return " ".join(f"[{_line(item)}]" for item in cast("list[Any]", value))
     return _line(value)
 
@@ -123,7 +125,7 @@ def _names(value: Any) -> tuple[str, ...]:
 
 
 def _rules(value: Any) -> tuple[str, ...]:
-    """Names of tools with or without a pattern; commas in a pattern do not part them."""
+    """Split tool names with optional patterns at commas outside patterns."""
     if isinstance(value, list):
         return tuple([_line(item) for item in cast("list[Any]", value) if _line(item)])
     parts: list[str] = []
@@ -141,7 +143,7 @@ def _rules(value: Any) -> tuple[str, ...]:
 
 COMMANDS = "commands"
 MAX_FILES = 1000
-"""Files that are read in one folder."""
+"""Maximum number of files to read in a folder."""
 
 
 _MAX_BYTES = 256 << 10
@@ -173,8 +175,8 @@ def read_command(file: Path) -> str:
     with file.open("rb") as opened:
         data = opened.read(_MAX_BYTES + 1)
     if len(data) > _MAX_BYTES:
-        raise ConfigError(f"it is larger than {_MAX_BYTES // 1024} KiB")
+        raise ConfigError(f"The file is larger than {_MAX_BYTES // 1024} KiB.")
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise ConfigError(f"it is not UTF-8: {error.reason} at byte {error.start}") from None
+        raise ConfigError(f"The file is not valid UTF-8: {error.reason} at byte {error.start}.") from None

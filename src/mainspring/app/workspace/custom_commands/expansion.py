@@ -1,5 +1,5 @@
-"""From a command's text and its arguments to a prompt: everything is filled in in one pass, so that what is filled in is never
-looked at again.
+"""Expand a custom command and its arguments to a prompt. All placeholders are expanded in one pass, so that inserted text is never
+expanded again.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _IN_PATH = lazy_re(
     r"\$(?:(?P<all>ARGUMENTS\b|@)|(?P<number>[1-9])(?![0-9])|\{(?P<braced>[A-Za-z_][\w-]*)\}|(?P<named>[A-Za-z_]\w*))"
 )
 _ENDS = ".!?"
-"""What ends a sentence and not the path before it."""
+"""Punctuation that can end a sentence after a path."""
 
 
 class PromptPart(Struct, frozen=True):
-    """A piece of a prompt: text as it is, or the command whose output stands there.
+    """A part of a prompt: text, or a command that is replaced with its output.
 
     Attributes:
-        text: The text; for a command the script.
+        text: Text, or the script of a command.
         is_shell: Whether it is a command.
     """
 
@@ -47,18 +47,18 @@ class PromptPart(Struct, frozen=True):
 
 
 class ExpandedPrompt(Struct, frozen=True):
-    """A prompt in the making.
+    """A prompt whose commands have not run yet.
 
     Attributes:
-        pieces: What it is made of, in order.
-        files: Paths whose content is attached.
+        pieces: Parts, in order.
+        files: Paths of files to attach.
     """
 
     pieces: tuple[PromptPart, ...]
     files: tuple[str, ...]
 
     def text(self, outputs: Sequence[str] = ()) -> str:
-        """The prompt, with the outputs of its commands in their order; without any the commands themselves are shown."""
+        """Return the prompt with the outputs of its commands, in order, or with the commands themselves."""
         given = iter(outputs)
         return "".join(
             [p.text if not p.is_shell else next(given, f"!`{p.text}`") for p in self.pieces],
@@ -66,15 +66,15 @@ class ExpandedPrompt(Struct, frozen=True):
 
 
 def expand(command: CustomCommand, arguments: str, values: Mapping[str, str]) -> ExpandedPrompt:
-    """Fill in the arguments; commands and files are left to who may run and read them.
+    """Expand the arguments. Commands and files are left to a caller with permission to run and read them.
 
     Args:
-        command: The command.
-        arguments: What stood behind its name, as typed.
-        values: What stands for ``{{NAME}}``.
+        command: Command.
+        arguments: Text after the command name, as typed.
+        values: Values of ``{{NAME}}``.
 
     Raises:
-        ConfigError: If an argument that it needs is missing.
+        ConfigError: If a required argument is missing.
     """
     return _Expander(command, arguments, values).fill()
 
@@ -92,7 +92,7 @@ def scripts_in(body: str) -> tuple[str, ...]:
 
 
 class _Expander:
-    """Fills in one command."""
+    """Expands one command."""
 
     def __init__(self, command: CustomCommand, arguments: str, values: Mapping[str, str]) -> None:
         self._command = command
@@ -143,7 +143,7 @@ class _Expander:
         yield PromptPart(body[at:])
 
     def _mention(self, match: re.Match[str], files: list[str]) -> str:
-        """A file of the command's text: its path may be an argument."""
+        """Expand a file mention, whose path may contain an argument."""
         name = match["quoted"] or match["file"].rstrip(_ENDS)
         path = _IN_PATH.sub(self._required_argument, name)
         if path and (path != name or "/" in path or "." in path):
@@ -154,15 +154,15 @@ class _Expander:
     def _required_argument(self, match: re.Match[str]) -> str:
         value = self._argument(match)
         if value is None and match["named"]:
-            return match.group(0)  # it is the name of a file
+            return match.group(0)  # part of a file name
         if not value:
             raise ConfigError(
-                f"/{self._command.name} needs {match.group(0)}, which names a file: {self._command.usage}"
+                f"/{self._command.name} requires {match.group(0)}, the name of a file: {self._command.usage}"
             )
         return value
 
     def _script(self, script: str) -> str:
-        """A script with its arguments as single words, so that no argument is a command."""
+        """Expand a script with its arguments as single quoted words, so that an argument cannot be a command."""
 
         def quoted(match: re.Match[str]) -> str:
             if match["all"]:
@@ -174,7 +174,7 @@ class _Expander:
         return _INNER.sub(quoted, script)
 
     def _argument(self, match: re.Match[str]) -> str | None:
-        """What a placeholder stands for; ``None`` where it is none, so that the text stays as it is."""
+        """Return the value of a placeholder; None if it is not one, so that the text is unchanged."""
         groups = match.groupdict()
         if groups["all"]:
             self._context_tokens = True
@@ -193,7 +193,7 @@ class _Expander:
 
 
 def split_arguments(arguments: str) -> list[str]:
-    """The arguments, parted at blanks; quotes keep together. Quotes that do not end are plain characters."""
+    """Split arguments at whitespace, except inside quotes. Unclosed quotes are plain characters."""
     try:
         return shlex.split(arguments)
     except ValueError:

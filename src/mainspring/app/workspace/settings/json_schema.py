@@ -1,4 +1,4 @@
-"""The JSON Schema of a settings file, so that editors complete and check: ``mainspring config schema`` prints it."""
+"""The JSON Schema of a settings file, for completion and checks in editors: ``mainspring config schema`` prints it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 
 
 def settings_schema() -> str:
-    """The JSON Schema of a settings file."""
+    """Create the JSON Schema of a settings file."""
     _, definitions = msgspec.json.schema_components((AppConfig, ProviderSettings), ref_template="#/$defs/{name}")
     for kind in _section_types(AppConfig):
         if kind.__name__ in definitions:
@@ -27,14 +27,14 @@ def settings_schema() -> str:
     provider = definitions["ProviderSettings"]
     provider["properties"].pop("extra", None)
     provider["properties"] |= {
-        name: {"description": "Known to some providers; see docs/models.md"}
+        name: {"description": "Supported by some providers; see docs/models.md"}
         for name in sorted(PROVIDER_SPECIFIC_SETTINGS)
     }
     definitions["Providers"] = {
         "title": "Providers",
-        "description": "`default`, and a section for each provider by its name.",
+        "description": "`default`, and a section for each provider by name.",
         "type": "object",
-        "properties": {"default": {"description": "The provider of models that name none", "type": "string"}},
+        "properties": {"default": {"description": "Provider of models without a provider prefix", "type": "string"}},
         "additionalProperties": {"$ref": "#/$defs/ProviderSettings"},
     }
     root = definitions.pop("AppConfig")
@@ -43,13 +43,13 @@ def settings_schema() -> str:
         if section.get("title") != "Providers":
             section.setdefault("additionalProperties", False)
         for value in section.get("properties", {}).values():
-            value.pop("default", None)  # what is not set has its default; editors must not write them all down
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Settings of Mainspring"}
+            value.pop("default", None)  # unset settings have defaults, which editors must not insert
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Mainspring settings"}
     return json.dumps({**root, **head, "$defs": definitions}, indent=2, sort_keys=False) + "\n"
 
 
 def _section_types(kind: type[Struct]) -> set[type[Struct]]:
-    """A section and all below it."""
+    """Return the type of a section and of all its subsections."""
     found = {kind, ProviderSettings}
     for info in fields(kind):
         for inner in _struct_types(info.type):
@@ -65,7 +65,7 @@ def _struct_types(kind: Any) -> list[type[Struct]]:
 
 
 def _describe(section: dict[str, Any], kind: type[Struct]) -> None:
-    """Give each setting of a section the text that its attribute has in the code."""
+    """Set the description of each setting of a section from the docstring of its attribute."""
     text = cleandoc(kind.__doc__ or "")
     told = {name: " ".join(words.replace("``", "`").split()) for name, words in _ATTRIBUTE.findall(text)}
     section["description"] = " ".join(text.partition("\n\n")[0].split())

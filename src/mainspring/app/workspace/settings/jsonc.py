@@ -1,4 +1,4 @@
-"""JSON with comments and trailing commas, read with the place of everything, so that errors can name it and edits keep the rest."""
+"""Parse JSON with comments and trailing commas, including positions, so that errors can name the place and edits keep everything else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_DEPTH = 64
 
 
 class JsonError(ValueError):
-    """The text is no JSON; ``line`` and ``column`` count from 1."""
+    """The text is not valid JSON; ``line`` and ``column`` start at 1."""
 
     def __init__(self, reason: str, text: str, position: int) -> None:
         super().__init__(reason)
@@ -27,15 +27,15 @@ class JsonError(ValueError):
 
 
 class JsonNode(Struct, eq=False):
-    """A value and where it stands: ``text[start:end]``.
+    """A value at ``text[start:end]``.
 
     Attributes:
-        value: A string, number, boolean or ``None``.
-        start: Offset of its first character.
-        end: Offset behind its last character.
-        items: For an array, what it holds.
-        members: For an object, its members by key.
-        keys: For an object, where each key stands.
+        value: String, number, boolean, or None.
+        start: Offset of the first character.
+        end: Offset after the last character.
+        items: Items of an array.
+        members: Members of an object, by key.
+        keys: Offset of each key of an object.
     """
 
     value: Any
@@ -46,36 +46,36 @@ class JsonNode(Struct, eq=False):
     keys: dict[str, int] = field(default_factory=dict[str, int])
 
     def to_python(self) -> Any:
-        """The value with plain objects and arrays."""
+        """Return the value as plain dicts and lists."""
         if self.members is not None:
             return {key: member.to_python() for key, member in self.members.items()}
         return self.value if self.items is None else [item.to_python() for item in self.items]
 
 
 def line_and_column(text: str, position: int) -> tuple[int, int]:
-    """Line and column of an offset, counted from 1."""
+    """Return the line and column of an offset, starting at 1."""
     return text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)
 
 
 def parse_jsonc(text: str) -> JsonNode:
-    """The value of a text.
+    """Parse a text.
 
     Raises:
-        JsonError: If it is no JSON (comments and trailing commas aside).
+        JsonError: If it is not valid JSON (apart from comments and trailing commas).
     """
     reader = _Parser(text)
     start = reader.skip_whitespace(0)
     if start == len(text):
-        raise JsonError("the file is empty; write {} for no settings", text, 0)
+        raise JsonError("The file is empty. Write {} for no settings.", text, 0)
     node = reader.value(start, 0)
     rest = reader.skip_whitespace(node.end)
     if rest != len(text):
-        raise JsonError(f"nothing may follow the value, but {reader.describe_char(rest)} does", text, rest)
+        raise JsonError(f"Unexpected {reader.describe_char(rest)} after the end of the JSON value.", text, rest)
     return node
 
 
 class _Parser:
-    """Reads one text."""
+    """Parses one text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -84,7 +84,7 @@ class _Parser:
         return repr(self.text[at]) if at < len(self.text) else "the end of the file"
 
     def skip_whitespace(self, at: int) -> int:
-        """Behind white space and comments."""
+        """Return the offset after whitespace and comments."""
         text = self.text
         while True:
             match = _GAP.match(text, at)
@@ -95,7 +95,7 @@ class _Parser:
             elif text.startswith("/*", at):
                 end = text.find("*/", at + 2)
                 if end < 0:
-                    raise JsonError("this comment does not end; close it with */", text, at)
+                    raise JsonError("Unterminated comment. Close it with */.", text, at)
                 at = end + 2
             else:
                 return at
@@ -103,7 +103,7 @@ class _Parser:
     def value(self, at: int, depth: int) -> JsonNode:
         text = self.text
         if depth > _MAX_DEPTH:
-            raise JsonError(f"more than {_MAX_DEPTH} levels deep", text, at)
+            raise JsonError(f"More than {_MAX_DEPTH} levels deep.", text, at)
         first = text[at : at + 1]
         if first == "{":
             return self.object(at, depth)
@@ -120,17 +120,17 @@ class _Parser:
             number = match.group()
             value = float(number) if match.group(1) or match.group(2) else int(number)
             return JsonNode(value, at, match.end())
-        hint = "; use double quotes" if first == "'" else ""
-        raise JsonError(f"expected a value, found {self.describe_char(at)}{hint}", text, at)
+        hint = " Use double quotes." if first == "'" else ""
+        raise JsonError(f"Expected a value, found {self.describe_char(at)}.{hint}", text, at)
 
     def string(self, at: int) -> tuple[str, int]:
         text = self.text
         match = _STRING.match(text, at)
         end = match.end() if match else at
         if end == len(text):
-            raise JsonError("this text has no closing quote", text, at)
+            raise JsonError("Missing closing quote.", text, at)
         if text[end] != '"':
-            raise JsonError("a text may not hold line breaks or control characters; write \\n", text, end)
+            raise JsonError("A string cannot contain line breaks or control characters. Write \\n.", text, end)
         try:
             return json.loads(text[at : end + 1]), end + 1
         except json.JSONDecodeError as error:
@@ -142,14 +142,14 @@ class _Parser:
         at = self.skip_whitespace(at + 1)
         while text[at : at + 1] != "}":
             if text[at : at + 1] != '"':
-                raise JsonError(f'expected a key in double quotes or "}}", found {self.describe_char(at)}', text, at)
+                raise JsonError(f'Expected a key in double quotes or "}}", found {self.describe_char(at)}.', text, at)
             key, end = self.string(at)
             if key in members:
-                raise JsonError(f"the key {key!r} stands here twice", text, at)
+                raise JsonError(f"Duplicate key {key!r}.", text, at)
             node.keys[key] = at
             at = self.skip_whitespace(end)
             if text[at : at + 1] != ":":
-                raise JsonError(f'expected ":" after the key {key!r}, found {self.describe_char(at)}', text, at)
+                raise JsonError(f'Expected ":" after the key {key!r}, found {self.describe_char(at)}.', text, at)
             members[key] = self.value(self.skip_whitespace(at + 1), depth + 1)
             at = self.after_comma(members[key].end, "}")
         node.end = at + 1
@@ -166,28 +166,28 @@ class _Parser:
         return node
 
     def after_comma(self, at: int, closing: str) -> int:
-        """Behind the comma, or at the closing bracket."""
+        """Return the offset after the comma, or at the closing bracket."""
         at = self.skip_whitespace(at)
         if self.text[at : at + 1] == ",":
             return self.skip_whitespace(at + 1)
         if self.text[at : at + 1] != closing:
-            raise JsonError(f'expected "," or "{closing}", found {self.describe_char(at)}', self.text, at)
+            raise JsonError(f'Expected "," or "{closing}", found {self.describe_char(at)}.', self.text, at)
         return at
 
 
 def edit_jsonc(text: str, path: Sequence[str], value: str | None) -> str:
-    """The text with the value at ``path`` set to the JSON text ``value``, or taken away with ``None``.
+    """Set the value at ``path`` to the JSON text ``value``, or remove it with None, and return the new text.
 
-    Comments, order, layout and everything else stay as they are.
+    Comments, order, layout, and everything else are unchanged.
 
     Raises:
-        JsonError: If the text is no JSON, or something else than an object is in the way.
+        JsonError: If the text is not valid JSON, or a value on the path is not an object.
     """
     root = parse_jsonc(text)
     holder = root
     for depth, key in enumerate(path[:-1]):
         if holder.members is None:
-            raise JsonError(f"{'.'.join(path[:depth])} is no object", text, holder.start)
+            raise JsonError(f"{'.'.join(path[:depth])} is not an object.", text, holder.start)
         if key not in holder.members:
             if value is None:
                 return text
@@ -197,7 +197,7 @@ def edit_jsonc(text: str, path: Sequence[str], value: str | None) -> str:
             return _insert(text, holder, key, inner)
         holder = holder.members[key]
     if holder.members is None:
-        raise JsonError(f"{'.'.join(path[:-1]) or 'the settings'} is no object", text, holder.start)
+        raise JsonError(f"{'.'.join(path[:-1]) or 'the settings'} is not an object.", text, holder.start)
     old = holder.members.get(path[-1])
     if value is None:
         return text if old is None else _remove(text, holder, path[-1])
@@ -211,7 +211,7 @@ def _quoted(key: str) -> str:
 
 
 def _insert(text: str, holder: JsonNode, key: str, value: str) -> str:
-    """Add a member at the end of an object, in the layout of the one before it."""
+    """Add a member at the end of an object, in the layout of the previous one."""
     member = f"{_quoted(key)}: {value}"
     if not holder.members:
         before = text[text.rfind("\n", 0, holder.start) + 1 : holder.start]
@@ -227,13 +227,13 @@ def _insert(text: str, holder: JsonNode, key: str, value: str) -> str:
     has_comma = text[following : following + 1] == ","
     point = following + 1 if has_comma else last.end
     rest = text[point:].split("\n", 1)[0]
-    if rest.lstrip().startswith("//"):  # what is said of the last member stays beside it
+    if rest.lstrip().startswith("//"):  # a comment about the last member stays next to it
         point += len(rest)
     return f"{text[: last.end]}{'' if has_comma else ','}{text[last.end : point]}{separator}{member}{text[point:]}"
 
 
 def _remove(text: str, holder: JsonNode, key: str) -> str:
-    """Take a member away, with the comma that belongs to it and the line it leaves empty."""
+    """Remove a member, with its comma and the line that would be empty."""
     assert holder.members is not None
     start, end = holder.keys[key], holder.members[key].end
     reader = _Parser(text)

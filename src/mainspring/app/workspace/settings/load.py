@@ -1,4 +1,4 @@
-"""The settings of a run: flags over environment over project over user over defaults."""
+"""Load the settings of a run. Precedence: flags, environment, project, user, defaults."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _NO = frozenset({"0", "false", "no", "off"})
 
 
 def env_str(environ: Mapping[str, str], name: str) -> str | None:
-    """A text."""
+    """Return a string."""
     return environ.get(name, "").strip() or None
 
 
 def env_bool(environ: Mapping[str, str], name: str, default: bool = False) -> bool:
-    """A switch: 1, true, yes, on, or 0, false, no, off.
+    """Return a boolean: 1, true, yes, on, or 0, false, no, off.
 
     Raises:
-        ConfigError: If it is anything else.
+        ConfigError: If the value is invalid.
     """
     value = env_str(environ, name)
     if value is None:
@@ -50,23 +50,23 @@ def env_bool(environ: Mapping[str, str], name: str, default: bool = False) -> bo
 
 
 def env_int(environ: Mapping[str, str], name: str) -> int | None:
-    """A whole number.
+    """Return an integer.
 
     Raises:
-        ConfigError: If it is anything else.
+        ConfigError: If the value is invalid.
     """
     value = env_str(environ, name)
     try:
         return None if value is None else int(value)
     except ValueError:
-        raise ConfigError(f"{name} must be a whole number, not {value!r}") from None
+        raise ConfigError(f"{name} must be an integer, not {value!r}") from None
 
 
 def env_float(environ: Mapping[str, str], name: str) -> float | None:
-    """A finite number.
+    """Return a finite number.
 
     Raises:
-        ConfigError: If it is anything else.
+        ConfigError: If the value is invalid.
     """
     value = env_str(environ, name)
     if value is None:
@@ -96,11 +96,11 @@ ENVIRONMENT: dict[str, tuple[SettingKey, Callable[[Mapping[str, str], str], Any]
     "MAINSPRING_MAX_COST": (("agent", "maxCost"), env_float),
     "MAINSPRING_MAX_TOTAL_TOKENS": (("agent", "maxTotalTokens"), env_int),
 }
-"""The variables that set something, and how they are read. Keys and addresses of providers have variables of their own."""
+"""Environment variables for settings, and functions that read them. API keys and URLs of providers have their own variables."""
 
 
 _ACCUMULATING_SECTIONS = frozenset({"permissions", "hooks", "extensions", "sandbox", "execution", "skills"})
-"""Sections whose lists add up over all files."""
+"""Sections whose lists are concatenated over all files."""
 
 
 _SERVERS = ("mcp", "servers")
@@ -124,10 +124,10 @@ class RuleFile(Struct, frozen=True):
     """The rules of one file.
 
     Attributes:
-        kind: Whose file it is.
-        place: The file.
-        rules: What stands there.
-        trusted: Whether it may loosen.
+        kind: Owner of the file.
+        place: File.
+        rules: Rules.
+        trusted: Whether the file may allow more.
     """
 
     kind: Literal["user", "project"]
@@ -137,17 +137,17 @@ class RuleFile(Struct, frozen=True):
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """What was loaded, and from where.
+    """Loaded settings and their origins.
 
     Attributes:
-        config: The merged settings.
-        rules: The rules of ``config.permissions``, each list with its place.
-        values: What is set, by path.
-        origins: For each setting, by dotted path, where its value comes from.
-        warnings: What people should know: unknown keys, ignored values, files that cannot be reached.
-        mcp_servers: What each file says of MCP servers, with its place, the user's first.
-        home: The user's folder, if there is a home folder.
-        project_file: The project's settings file, if there is one.
+        config: Merged settings.
+        rules: Rules of ``config.permissions``, by file.
+        values: Values by path.
+        origins: Origin of each value, by dotted path.
+        warnings: Warnings for the user: unknown keys, ignored values, unreachable files.
+        mcp_servers: MCP servers of each file with its path, the user's first.
+        home: User's folder, if the home directory is found.
+        project_file: Settings file of the project, if it exists.
     """
 
     config: AppConfig
@@ -168,23 +168,25 @@ def load_settings(
     trusted: bool = False,
     strict: bool = False,
 ) -> Settings:
-    """Read, check and merge everything that sets something. Creates nothing.
+    """Load, check, and merge all settings. Creates nothing.
 
     Args:
-        cwd: The folder to work in.
-        environ: The environment.
-        flags: What the command line sets, by path.
-        trusted: Whether the project's file counts in full; else it may only tighten.
-        strict: Whether a warning is an error.
+        cwd: Working folder.
+        environ: Environment variables.
+        flags: Values of the command line, by path.
+        trusted: Whether the project's file applies completely; otherwise, it may only restrict.
+        strict: Whether warnings are errors.
 
     Raises:
-        ConfigError: If a file is broken or a value does not fit; the text names file, line and column.
+        ConfigError: If a file or value is invalid; the message contains file, line, and column.
     """
     home = find_user_paths(environ)
     user = (
         _read(home.settings)
         if home
-        else SettingsSource("user", warnings=["there is no home folder: defaults are used"])
+        else SettingsSource(
+            "user", warnings=["Cannot find your home directory, so default settings are used. Set MAINSPRING_HOME."]
+        )
     )
     project_file = find_project_settings(cwd, home)
     project = _read(project_file, trusted=trusted) if project_file else SettingsSource("project")
@@ -211,7 +213,7 @@ def load_settings(
 
 
 def _read(file: Path, *, trusted: bool = True) -> SettingsSource:
-    """The layer of a file; an empty one where there is no file or its folder cannot be entered."""
+    """Read a settings file; an absent file, or one in an inaccessible folder, is empty."""
     try:
         text = _text(file)
     except (FileNotFoundError, NotADirectoryError):
@@ -219,38 +221,38 @@ def _read(file: Path, *, trusted: bool = True) -> SettingsSource:
     except OSError as error:
         if not os.access(file.parent, os.X_OK):
             return SettingsSource(
-                str(file), warnings=[f"{file.parent} cannot be read ({error.strerror}): defaults are used"]
+                str(file), warnings=[f"Cannot read {file.parent} ({error.strerror}). Default settings are used."]
             )
-        raise ConfigError(f"{file}: cannot be read: {error.strerror or error}") from error
+        raise ConfigError(f"Cannot read {file}: {error.strerror or error}.") from error
     return parse_settings(text, str(file), trusted=trusted)
 
 
 def _text(file: Path) -> str:
     found = file.stat()
     if not stat.S_ISREG(found.st_mode):
-        raise ConfigError(f"{file}: is no regular file")
+        raise ConfigError(f"{file} is not a regular file.")
     if found.st_size > _LARGEST:
-        raise ConfigError(f"{file}: is larger than 1 MiB, which no settings file should be")
+        raise ConfigError(f"{file} is larger than 1 MiB.")
     data = file.read_bytes()
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - data.rfind(b"\n", 0, error.start)
-        raise ConfigError(f"{file}:{line}:{column}: is not UTF-8; save it as UTF-8") from None
+        raise ConfigError(f"{file}:{line}:{column}: Invalid UTF-8. Save the file as UTF-8.") from None
 
 
 def parse_settings(text: str, origin: str, *, trusted: bool = True) -> SettingsSource:
-    """Check the text of a settings file.
+    """Parse and check the text of a settings file.
 
     Args:
-        text: It.
-        origin: The file's name.
-        trusted: Whether it counts in full. Of one that does not, a value that does not fit is a warning, unless it might have
-            forbidden something: a file that somebody else wrote is not to stop everything.
+        text: Text.
+        origin: File name.
+        trusted: Whether it applies completely. In an untrusted file, an invalid value is a warning unless it may restrict
+            something, so that a file by another author does not prevent runs.
 
     Raises:
-        ConfigError: If it is broken or a value does not fit; all such places are named.
+        ConfigError: If it is invalid; the message contains all errors.
     """
     checker = SettingsChecker(origin, text)
     try:
@@ -261,22 +263,22 @@ def parse_settings(text: str, origin: str, *, trusted: bool = True) -> SettingsS
     if wrong:
         raise ConfigError("\n".join(checker.with_position(p.position, p.text) for p in wrong))
     checker.layer.warnings += [
-        f"{checker.with_position(p.position, p.text)}; it is ignored, since the project is not trusted"
+        f"{checker.with_position(p.position, p.text)} (ignored, because the project is not trusted)"
         for p in checker.problems
     ]
     return checker.layer
 
 
 def _is_restricting(path: SettingKey) -> bool:
-    """Whether a setting, or one inside it, forbids something even where its file is not trusted."""
+    """Return True if a setting, or one inside it, restricts something even in an untrusted file."""
     return any(path == each[: len(path)] or each == path[: len(each)] for each in _RESTRICTING_KEYS)
 
 
 def read_environment(environ: Mapping[str, str]) -> SettingsSource:
-    """What the environment sets.
+    """Read the settings in environment variables.
 
     Raises:
-        ConfigError: If a value does not fit; the text names the variable.
+        ConfigError: If a value is invalid; the message contains the variable.
     """
     layer = SettingsSource("environment")
     for name, (path, read) in ENVIRONMENT.items():
@@ -291,7 +293,7 @@ def read_environment(environ: Mapping[str, str]) -> SettingsSource:
 
 
 def restrict_untrusted(project: SettingsSource, user: SettingsSource) -> SettingsSource:
-    """What of an untrusted project counts: further ask and deny rules, lower limits, the temperature."""
+    """Return the values of an untrusted project that apply: ask and deny rules, lower limits, and the temperature."""
     kept = SettingsSource(project.origin, warnings=list(project.warnings))
     ignored: list[str] = []
     for path, value in project.values.items():
@@ -303,14 +305,14 @@ def restrict_untrusted(project: SettingsSource, user: SettingsSource) -> Setting
             ignored.append(".".join(path))
     if ignored:
         kept.warnings.append(
-            f"{project.origin}: {', '.join(ignored)} ignored, since a project's file may only tighten until the project is "
-            "trusted; set it in your own settings, or by a flag"
+            f"{project.origin}: Ignored {', '.join(ignored)}, because the project is not trusted. To use these settings, trust the project, set "
+            "them in your own settings, or use flags."
         )
     return kept
 
 
 def merge_sources(layers: list[SettingsSource]) -> tuple[dict[SettingKey, Any], dict[str, str]]:
-    """All values, later layers over earlier ones (rules, hooks and extensions add up), and where each comes from."""
+    """Merge all values and return them with their origins. Later sources override earlier ones; lists of rules, hooks, and extensions are concatenated."""
     values: dict[SettingKey, Any] = {}
     origins: dict[str, str] = {}
     for layer in layers:
@@ -327,7 +329,7 @@ def merge_sources(layers: list[SettingsSource]) -> tuple[dict[SettingKey, Any], 
 
 
 def build_config(values: Mapping[SettingKey, Any]) -> AppConfig:
-    """The settings that the values make."""
+    """Create typed settings from values."""
     tree: dict[str, Any] = {}
     sections: dict[str, dict[str, Any]] = {}
     default: str | None = None
@@ -342,7 +344,7 @@ def build_config(values: Mapping[SettingKey, Any]) -> AppConfig:
         else:
             section = sections.setdefault(path[1], {})
             (section.setdefault("extra", {}) if path[2] in PROVIDER_SPECIFIC_SETTINGS else section)[path[2]] = value
-    config = msgspec.convert(tree, AppConfig) if tree else AppConfig()  # to convert, all sections have to be taken in
+    config = msgspec.convert(tree, AppConfig) if tree else AppConfig()  # a conversion needs all sections to be imported
     providers = Providers(
         default=default, sections={n: msgspec.convert(s, ProviderSettings) for n, s in sections.items()}
     )

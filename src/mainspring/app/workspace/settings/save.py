@@ -1,4 +1,4 @@
-"""Changing a settings file: only the keys that change, under a lock, whole or not at all."""
+"""Change single keys of a settings file, atomically and under a lock."""
 
 from __future__ import annotations
 
@@ -18,42 +18,44 @@ from mainspring.state_files import resolve_project_file, write_text_atomically
 
 
 def save_settings(file: Path, changes: Mapping[SettingKey, Any], *, private: bool = True) -> None:
-    """Write changed values into a settings file; everything else in it stays, comments and unknown keys included.
+    """Write changed values to a settings file; everything else is unchanged, including comments and unknown keys.
 
     Args:
-        file: The file; it and its folder are made if they do not exist. A link is followed, for a project's file inside the project.
-        changes: New values by path, in camelCase; ``None`` takes one away.
-        private: Whether nobody else may read it: the user's file, not a project's.
+        file: File; it and its folder are created if needed. A link is followed, in a project only inside the project.
+        changes: New values by path in camelCase; None removes a value.
+        private: Whether only the owner may read the file, for the user's settings.
 
     Raises:
-        ConfigError: If the file is broken, a value does not fit, or the file cannot be written.
+        ConfigError: If the file or a value is invalid, or the file cannot be written.
     """
     fitted = {path: _convert(path, value) for path, value in changes.items()}
     try:
         target = Path(os.path.realpath(file)) if private else resolve_project_file(file, file.parent.parent)
         if target.is_symlink():
-            raise ConfigError(f"{file}: its links lead in a circle")
+            raise ConfigError(f"{file} is a circular link.")
         target.parent.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
         with lock_directory(target.parent):
             write_text_atomically(target, _apply_changes(target, fitted), private=private)
     except LockTimeoutError as error:
         raise ConfigError(str(error)) from None
     except OSError as error:
-        raise ConfigError(f"{file}: cannot be written: {error.strerror or error}") from error
+        raise ConfigError(f"Cannot write {file}: {error.strerror or error}.") from error
 
 
 def _convert(path: SettingKey, value: Any) -> Any:
     try:
         return convert_value(value, setting_type(path))
     except ValueError as error:
-        raise ConfigError(str(error) if str(error).startswith("there is no") else f"{'.'.join(path)} {error}") from None
+        raise ConfigError(
+            str(error) if str(error).startswith("Unknown setting") else f"{'.'.join(path)} {error}"
+        ) from None
 
 
 def _apply_changes(target: Path, changes: Mapping[SettingKey, Any]) -> str:
-    """The file's text with the changes made.
+    """Return the text of the file with the changes.
 
     Raises:
-        ConfigError: If what stands there is broken; it is left alone then.
+        ConfigError: If the file is invalid; it is not changed then.
     """
     text = target.read_text(encoding="utf-8-sig") if target.exists() else "{\n}\n"
     parse_settings(text, str(target))

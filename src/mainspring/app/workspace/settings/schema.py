@@ -1,7 +1,4 @@
-"""The sections for what surrounds an agent: where its tools work, what is read for it, whom to tell, what it looks like.
-
-The settings as typed values. A file has the same shape, with its keys in camelCase.
-"""
+"""The typed settings. A file has the same structure, with its keys in camelCase."""
 
 from __future__ import annotations
 
@@ -19,12 +16,12 @@ SandboxLayer = Literal["none", "auto", "bubblewrap", "landlock", "seatbelt"]
 
 
 class TelemetrySettings(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Spans and metrics by OpenTelemetry. Off unless switched on; a project's file cannot switch it on before it is trusted.
+    """OpenTelemetry traces and metrics. Off by default; an untrusted project cannot enable them.
 
     Attributes:
-        enabled: Whether they are made and sent.
-        endpoint: Where to, as ``http://localhost:4318``; that of OpenTelemetry's own variables, or its default, if not set.
-        enable_sensitive_data: Whether prompts, answers, arguments and results go along.
+        enabled: Whether to record and send them.
+        endpoint: Endpoint, for example ``http://localhost:4318`` (default: from OpenTelemetry's own variables).
+        enable_sensitive_data: Whether to include prompts, responses, arguments, and results.
         span_names: ``genai`` for the names of the GenAI conventions, ``classic`` for ``agent.run``, ``gen_ai.chat``, ``tool.execute``.
     """
 
@@ -35,13 +32,13 @@ class TelemetrySettings(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SandboxSettings(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The sandbox that tools work in where ``--sandbox`` does not say otherwise. The lists of all files add up.
+    """The sandbox for tools, unless ``--sandbox`` overrides it. The lists of all files are concatenated.
 
     Attributes:
-        layer: ``none``, ``auto`` for the strongest that works here, or the name of one.
-        network: Whether programs in it reach the network.
-        writable: Folders that may be changed beside the project's.
-        readable: Folders and files that may be read beside the usual ones.
+        layer: ``none``, ``auto`` for the strongest available layer, or the name of a layer.
+        network: Whether to allow network access in the sandbox.
+        writable: Folders outside the project that may be changed.
+        readable: Additional folders and files that may be read.
         hidden: Folders and files that may not be read.
     """
 
@@ -53,11 +50,11 @@ class SandboxSettings(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ExecutionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Limits of what tools start and reach.
+    """Limits for programs and requests of tools.
 
     Attributes:
-        max_processes: Processes that a command may have at the same time; one that starts more is ended. Any number if not set.
-        reachable: Hosts (``name`` or ``name:port``) that `fetch` may ask though their address is private.
+        max_processes: Maximum number of processes of a command; a command that starts more is stopped. No limit by default.
+        reachable: Hosts (``name`` or ``name:port``) that `fetch` may access even if their address is private.
     """
 
     max_processes: _Count | None = None
@@ -65,14 +62,14 @@ class ExecutionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class LanguageServerSettings(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A language server: after each edit of a file of its languages the agent is told which problems are new.
+    """A language server, which reports new problems to the agent after each edit of a file in its languages.
 
     Attributes:
-        command: Program and arguments; it talks on standard input and output.
-        languages: Language ids by the endings of file names, as in ``{".py": "python"}``.
-        options: What it is given when it starts (``initializationOptions``).
-        settings: What it is given when it asks for its settings, by section.
-        enabled: Whether it is started.
+        command: Program and arguments; it uses standard input and output.
+        languages: Language IDs by file extension, for example ``{".py": "python"}``.
+        options: Initialization options (``initializationOptions``).
+        settings: Settings by section, which the server can request.
+        enabled: Whether to start it.
     """
 
     command: tuple[str, ...]
@@ -83,16 +80,16 @@ class LanguageServerSettings(Struct, frozen=True, kw_only=True, rename="camel", 
 
     def __post_init__(self) -> None:
         if not self.command or not self.command[0].strip():
-            raise ValueError('needs a command, as in ["pyright-langserver", "--stdio"]')
+            raise ValueError('requires a command, for example, ["pyright-langserver", "--stdio"]')
 
 
 class InstructionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Instruction files: `AGENTS.md` of the project, of its subfolders and of the user.
+    """Instruction files: `AGENTS.md` of the project, of its subfolders, and of the user.
 
     Attributes:
-        enabled: Whether they are read.
-        files: Names to look for in a folder; the first that is there counts.
-        max_bytes: Bytes that are taken of all of them together; what is cut is said.
+        enabled: Whether to read them.
+        files: File names; the first one that exists in a folder is used.
+        max_bytes: Maximum total size in bytes; truncation is reported.
     """
 
     enabled: bool = True
@@ -101,14 +98,14 @@ class InstructionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class NotificationSettings(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How the terminal tells that a run is over or that something is asked.
+    """Terminal notifications when a run ends or needs approval.
 
     Attributes:
-        when: ``unfocused``: only while the terminal has no focus (or does not tell whether it has); ``always``; ``never``.
-        ways: ``bell`` rings; ``osc9`` and ``osc777`` ask the terminal to show a message.
-        command: A command of your own; it gets the message in ``$MAINSPRING_MESSAGE`` and what happened (``done``, ``asking``,
-            ``failed``) in ``$MAINSPRING_EVENT``. Only from your own settings.
-        after_seconds: Runs that are shorter are not told of.
+        when: ``unfocused``: only if the terminal has no focus or does not report it; ``always``; ``never``.
+        ways: ``bell`` rings the terminal bell; ``osc9`` and ``osc777`` show a desktop notification.
+        command: Command to run, with the message in ``$MAINSPRING_MESSAGE`` and the event (``done``, ``asking``, ``failed``) in
+            ``$MAINSPRING_EVENT``. Only from your own settings.
+        after_seconds: Minimum duration of a run for a notification.
     """
 
     when: Literal["unfocused", "always", "never"] = "unfocused"
@@ -118,11 +115,11 @@ class NotificationSettings(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class UiSettings(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the terminal looks like.
+    """The appearance of the terminal.
 
     Attributes:
-        theme: Name of the colours: ``auto``, ``dark``, ``light``, ``plain``.
-        keys: Keys by action, where they are not the usual ones.
+        theme: Color theme: ``auto``, ``dark``, ``light``, ``plain``.
+        keys: Key bindings by action, to override the defaults.
     """
 
     theme: Literal["auto", "dark", "light", "plain"] = "auto"
@@ -130,16 +127,16 @@ class UiSettings(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SkillSettings(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Skills. The lists of all files add up.
+    """Skills. The lists of all files are concatenated.
 
     Attributes:
-        enabled: Whether there are any.
-        plugin_dir: Folders of skills beside the usual ones: absolute or from ``~/`` on, or within the project.
-        disabled: Names of those that are not wanted.
-        builtin: Whether the bundled ones count.
-        trust_project_skills: Whether those of a project that you trust count; ``false`` leaves them out all the same.
-        max_skills: How many that fit a prompt are put before the model at most.
-        max_active: How many may be active at the same time; any number if not set.
+        enabled: Whether to enable skills.
+        plugin_dir: Additional folders of skills: absolute, relative to ``~/``, or within the project.
+        disabled: Names of disabled skills.
+        builtin: Whether to enable bundled skills.
+        trust_project_skills: Whether to enable skills of trusted projects.
+        max_skills: Maximum number of skills to list in the prompt.
+        max_active: Maximum number of active skills (default: no limit).
     """
 
     enabled: bool = True
@@ -152,13 +149,13 @@ class SkillSettings(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class McpSettings(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Servers of the Model Context Protocol. Those of all files add up; of one name the project's counts, once it is trusted.
+    """MCP servers (Model Context Protocol). The servers of all files are merged; a trusted project's server overrides one with the same name.
 
     Attributes:
-        enabled: Whether any are used.
-        servers: By name, or as a list; see the page on MCP for what stands in an entry.
-        grace_seconds: How long the first prompt waits for servers that are still on their way, at most.
-        disclosure: Whether the model is told of tools at once (``eager``) or finds them by search (``lazy``), where a server does not say.
+        enabled: Whether to enable servers.
+        servers: Servers by name, or as a list; see the page on MCP for their settings.
+        grace_seconds: Maximum number of seconds that the first prompt waits for servers that are connecting.
+        disclosure: Whether the model receives tools immediately (``eager``) or finds them by search (``lazy``), unless a server sets it.
     """
 
     enabled: bool = True
@@ -172,30 +169,30 @@ PositiveFloat = Annotated[float, Meta(gt=0)]
 
 
 class ProviderSettings(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One provider. What only this provider knows (`OWN_SETTINGS`) stands beside these.
+    """A model provider. Settings that only this provider supports are set in the same section.
 
     Attributes:
-        api_key: Its key; without it that of the provider's variable is used, as ``OPENAI_API_KEY``.
-        api_key_command: A command for the shell that prints the key; asked when it is needed, and again when it is refused.
-        api_key_file: A file that holds the key, which only its owner may read (0600).
-        api_key_keyring: Name of the entry of the system's keyring that holds the key (needs the extra ``keyring``).
-        system_prompt: Instructions for the models of this provider, beside those for all.
-        model: The model to use there.
-        base_url: Where it is.
-        headers: Further headers of each request.
-        context_window: Tokens of prompt and answer together, for all models of it.
-        max_output_tokens: Cap of one reply.
-        vision: Whether its models take images.
-        prices: US dollars per million tokens of all its models: input, output, and if they differ cache read, cache write,
+        api_key: API key (default: from the provider's variable, for example ``OPENAI_API_KEY``).
+        api_key_command: Shell command that prints the API key; it runs when the key is needed, and again when the key is rejected.
+        api_key_file: File with the API key, which only its owner may read (0600).
+        api_key_keyring: Name of the entry in the system keyring with the API key (requires the extra ``keyring``).
+        system_prompt: Additional instructions for the models of this provider.
+        model: Default model.
+        base_url: Base URL.
+        headers: Additional request headers.
+        context_window: Context window in tokens, for all models.
+        max_output_tokens: Maximum number of tokens in one response.
+        vision: Whether its models accept images.
+        prices: US dollars per million tokens for all models: input, output, and if they differ, cache read, cache write, and
             one-hour cache write.
-        known_as: The name in the catalogue of the model that a deployment or an alias stands for.
-        models: Facts about single models, by id: ``contextWindow``, ``maxOutputTokens``, ``vision``, ``tools``,
+        known_as: Catalog name of the model that a deployment or an alias refers to.
+        models: Properties of single models, by ID: ``contextWindow``, ``maxOutputTokens``, ``vision``, ``tools``,
             ``reasoning``, ``prices``, ``label``.
-        connect_timeout: Seconds until a connection must stand.
-        first_byte_timeout: Seconds until an answer must begin; 0 waits for ever.
-        idle_timeout: Seconds between two pieces of an answer; 0 waits for ever.
-        dialect: Changes of what the host accepts.
-        extra: What only this provider knows.
+        connect_timeout: Timeout of the connection in seconds.
+        first_byte_timeout: Timeout of the first byte of a response in seconds; 0 waits forever.
+        idle_timeout: Timeout between two pieces of a response in seconds; 0 waits forever.
+        dialect: Differences in the requests that the host accepts.
+        extra: Settings that only this provider supports.
     """
 
     api_key: str | None = None
@@ -223,34 +220,34 @@ class ProviderSettings(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Providers(Struct, frozen=True, kw_only=True):
-    """In the file one object: ``default``, and beside it a section for each provider.
+    """The object ``providers`` of a file: ``default``, and a section for each provider.
 
     Attributes:
-        default: Name of the provider to use where a model names none.
-        sections: What is set for each provider, by name.
+        default: Provider of models without a provider prefix.
+        sections: Settings of each provider, by name.
     """
 
     default: str | None = None
     sections: dict[str, ProviderSettings] = {}
 
     def get(self, name: str) -> ProviderSettings:
-        """What is set for a provider; an empty section where nothing is."""
+        """Return the settings of a provider, or an empty section."""
         return self.sections.get(name) or ProviderSettings()
 
 
 class AgentSettings(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How the agent works.
+    """The behavior of the agent.
 
     Attributes:
-        system_prompt: Instructions in place of the built-in ones; the facts about the folder are added to it.
-        max_tokens: Most tokens of one answer.
-        temperature: 0 to 2.
-        thinking: How much the model reasons before it answers.
-        max_turns: Most model calls of a run.
-        max_seconds: Most seconds of a run.
-        max_cost: Most US dollars of a run.
-        max_total_tokens: Most tokens of a run, prompts and answers together.
-        repeat_hint: After how many turns in a row that brought nothing new the model is told so; 0 is never.
+        system_prompt: System prompt that replaces the built-in one; facts about the folder are appended.
+        max_tokens: Maximum number of tokens in one response.
+        temperature: Temperature from 0 to 2.
+        thinking: Reasoning effort.
+        max_turns: Maximum number of model calls of a run.
+        max_seconds: Maximum duration of a run in seconds.
+        max_cost: Maximum cost of a run in US dollars.
+        max_total_tokens: Maximum number of tokens of a run, input and output together.
+        repeat_hint: Number of turns in a row without new results after which the model gets a hint; 0 disables it.
     """
 
     system_prompt: str | None = None
@@ -265,7 +262,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class PermissionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Rules, as ``--allow``, ``--ask`` and ``--deny`` take them. Those of all files and flags add up; deny wins, then ask."""
+    """Permission rules in the syntax of ``--allow``, ``--ask``, and ``--deny``. Rules of all files and flags apply; deny overrides ask, and ask overrides allow."""
 
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
@@ -273,14 +270,14 @@ class PermissionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RetrySettings(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How failed model calls are tried again. ``None`` keeps the default.
+    """Retries of failed model calls. None keeps the default.
 
     Attributes:
-        enabled: Whether they are.
-        max_retries: How often at most.
-        base_delay_ms: First wait; it doubles from there.
-        max_delay_ms: Longest wait.
-        enable_jitter: Whether waits vary a little, so that many clients do not come back at once.
+        enabled: Whether to retry.
+        max_retries: Maximum number of retries.
+        base_delay_ms: Delay before the first retry; it doubles with each retry.
+        max_delay_ms: Maximum delay.
+        enable_jitter: Whether to vary delays randomly, so that many clients do not retry at the same time.
     """
 
     enabled: bool = True
@@ -291,15 +288,15 @@ class RetrySettings(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class CompactionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How a long conversation is summed up. ``None`` keeps the default.
+    """Compaction of long conversations. None keeps the default.
 
     Attributes:
-        enabled: Whether it is, before it reaches the model's window.
-        reserve_tokens: Tokens of the window to keep free.
-        keep_recent_tokens: About how many tokens of the newest messages stay as they are.
-        threshold: Tokens from which on it is summed up, or a share of the window; in place of ``reserveTokens``.
-        prompt: What is asked of the model that sums up, in place of the built-in text.
-        model: Who sums up, as ``provider:model``; the conversation's own model if not set.
+        enabled: Whether to compact before the context window is full.
+        reserve_tokens: Number of tokens in the context window to keep free.
+        keep_recent_tokens: Approximate number of tokens of the newest messages to keep.
+        threshold: Number of tokens, or fraction of the context window, at which to compact; replaces ``reserveTokens``.
+        prompt: Prompt for the summary, instead of the built-in one.
+        model: Model for the summary as ``provider:model`` (default: the model of the session).
     """
 
     enabled: bool = True
@@ -311,7 +308,7 @@ class CompactionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class HookCommand(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A command of a hook in the form that other programs write: ``{"type": "command", "command": "...", "timeout": 60}``."""
+    """A command of a hook in the format of other programs: ``{"type": "command", "command": "...", "timeout": 60}``."""
 
     command: str
     type: Literal["command"] = "command"
@@ -320,13 +317,13 @@ class HookCommand(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
 
 
 class HookEntry(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A command that is asked as a hook; or several of one matcher, in ``hooks``.
+    """A command hook, or several with one matcher, in ``hooks``.
 
     Attributes:
-        matcher: For which tools (or whatever else the event is about); empty is all.
-        command: A script for the shell.
-        timeout: Seconds it may take.
-        on_failure: Whether what is to be decided is refused where it fails: ``refuse`` (the default) or ``continue``.
+        matcher: Tools that it applies to, or other values of the event; empty for all.
+        command: Shell script.
+        timeout: Timeout in seconds.
+        on_failure: Effect of a failed hook on the decision: ``refuse`` (the default) or ``continue``.
         hooks: Several commands.
     """
 
@@ -338,11 +335,11 @@ class HookEntry(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknow
 
     def __post_init__(self) -> None:
         if bool(self.command.strip()) == bool(self.hooks):
-            raise ValueError("needs a command, or a list of them in hooks, and not both")
+            raise ValueError("requires either a command or a list of commands in hooks, not both")
 
 
 class HookSettings(Struct, frozen=True, kw_only=True, rename="pascal"):
-    """Commands that are asked as hooks, by event; see the page on command hooks. Those of all files add up."""
+    """Command hooks, by event; see the page on command hooks. The hooks of all files are combined."""
 
     session_start: list[HookEntry] = []
     user_prompt_submit: list[HookEntry] = []
@@ -357,12 +354,12 @@ class HookSettings(Struct, frozen=True, kw_only=True, rename="pascal"):
 
 
 class ExtensionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Extensions beside those in the folders. The lists of all files add up.
+    """Additional extensions. The lists of all files are concatenated.
 
     Attributes:
-        paths: Files and folders; absolute, or from ``~/`` on.
-        disabled: Names of those that are not wanted.
-        packages: Whether installed packages are asked.
+        paths: Files and folders, absolute or relative to ``~/``.
+        disabled: Names of disabled extensions.
+        packages: Whether to load extensions from installed packages.
     """
 
     paths: tuple[str, ...] = ()
@@ -371,27 +368,27 @@ class ExtensionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class AppConfig(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Everything that can be set.
+    """All settings.
 
     Attributes:
         model: ``provider:model``, or a model of the default provider.
-        providers: The providers.
-        agent: How the agent works.
-        permissions: What tools may do.
-        retry: How failed model calls are tried again.
-        audit_log: File for a record of every decision and result, from the user's folder; none if not set.
-        compaction: How a long conversation is summed up.
-        hooks: Commands that are asked as hooks.
-        extensions: Extensions beside those in the folders.
-        telemetry: Spans and metrics by OpenTelemetry.
-        sandbox: The sandbox that tools work in.
-        execution: Limits of what tools start and reach.
-        language_servers: Language servers that look at what is edited, by name.
-        instructions: Which instruction files are read.
-        notifications: How the terminal tells that a run is over.
-        ui: What the terminal looks like.
-        skills: Which skills there are.
-        mcp: Servers of the Model Context Protocol.
+        providers: Model providers.
+        agent: Behavior of the agent.
+        permissions: Permission rules for tools.
+        retry: Retries of failed model calls.
+        audit_log: File for a log of all decisions and results, relative to the user's folder (default: none).
+        compaction: Compaction of long conversations.
+        hooks: Command hooks.
+        extensions: Additional extensions.
+        telemetry: OpenTelemetry traces and metrics.
+        sandbox: Sandbox for tools.
+        execution: Limits for programs and requests of tools.
+        language_servers: Language servers that check edits, by name.
+        instructions: Instruction files.
+        notifications: Terminal notifications.
+        ui: Appearance of the terminal.
+        skills: Skills.
+        mcp: MCP servers.
     """
 
     model: str | None = None

@@ -1,7 +1,4 @@
-"""One value as its type asks: scalars are turned into each other, and what does not fit is said in plain words.
-
-One source of settings, checked: a file, the environment, or flags.
-"""
+"""Validate values by their type, and the settings of one source: a file, the environment, or flags. Numbers and strings are converted."""
 
 from __future__ import annotations
 
@@ -22,9 +19,9 @@ from mainspring.models.config import PROVIDER_SPECIFIC_SETTINGS
 _SUFFIX = lazy_re(r" - at `(?:key in )?\$(.*)`$")
 _STEP = lazy_re(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _TYPE_NAMES = {
-    "`int`": "a whole number",
+    "`int`": "an integer",
     "`float`": "a number",
-    "`str`": "a text",
+    "`str`": "a string",
     "`bool`": "true or false",
     "`array`": "a list",
     "`object`": "an object",
@@ -32,10 +29,10 @@ _TYPE_NAMES = {
 
 
 class SettingValueError(ValueError):
-    """A value does not fit; the text goes on from the setting's name.
+    """A value is invalid. The message continues after the name of the setting.
 
     Attributes:
-        value_path: The part of the value that is meant, as keys and indices.
+        value_path: Invalid part of the value, as keys and indices.
     """
 
     def __init__(self, text: str, where: Sequence[str] = ()) -> None:
@@ -44,10 +41,10 @@ class SettingValueError(ValueError):
 
 
 def convert_value(value: Any, kind: Any) -> Any:
-    """A value as the type asks, numbers and texts turned into each other; ``None`` where it sets nothing.
+    """Convert a value to a type; None if it sets nothing. Numbers and strings are converted.
 
     Raises:
-        FitError: If it does not fit.
+        SettingValueError: If it is invalid.
     """
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
@@ -68,7 +65,7 @@ def convert_value(value: Any, kind: Any) -> Any:
 
 
 def _convert_mapping(value: dict[str, Any], kind: Any) -> dict[str, Any]:
-    """Things by name, one after the other, so that the one that is wrong is named."""
+    """Convert a mapping one member at a time, so that errors can name the invalid one."""
     inner = get_args(kind)[1]
     fitted: dict[str, Any] = {}
     for name, item in value.items():
@@ -81,7 +78,7 @@ def _convert_mapping(value: dict[str, Any], kind: Any) -> dict[str, Any]:
 
 
 def allowed_values(kind: Any) -> tuple[str, ...]:
-    """The values that a type names one by one, itself or as those of its items; none if it does not."""
+    """Return the allowed values of a type, or of its items; empty if any value is allowed."""
     origin = get_origin(kind)
     if origin is Literal:
         return tuple(str(value) for value in get_args(kind))
@@ -99,7 +96,7 @@ def _convert_list(value: Any, choices: Sequence[str], kind: Any) -> tuple[Any, .
     items = cast("list[Any]", value) if isinstance(value, list) else [value]
     for item in items:
         if not isinstance(item, str):
-            raise SettingValueError(f"must be a list of texts, but {item!r} is none")
+            raise SettingValueError(f"must be a list of strings, but contains {item!r}")
     texts = tuple([item.strip() for item in items if item.strip()])
     return tuple([_check_choice(text, choices) for text in texts]) if choices else texts
 
@@ -108,12 +105,12 @@ def _check_choice(value: Any, choices: Sequence[str]) -> str:
     if value in choices:
         return value
     near = difflib.get_close_matches(str(value), choices, 1, 0.5)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = f". Did you mean {near[0]!r}?" if near else ""
     raise SettingValueError(f"must be one of {', '.join(choices)}, not {value!r}{hint}")
 
 
 def _explain_error(text: str) -> tuple[str, list[str]]:
-    """What msgspec says, as the rest of a sentence, and the part of the value that it means."""
+    """Convert a message of msgspec to the rest of a sentence, and return it with the invalid part of the value."""
     match = _SUFFIX.search(text)
     where = [name or index for name, index in _STEP.findall(match.group(1))] if match else []
     text = text[: match.start()] if match else text
@@ -139,20 +136,20 @@ def _dotted(key_path: Sequence[str]) -> str:
 
 
 SCHEMA_KEY = "$schema"
-"""The one key at the top that is no setting: editors look there for the schema of the file."""
+"""The top-level key that is not a setting: editors read the schema of the file from it."""
 
 
 SettingKey = tuple[str, ...]
-"""Where a value belongs, in camelCase: ``("agent", "maxTokens")``."""
+"""Path of a setting in camelCase: ``("agent", "maxTokens")``."""
 
 
 class SettingsSource(Struct):
-    """What one source sets.
+    """The values of one source.
 
     Attributes:
-        origin: Its name for people: a path, ``environment``, ``flags``.
-        values: Its values by path. An empty text, ``null`` and an empty section set nothing.
-        warnings: What was odd about it.
+        origin: Name for users: a path, ``environment``, or ``flags``.
+        values: Values by path. An empty string, ``null``, or an empty section sets nothing.
+        warnings: Warnings about the source.
     """
 
     origin: str
@@ -161,7 +158,7 @@ class SettingsSource(Struct):
 
 
 class Problem(Struct, frozen=True):
-    """A value that does not fit: where it stands, why, and which setting it is about."""
+    """An invalid value: its position, the reason, and its setting."""
 
     position: int
     text: str
@@ -169,11 +166,11 @@ class Problem(Struct, frozen=True):
 
 
 class SettingsChecker:
-    """Turns the tree of a file into a layer.
+    """Converts the parsed tree of a file to a `SettingsSource`.
 
     Args:
         origin: Name of the file.
-        text: Its text, for places.
+        text: Text of the file, for positions.
     """
 
     def __init__(self, origin: str, text: str) -> None:
@@ -182,12 +179,12 @@ class SettingsChecker:
         self._text = text
 
     def with_position(self, position: int, text: str) -> str:
-        """A message with the place it is about."""
+        """Add the position to a message."""
         line, column = line_and_column(self._text, position)
         return f"{self.layer.origin}:{line}:{column}: {text}"
 
     def check(self, node: JsonNode) -> None:
-        """Check everything; what is wrong is in `problems`, what is odd in the layer's warnings."""
+        """Check all settings, and collect `problems` and warnings."""
         self._check_section(node, AppConfig, ())
 
     def _check_section(self, node: JsonNode, kind: type[Struct], path: SettingKey) -> None:
@@ -252,13 +249,13 @@ class SettingsChecker:
 
     def _on_tool_unknown(self, position: int, key: str, path: SettingKey, known: list[str]) -> None:
         near = difflib.get_close_matches(to_camel_case(key), known, 1, 0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+        hint = f"Did you mean {near[0]!r}?" if near else f"Available settings: {', '.join(known)}"
         name = ".".join((*path, key))
-        self.layer.warnings.append(self.with_position(position, f"there is no setting {name!r}; {hint}"))
+        self.layer.warnings.append(self.with_position(position, f"Unknown setting: {name!r}. {hint}"))
 
 
 def _find_node(node: JsonNode, key_path: Sequence[str]) -> JsonNode:
-    """The part of a value that is meant, as far as it is there."""
+    """Return the node of a part of a value, or of the closest existing parent."""
     for step in key_path:
         if node.members is not None and step in node.members:
             node = node.members[step]
@@ -270,7 +267,7 @@ def _find_node(node: JsonNode, key_path: Sequence[str]) -> JsonNode:
 
 
 def mapping_value_type(kind: Any) -> type[Struct] | None:
-    """The type of the things that a setting holds by name; ``None`` if it holds no such things."""
+    """Return the value type of a setting that is a mapping of objects, or None."""
     inner = get_args(kind)[1] if get_origin(kind) is dict else None
     return inner if isinstance(inner, type) and issubclass(inner, Struct) else None
 
@@ -280,13 +277,13 @@ def _describe_node(node: JsonNode) -> str:
 
 
 def to_camel_case(key: str) -> str:
-    """The key in camelCase; a key that is so already stays."""
+    """Convert a key to camelCase; a key in camelCase is unchanged."""
     head, *rest = key.split("_")
     return head + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
 def iter_settings(kind: type[Struct] = AppConfig, path: SettingKey = ()) -> Iterator[tuple[SettingKey, Any]]:
-    """Every setting outside the sections of providers: its path and type."""
+    """Iterate over all settings outside the sections of providers, with path and type."""
     for info in fields(kind):
         here = (*path, info.encode_name)
         inner: Any = info.type
@@ -299,10 +296,10 @@ def iter_settings(kind: type[Struct] = AppConfig, path: SettingKey = ()) -> Iter
 
 
 def setting_type(path: SettingKey) -> Any:
-    """The type of a setting.
+    """Return the type of a setting.
 
     Raises:
-        ValueError: If there is no such setting.
+        ValueError: If the setting is unknown.
     """
     known = dict(iter_settings())
     if len(path) == 3 and path[0] == "providers":
@@ -314,7 +311,11 @@ def setting_type(path: SettingKey) -> Any:
         names = {".".join(p) for p in known}
         near = difflib.get_close_matches(".".join(path), names, 1, 0.5)
         raise ValueError(
-            f"there is no setting {'.'.join(path)!r}; "
-            + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(names))}, providers.NAME.apiKey")
+            f"Unknown setting: {'.'.join(path)!r}. "
+            + (
+                f"Did you mean {near[0]!r}?"
+                if near
+                else f"Available settings: {', '.join(sorted(names))}, providers.NAME.apiKey"
+            )
         )
     return known[path]

@@ -1,4 +1,4 @@
-"""Where the body of an answer ends: HTTP/1.1 says it by chunks, by a length, or by closing the connection (RFC 9112, 6.3)."""
+"""Framing of response bodies: HTTP/1.1 marks the end by chunks, a length, or a closed connection (RFC 9112, 6.3)."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ _HEX = frozenset(b"0123456789abcdefABCDEF")
 
 
 class BodyFramingError(Exception):
-    """What came is no body, or not all of one."""
+    """The received bytes are not a body, or the body is incomplete."""
 
 
 class BodyFraming(Protocol):
-    """Takes what arrives, gives what of it is body."""
+    """Extracts the body from received bytes."""
 
     @property
     def done(self) -> bool:
-        """Whether the body is over."""
+        """Return True at the end of the body."""
         ...
 
     @property
     def trailing_data(self) -> bytes:
-        """What came behind the end of the body."""
+        """Return the bytes after the end of the body."""
         ...
 
     def feed(self, data: bytes) -> bytes:
-        """Take what arrived.
+        """Parse received bytes; return body bytes.
 
         Raises:
-            FramingError: If it cannot be.
+            BodyFramingError: The bytes are invalid.
         """
         ...
 
     def close(self) -> None:
-        """The connection was closed.
+        """Handle the end of the connection.
 
         Raises:
-            FramingError: If something is missing.
+            BodyFramingError: The body is incomplete.
         """
         ...
 
 
 class ContentLengthBody:
-    """A body of a known length."""
+    """A body of known length."""
 
     __slots__ = ("_left", "trailing_data")
 
@@ -63,11 +63,11 @@ class ContentLengthBody:
 
     @property
     def done(self) -> bool:
-        """Whether the body is over."""
+        """Return True at the end of the body."""
         return not self._left
 
     def feed(self, data: bytes) -> bytes:
-        """Take what arrived."""
+        """Parse received bytes; return body bytes."""
         if len(data) > self._left:
             self.trailing_data += data[self._left :]
             data = data[: self._left]
@@ -75,13 +75,13 @@ class ContentLengthBody:
         return data
 
     def close(self) -> None:
-        """The connection was closed."""
+        """Handle the end of the connection."""
         if self._left:
             raise BodyFramingError(f"{self._left} bytes are missing")
 
 
 class CloseDelimitedBody:
-    """A body that is over when the connection is."""
+    """A body that ends with the connection."""
 
     __slots__ = ("done", "trailing_data")
 
@@ -90,16 +90,16 @@ class CloseDelimitedBody:
         self.trailing_data = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Take what arrived."""
+        """Return the received bytes."""
         return data
 
     def close(self) -> None:
-        """The connection was closed."""
+        """Handle the end of the connection."""
         self.done = True
 
 
 class ChunkedBody:
-    """A body in chunks, each with its length before it."""
+    """A body in chunks, each preceded by its length."""
 
     __slots__ = ("_ended", "_held", "_left", "_trailers", "done", "trailing_data")
 
@@ -107,12 +107,12 @@ class ChunkedBody:
         self.done = False
         self.trailing_data = b""
         self._held = b""
-        self._left = 0  # bytes of the chunk that is being read, with the line end behind it
-        self._ended = False  # the chunk of length zero was there; what follows are trailers
+        self._left = 0  # remaining bytes of the current chunk, including its line end
+        self._ended = False  # the chunk of length zero was read; trailers follow
         self._trailers = 0
 
     def feed(self, data: bytes) -> bytes:
-        """Take what arrived."""
+        """Parse received bytes; return body bytes."""
         if self._held:
             data = self._held + data
             self._held = b""
@@ -133,28 +133,28 @@ class ChunkedBody:
         return found[0] if len(found) == 1 else b"".join(found)
 
     def _content(self, data: bytes, at: int, found: list[bytes]) -> int:
-        """Take bytes of a chunk; where reading goes on."""
+        """Copy the bytes of a chunk; return the next position."""
         end = at + self._left
         if content := data[at : end - 2]:
             found.append(content)
         if len(data) >= end:
             if data[end - 2 : end] != b"\r\n":
-                raise BodyFramingError("a chunk is longer than was said")
+                raise BodyFramingError("a chunk is longer than its length")
             self._left = 0
             return end
         self._left -= len(content)
         return at + len(content)
 
     def _line(self, line: bytes) -> None:
-        """Take the line before a chunk, or one behind the last."""
-        if len(line) > _LONGEST_LINE or b"\n" in line or b"\r" in line:  # others may see two lines there
-            raise BodyFramingError("a line is too long, or is none")
+        """Return the line before a chunk, or a trailer."""
+        if len(line) > _LONGEST_LINE or b"\n" in line or b"\r" in line:  # Other parsers may see two lines here.
+            raise BodyFramingError("a line is invalid or too long")
         if self._ended:
             self._trailer(line)
             return
         size = line.partition(b";")[0].rstrip(b" \t")
         if not size or len(size) > 20 or not _HEX.issuperset(size):
-            raise BodyFramingError("the length of a chunk is no number")
+            raise BodyFramingError("the length of a chunk is not a number")
         length = int(size, 16)
         if length:
             self._left = length + 2
@@ -162,10 +162,10 @@ class ChunkedBody:
             self._ended = True
 
     def _trailer(self, line: bytes) -> None:
-        """Take a line behind the last chunk. Nobody asks for what it says, but what is none is the end of something else."""
+        """Check a trailer. Its value is ignored, but an invalid trailer means that the body is corrupt."""
         self._trailers += len(line)
         if self._trailers > _MOST_TRAILERS or (line and not _TRAILER.fullmatch(line)):
-            raise BodyFramingError("what follows the last chunk is no trailer")
+            raise BodyFramingError("the line after the last chunk is not a trailer")
         self.done = not line
 
     def _keep(self, left: bytes) -> None:
@@ -177,22 +177,22 @@ class ChunkedBody:
             self._held = left
 
     def close(self) -> None:
-        """The connection was closed."""
+        """Handle the end of the connection."""
         if not self.done:
             raise BodyFramingError("the last chunk is missing")
 
 
 _MAX_OUTPUT_CHUNK = 1 << 18
-"""Bytes that are unpacked in one go: a little may be packed that is enormous."""
+"""Maximum number of bytes per decompression step: a small body can expand enormously."""
 
 
 def decompress(chunks: AsyncGenerator[bytes], packings: str, url: str) -> AsyncGenerator[bytes]:
-    """What was packed.
+    """Decompress a body.
 
     Args:
-        chunks: The body as it came.
-        packings: The header ``Content-Encoding``: what was done to it, in this order.
-        url: Where it came from, for errors.
+        chunks: Received chunks of the body.
+        packings: Value of the header ``Content-Encoding``, in the order of compression.
+        url: URL of the request, for errors.
     """
     for packing in reversed([name.strip().lower() for name in packings.split(",")]):
         if packing and packing != "identity":
@@ -215,7 +215,7 @@ async def _decompress_one(chunks: AsyncGenerator[bytes], packing: str, url: str)
 
 
 class _Decompressor(Protocol):
-    """What zlib makes, which has no name of its own."""
+    """Type of zlib's decompressor, which has no public name."""
 
     @property
     def eof(self) -> bool: ...
@@ -228,7 +228,7 @@ class _Decompressor(Protocol):
 
 
 class _CompressedBody:
-    """What is packed in one way. In gzip parts may follow one another, and zeros may fill it up."""
+    """A compressed body. gzip may have several members and zero padding."""
 
     def __init__(self, packing: str, host: str) -> None:
         self._packing = packing
@@ -238,7 +238,7 @@ class _CompressedBody:
         self._is_finished = False
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Unpack what arrived."""
+        """Decompress received bytes."""
         while chunk := self._after_end(chunk):
             if self._unpack is None:
                 self._unpack = self._begin(chunk)
@@ -250,34 +250,34 @@ class _CompressedBody:
                 self._is_finished = True
 
     def _after_end(self, chunk: bytes) -> bytes:
-        """What is to be unpacked; behind an end that is only another part."""
+        """Return the bytes to decompress; after an end, only another gzip member is valid."""
         if not self._is_finished:
             return chunk
         chunk = chunk.lstrip(b"\0")
         if chunk and not self._repeats:
-            raise zlib.error("something follows the end")
+            raise zlib.error("unexpected data after the end")
         self._is_finished = not chunk
         return chunk
 
     def close(self) -> bytes:
-        """What is left at the end."""
+        """Return the remaining bytes."""
         if self._unpack is None:
             return b""
         last = self._unpack.flush()
         if not self._unpack.eof:
-            raise zlib.error("the end is missing")
+            raise zlib.error("the compressed data is incomplete")
         return last
 
     def _begin(self, chunk: bytes) -> _Decompressor:
         match self._packing:
             case "gzip" | "x-gzip":
                 return zlib.decompressobj(zlib.MAX_WBITS | 16)
-            case "deflate":  # meant with a head of its own, which some leave out
+            case "deflate":  # deflate should have a zlib header, which some hosts omit
                 return zlib.decompressobj(zlib.MAX_WBITS if chunk[0] & 15 == 8 else -zlib.MAX_WBITS)
             case _:
                 raise NetworkError(
-                    f"{self._check_host} packed its answer as {self._packing[:40]!r}, which was not asked for and cannot be "
-                    "read: look for a proxy or gateway before it that packs answers",
+                    f"{self._check_host} sent an unsupported Content-Encoding, {self._packing[:40]!r}. A proxy or gateway may be "
+                    "compressing responses; turn that off.",
                     reason="packed",
                     retryable=False,
                 )

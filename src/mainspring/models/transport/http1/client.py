@@ -1,7 +1,4 @@
-"""The transport that needs nothing but h11: what most requests go through, for it is there soonest and costs least.
-
-It speaks HTTP/1.1 to the host itself. It knows no proxies.
-"""
+"""Default HTTP/1.1 transport, built on h11. Fast to import and to run; does not support proxies."""
 
 from __future__ import annotations
 
@@ -41,19 +38,19 @@ from mainspring.models.transport.port import Timeouts, TransportResponse, saniti
 if TYPE_CHECKING:
     from mainspring.models.transport.environment import tls_context
     from mainspring.models.transport.http1.body import decompress
-else:  # a host on this machine needs none, and few pack what they send
+else:  # Hosts on this machine do not need compression, and few compress their responses.
     tls_context = lazy_function("mainspring.models.transport.environment", "tls_context")
     decompress = lazy_function("mainspring.models.transport.http1.body", "decompress")
 
 KEEP_ALIVE = 15.0
-"""Seconds an idle connection is kept; short, because a stale one looks alive until it is written to."""
+"""Seconds after which an idle connection is closed; short, because a stale connection looks alive until it is written to."""
 
 _READ_BUFFER_LIMIT = 1 << 18
-"""Bytes that may wait to be read before the host is made to wait."""
+"""Number of unread bytes after which reading from the host is paused."""
 
 _MAX_HEAD_BYTES = 1 << 18
 _MAX_INFORMATIONAL_BYTES = 1 << 20
-"""Bytes that may come before an answer begins: a host may say 100 or 103 first, but not for ever."""
+"""Maximum size of informational responses: a host may send 100 or 103 before its response, but not without end."""
 
 _PORTS = {"http": 80, "https": 443}
 _URL_SAFE_CHARS = "%/?:@!$&'()*+,;=-._~[]"
@@ -62,13 +59,13 @@ _Address = tuple[str, str, int]
 
 
 class _IdleTimeoutError(Exception):
-    """Nothing came in time."""
+    """The host sent nothing within the limit."""
 
 
 class _Connection(asyncio.Protocol):
-    """A connection to a host, with at most one request on it. h11 reads and writes heads; bodies go past it, for they are many."""
+    """A connection to a host, with at most one request. h11 parses the heads; bodies bypass it for speed."""
 
-    _http: h11.Connection  # of the request that was sent last
+    _http: h11.Connection  # of the last request
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -84,7 +81,7 @@ class _Connection(asyncio.Protocol):
         self._keep_alive = False
         self._idle = False
         self._closed_without_tls_shutdown = (
-            False  # it ended without a word of the host: it was closed here, or somebody between has cut it
+            False  # The connection ended without a close by the host: it was closed locally, or a middlebox cut it.
         )
         self.has_received_data = False
         self.used_until = 0.0
@@ -94,7 +91,7 @@ class _Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._idle:  # nobody asked: it must not become the answer to the next request
+        if self._idle:  # Unsolicited data: it must not become the response to the next request.
             self.close()
             return
         self.has_received_data = True
@@ -108,7 +105,7 @@ class _Connection(asyncio.Protocol):
         self._closed = True
         self._closed_without_tls_shutdown = self._transport is not None and _ended_without_close_notify(self._transport)
         self._notify_waiter()
-        return False  # the transport closes
+        return False  # The transport closes the connection.
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._error = exc
@@ -129,10 +126,10 @@ class _Connection(asyncio.Protocol):
                 waiter.set_result(None)
 
     def send(self, request: h11.Request, body: bytes) -> None:
-        """Send a request; what cannot be sent at once goes out while the answer is waited for.
+        """Send a request; unsent bytes are sent while waiting for the response.
 
         Raises:
-            OSError: If the connection is gone.
+            OSError: The connection is closed.
         """
         if self._transport is None:
             raise self._error or ConnectionResetError()
@@ -143,23 +140,23 @@ class _Connection(asyncio.Protocol):
         self._transport.write(head + body)
 
     async def head(self, method: bytes, limit: float | None) -> h11.Response:
-        """The head of the answer.
+        """Read the head of the response.
 
         Raises:
-            _SilentError: If nothing came within ``limit`` seconds.
-            OSError: If the connection broke.
-            h11.RemoteProtocolError: If what came is no HTTP.
+            _IdleTimeoutError: The host sent nothing within ``limit`` seconds.
+            OSError: The connection was lost.
+            h11.RemoteProtocolError: The response is not HTTP.
         """
         taken = 0
         while not isinstance(event := self._http.next_event(), h11.Response):
             if isinstance(event, h11.InformationalResponse):
                 continue
             if event is not h11.NEED_DATA:
-                raise h11.RemoteProtocolError("it speaks another protocol from here on")
+                raise h11.RemoteProtocolError("it switched to another protocol")
             if not self._unread and not self._closed:
                 await self._wait(limit)
             if taken > _MAX_INFORMATIONAL_BYTES:
-                raise h11.RemoteProtocolError("nothing but words before an answer")
+                raise h11.RemoteProtocolError("too many informational responses")
             if data := self._take():
                 taken += len(data)
                 self._http.receive_data(data)
@@ -175,12 +172,12 @@ class _Connection(asyncio.Protocol):
         return event
 
     async def read_chunk(self, limit: float | None) -> bytes:
-        """The next of the body; nothing at its end.
+        """Read the next chunk of the body; empty at its end.
 
         Raises:
-            _SilentError: If nothing came within ``limit`` seconds.
-            OSError: If the connection broke.
-            FramingError: If what came cannot be, or ended too early.
+            _IdleTimeoutError: The host sent nothing within ``limit`` seconds.
+            OSError: The connection was lost.
+            BodyFramingError: The body is invalid or incomplete.
         """
         framing = self._framing
         while True:
@@ -193,12 +190,12 @@ class _Connection(asyncio.Protocol):
                     raise self._error
                 framing.close()
                 if self._closed_without_tls_shutdown:
-                    raise BodyFramingError("it did not say that this is the end")
+                    raise BodyFramingError("the connection closed without close_notify")
                 return b""
             await self._wait(limit)
 
     def _take(self) -> bytes:
-        """What has arrived."""
+        """Return the received bytes."""
         unread = self._unread
         data = unread[0] if len(unread) == 1 else b"".join(unread)
         unread.clear()
@@ -208,7 +205,7 @@ class _Connection(asyncio.Protocol):
         return data
 
     async def _wait(self, limit: float | None) -> None:
-        """Wait until something comes. The clock is looked at now and then: to wind it up each time would cost more than to read."""
+        """Wait for data. The idle timer is checked periodically: to reset it per read would cost more than the read."""
         self._waiter = waiter = self._loop.create_future()
         if limit is None:
             self._deadline = math.inf
@@ -237,17 +234,17 @@ class _Connection(asyncio.Protocol):
             waiter.set_exception(_IdleTimeoutError())
 
     def is_stale(self) -> bool:
-        """Whether it cannot be used any more."""
+        """Return True if the connection can no longer be used."""
         if self._closed or self._transport is None or self._transport.is_closing():
             return True
         return self.is_idle_too_long() or _has_unread_data(self._transport)
 
     def is_idle_too_long(self) -> bool:
-        """Whether it was used too long ago for the host to keep it."""
+        """Return True if the connection was idle so long that the host may have closed it."""
         return self._loop.time() >= self.used_until
 
     def can_reuse(self) -> bool:
-        """Whether another request may be sent. What comes before that is nothing that was asked for."""
+        """Return True if another request may be sent. Data received before it is unsolicited."""
         over = self._framing.done and not self._framing.trailing_data and not self._unread
         if not over or not self._keep_alive or self._closed or self._transport is None:
             return False
@@ -258,24 +255,24 @@ class _Connection(asyncio.Protocol):
         return True
 
     def close(self) -> None:
-        """Close it at once."""
+        """Close the connection immediately."""
         if self._transport is not None:
             self._transport.abort()
 
 
 def _framing(method: bytes, response: h11.Response) -> BodyFraming:
-    """How the body of an answer ends."""
+    """Return the framing of the body of a response."""
     if method == b"HEAD" or response.status_code in (204, 304):
         return ContentLengthBody(0)
     headers = dict(response.headers)
-    if b"transfer-encoding" in headers:  # h11 takes no other than chunks, and no two lengths that differ
+    if b"transfer-encoding" in headers:  # h11 rejects other transfer codings and conflicting lengths.
         return ChunkedBody()
     length = headers.get(b"content-length")
     return CloseDelimitedBody() if length is None else ContentLengthBody(int(length))
 
 
 def _ended_without_close_notify(transport: asyncio.Transport) -> bool:
-    """Whether an encrypted connection ended without the word that says so."""
+    """Return True if a TLS connection ended without close_notify."""
     encrypted: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
     if encrypted is None:
         return False
@@ -286,11 +283,11 @@ def _ended_without_close_notify(transport: asyncio.Transport) -> bool:
 
 
 def _has_unread_data(transport: asyncio.Transport) -> bool:
-    """Whether something waits in the socket of an idle connection: its end, or what nobody asked for. The loop has not seen it yet."""
+    """Return True if the socket of an idle connection has unread data: its end or unsolicited data, which the loop has not seen."""
     number: int = transport.get_extra_info("socket").fileno()
     if number < 0:
         return True
-    if hasattr(select, "poll"):  # the other cannot watch sockets with high numbers
+    if hasattr(select, "poll"):  # select does not support high file descriptors
         poll = select.poll()
         poll.register(number, select.POLLIN)
         return bool(poll.poll(0))
@@ -298,7 +295,7 @@ def _has_unread_data(transport: asyncio.Transport) -> bool:
 
 
 def _is_ambiguous(response: h11.Response) -> bool:
-    """Whether it says in two ways where its body ends: others may have read it the other way (RFC 9112, 6.3)."""
+    """Return True if two headers define the end of the body: other parsers may have read it differently (RFC 9112, 6.3)."""
     return sum(name in (b"content-length", b"transfer-encoding") for name, _ in response.headers) > 1
 
 
@@ -307,7 +304,7 @@ def _closes_connection(response: h11.Response) -> bool:
 
 
 class _ConnectionPool:
-    """The idle connections of an event loop, and what closes those in use."""
+    """The idle connections of an event loop, and references to close those in use."""
 
     def __init__(self) -> None:
         self._idle: dict[_Address, list[_Connection]] = {}
@@ -315,7 +312,7 @@ class _ConnectionPool:
         self._closed = False
 
     def acquire(self, address: _Address) -> _Connection | None:
-        """A connection that was used before, if one is there: the one used last."""
+        """Return the most recently used idle connection, if any."""
         idle = self._idle.get(address, [])
         while idle:
             if not (connection := idle.pop()).is_stale():
@@ -324,13 +321,13 @@ class _ConnectionPool:
         return None
 
     async def make(self, address: _Address) -> _Connection:
-        """A new connection."""
+        """Open a new connection."""
         scheme, host, port = address
         encryption = tls_context() if scheme == "https" else None
         reached = await open_connection(host, port)
         _, connection = await asyncio.get_running_loop().create_connection(
             _Connection,
-            sock=reached,  # it is the loop's from here on, also where this fails
+            sock=reached,  # The event loop owns the socket from here on, even after a failure.
             ssl=encryption,
             server_hostname=host if encryption else None,
         )
@@ -339,7 +336,7 @@ class _ConnectionPool:
         return connection
 
     def release(self, address: _Address, connection: _Connection) -> None:
-        """Keep a connection whose request is over, or close it."""
+        """Store a connection whose request is complete, or close it."""
         for others in self._idle.values():
             while others and others[0].is_idle_too_long():
                 others.pop(0).close()
@@ -349,7 +346,7 @@ class _ConnectionPool:
         self._idle.setdefault(address, []).append(connection)
 
     async def aclose(self) -> None:
-        """Close all of them."""
+        """Close all connections."""
         self._closed = True
         self._idle.clear()
         ending = [connection.lost for connection in self._all]
@@ -374,11 +371,11 @@ class Http1Response:
             self._chunks = decompress(self._chunks, packings, url)
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it arrives."""
+        """Yield the body as it arrives."""
         return self._chunks
 
     async def aclose(self) -> None:
-        """Let go of it."""
+        """Release the response."""
         await self._chunks.aclose()
 
 
@@ -393,7 +390,7 @@ async def _chunks(connection: _Connection, url: str, timeouts: Timeouts) -> Asyn
 
 
 class Http1Transport:
-    """See `Transport`. Asks hosts directly, whatever proxies the environment names."""
+    """See `Transport`. Connects directly and ignores the proxies of the environment."""
 
     def __init__(self) -> None:
         self._pools: LoopLocal[_ConnectionPool] = LoopLocal(lambda _: _ConnectionPool(), lambda pool: pool.aclose())
@@ -417,7 +414,7 @@ class Http1Transport:
             raise
 
     async def aclose(self) -> None:
-        """Close the connections of the running loop."""
+        """Close the connections of the running event loop."""
         await self._pools.aclose()
 
 
@@ -425,7 +422,7 @@ class Http1Transport:
 async def _send_request(
     pool: _ConnectionPool, address: _Address, request: h11.Request, body: bytes, url: str, timeouts: Timeouts
 ) -> AsyncGenerator[tuple[_Connection, h11.Response]]:
-    """A request that was sent, and the head of its answer. The connection is given back when the caller is done with it."""
+    """Send a request and yield the connection with the head of the response. The connection is released afterward."""
     used = pool.acquire(address)
     connection = used or await _handle_connection(pool, address, url, timeouts)
     try:
@@ -434,7 +431,7 @@ async def _send_request(
         except NetworkError:
             if connection is not used or connection.has_received_data or connection.is_idle_too_long():
                 raise
-            connection.close()  # the host had closed it while it was idle
+            connection.close()  # The host closed the connection while it was idle.
             connection = await _handle_connection(pool, address, url, timeouts)
             response = await _exchange(connection, request, body, url, timeouts)
         yield connection, response
@@ -451,7 +448,7 @@ async def _handle_connection(pool: _ConnectionPool, address: _Address, url: str,
             return await pool.make(address)
     except OSError as error:
         raise timeout_error(url, "connect", timeouts) if limit.expired() else connect_error(url, error) from error
-    except ValueError as error:  # a name that is too long, or has characters that no name has
+    except ValueError as error:  # The name is too long or contains invalid characters.
         raise invalid_url_error(url, error) from error
 
 
@@ -468,7 +465,7 @@ async def _exchange(
 
 
 def _request(method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[_Address, h11.Request]:
-    """Where a request goes, and its head."""
+    """Return the address of a request and its head."""
     parts = urlsplit(url)
     try:
         host = _ascii_host(parts.hostname or "")
@@ -491,21 +488,19 @@ def _request(method: str, url: str, headers: Mapping[str, str], body: bytes) -> 
     try:
         return (parts.scheme, host, port), h11.Request(method=method, headers=list(sent.items()), target=target)
     except h11.LocalProtocolError as error:
-        raise ProviderConfigError(
-            f"No request can be made for {host_and_port(url)}: {error}", reason="bad_url"
-        ) from error
+        raise ProviderConfigError(f"Invalid request for {host_and_port(url)}: {error}", reason="bad_url") from error
 
 
 def _ascii_host(host: str) -> str:
     if host.isascii():
         return host
-    from idna import encode  # what the standard library has is of 2003, and means other hosts by some names
+    from idna import encode  # The standard library implements IDNA 2003, which maps some names to other hosts.
 
     return encode(host).decode()
 
 
 def _basic_auth_header(parts: SplitResult) -> dict[str, str]:
-    """What stands before the host: ``https://name:word@host``."""
+    """Return the header for the user information of a URL: ``https://name:password@host``."""
     if not parts.username and not parts.password:
         return {}
     login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"

@@ -1,4 +1,4 @@
-"""Connects to a host by the first of its addresses that answers."""
+"""Connect to a host by the first of its addresses that accepts."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Sequence
 from typing import Any
 
 _CONNECTION_ATTEMPT_DELAY = 0.25
-"""Seconds after which the next address is tried beside the one before: half of a network may be broken (RFC 8305)."""
+"""Seconds after which the next address is tried concurrently: IPv4 or IPv6 may be broken (RFC 8305)."""
 
 _AddressInfo = tuple[int, int, int, str, Any]
 
 
 async def open_connection(host: str, port: int) -> socket.socket:
-    """A connected socket.
+    """Return a connected socket.
 
     Args:
         host: Name or address, in ASCII.
         port: Port.
 
     Raises:
-        OSError: If the name is not known, or no address of it answers. That of the address tried last.
+        OSError: The name is unknown, or no address accepts; the error is the last address's.
     """
     found = await _resolve(host, port)
     if len(found) == 1:
@@ -38,7 +38,7 @@ async def open_connection(host: str, port: int) -> socket.socket:
 
 
 async def _race(addresses: Sequence[_AddressInfo], running: set[asyncio.Task[socket.socket]]) -> socket.socket:
-    """The first socket that is connected; ``running`` holds the attempts that are not over."""
+    """Return the first connected socket; ``running`` contains the unfinished attempts."""
     error = OSError(f"no address for {addresses!r}")
     left = list(addresses)
     while left or running:
@@ -72,9 +72,9 @@ async def _attempt(address: _AddressInfo) -> socket.socket:
 
 
 async def _resolve(host: str, port: int) -> list[_AddressInfo]:
-    """The addresses of a host, the families in turn."""
-    name = host.encode("ascii")  # as bytes, for text would load the codec of international names
-    try:  # an address asks nobody, so it needs no thread
+    """Return the addresses of a host, alternating between families."""
+    name = host.encode("ascii")  # As bytes, because text would load the codec of international names.
+    try:  # An address needs no lookup, so no thread either.
         return [*socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)]
     except socket.gaierror:
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Anthropic Messages: spoken by Anthropic, by the clouds that host its models, and by several other hosts."""
+"""Anthropic Messages: used by Anthropic, by the clouds that host its models, and by several other hosts."""
 
 from mainspring.models.wire.anthropic.decode import AnthropicDecoder
 from mainspring.models.wire.anthropic.encode import (

@@ -1,6 +1,6 @@
-"""Token counts of an answer, told in its first event and again, as they grew, in its last ones.
+"""Decode responses of Anthropic Messages, streamed or complete.
 
-Answers of Anthropic Messages to events, streamed or whole.
+Token counts arrive with the first event and again, updated, with the last ones.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ _KINDS = {
     "signature_delta": "thinking",
     "input_json_delta": "tool_use",
 }
-"""The kind of block that a delta belongs to, for hosts that leave out the start."""
+"""Block type of each delta type, for hosts that omit the start."""
 
 
 class _OpenBlock:
-    """A block that still grows.
+    """A block that is still open.
 
     Attributes:
-        kind: ``text``, ``thinking``, ``tool_use``, ``opaque`` (kept as it is), or anything else, which is skipped.
-        at: Its block in the draft; -1 if it has none.
-        start: What it was opened with.
-        pieces: Signature, input or content, as it arrives.
+        kind: ``text``, ``thinking``, ``tool_use``, ``opaque`` (stored unchanged), or another type, which is skipped.
+        at: Index of the block in the draft; -1 if it has none.
+        start: Object that opened the block.
+        pieces: Signature, input, or content received so far.
     """
 
     __slots__ = ("at", "kind", "pieces", "start")
@@ -64,28 +64,28 @@ class _OpenBlock:
 
 
 class BlockAssembler:
-    """The blocks of one answer.
+    """The blocks of one response.
 
     Attributes:
-        draft: Where they go.
-        response_id: The host's id of the answer, for calls that have none.
-        calls: How many tool calls there are, and ``server_calls`` how many of them the model itself made; code that the host runs
-            makes calls too, and may have had its answers already.
-        seen_blocks: Whether anything was given out that must not be said twice: text, or a complete call.
+        draft: Builder that receives the blocks.
+        response_id: Host's ID of the response, for calls without an ID.
+        calls: Number of tool calls; ``model_calls`` is the number of calls by the model itself. Code that the host runs makes
+            calls too, and they may already have results.
+        has_emitted: Whether content was emitted that must not be repeated: text, or a complete call.
     """
 
-    __slots__ = ("_ids", "_open", "server_calls", "calls", "draft", "response_id", "seen_blocks")
+    __slots__ = ("_ids", "_open", "calls", "draft", "has_emitted", "model_calls", "response_id")
 
     def __init__(self, draft: MessageBuilder) -> None:
         self.draft = draft
         self.response_id = ""
-        self.calls = self.server_calls = 0
-        self.seen_blocks = False
+        self.calls = self.model_calls = 0
+        self.has_emitted = False
         self._open: dict[int, _OpenBlock] = {}
         self._ids: set[str] = set()
 
     def start(self, index: int | None, block: Mapping[str, Any], out: list[StreamEvent]) -> None:
-        """A block begins; what it already holds is taken."""
+        """Open a block and add its initial content."""
         number = self._next() if index is None else index
         self.stop(number, out)
         kind = str(block.get("type") or "")
@@ -104,7 +104,7 @@ class BlockAssembler:
             self._call(opened, _string(block, "id"), _string(block, "name"), out)
 
     def append(self, index: int | None, delta: AnthropicDelta, out: list[StreamEvent]) -> None:
-        """A piece of a block."""
+        """Add a delta to a block."""
         opened = self._open.get(self._last() if index is None else index)
         if opened is None:
             kind = _KINDS.get(delta.type)
@@ -129,7 +129,7 @@ class BlockAssembler:
             opened.pieces.append(piece)
 
     def stop(self, index: int | None, out: list[StreamEvent]) -> None:
-        """A block is complete."""
+        """Close a block."""
         opened = self._open.pop(self._last() if index is None else index, None)
         if opened is None:
             return
@@ -146,24 +146,24 @@ class BlockAssembler:
                 text = given if isinstance(given, str) else to_json(given).decode()
                 out.append(self.draft.arguments(opened.at, text))
             out.append(self.draft.close_call(opened.at, signature=_caller_json(opened)))
-            self.seen_blocks = True
+            self.has_emitted = True
         elif opened.kind == "opaque":
             self.draft.redacted_thinking(encode_server_block(opened.start, joined))
 
     def close(self, out: list[StreamEvent]) -> None:
-        """The answer is complete: what is still open ends with it."""
+        """Finish the response and close all open blocks."""
         for index in sorted(self._open):
             self.stop(index, out)
 
     def _text(self, block: _OpenBlock, text: str, out: list[StreamEvent]) -> None:
-        """More text; the block begins with the first that is not empty."""
+        """Add text; the block opens with the first text that is not empty."""
         if not text:
             return
         if block.at < 0:
             event = self.draft.open_text()
             block.at = event.index
             out.append(event)
-        self.seen_blocks = True
+        self.has_emitted = True
         out.append(self.draft.text(block.at, text))
 
     def _call(self, block: _OpenBlock, id: str, name: str, out: list[StreamEvent]) -> None:
@@ -171,7 +171,7 @@ class BlockAssembler:
             id = new_call_id(self.response_id, self.calls)
         self._ids.add(id)
         self.calls += 1
-        self.server_calls += _caller_json(block) is None
+        self.model_calls += _caller_json(block) is None
         event = self.draft.open_call(id, name)
         block.at = event.index
         out.append(event)
@@ -189,17 +189,17 @@ def _string(block: Mapping[str, Any], name: str) -> str:
 
 
 def _caller_json(block: _OpenBlock) -> str | None:
-    """Who made a call, as JSON, if it was not the model itself: it must go back with the call."""
+    """Return the caller of a call as JSON, if it is not the model itself: it must be sent back with the call."""
     caller = as_dict(block.start.get("caller"))
     return None if caller is None or caller.get("type", "direct") == "direct" else to_json(caller).decode()
 
 
 class UsageCounter:
-    """The counts of one answer.
+    """Token counts of one response.
 
-    The host's own summaries of the conversation are calls of their own: they are no tokens of this answer, but part of its cost.
-    A later count takes the place of an earlier one, unless it is zero: some gateways fill in zeros. What was read from and
-    written to the cache is told apart from the input here, so nothing is counted twice.
+    The host's own summaries of the conversation are separate calls: their tokens are not part of this response, but their cost is.
+    A later count replaces an earlier one, unless it is zero: some gateways fill in zeros. Cache reads and writes are separate from
+    the input here, so nothing is counted twice.
     """
 
     __slots__ = ("_cached_input", "_input", "_long", "_output", "_read", "_reasoning", "_write", "has_usage")
@@ -210,7 +210,7 @@ class UsageCounter:
         self._input = self._output = self._read = self._write = self._long = self._reasoning = 0
 
     def update(self, raw: Mapping[str, Any]) -> None:
-        """Take a ``usage`` object."""
+        """Process a ``usage`` object."""
         self.has_usage = self.has_usage or "input_tokens" in raw or "output_tokens" in raw
         self._input = _count(raw, "input_tokens") or self._input
         self._output = _count(raw, "output_tokens") or self._output
@@ -225,7 +225,7 @@ class UsageCounter:
         self._cached_input = [call for call in calls if call.get("type") == "compaction"] or self._cached_input
 
     def usage(self, info: ModelInfo) -> Usage:
-        """The counts in the one form of all protocols, with their cost."""
+        """Return the counts in the common form, with their cost."""
         reasoning = min(self._reasoning, self._output)
         counts = Usage(self._input, self._output, self._read, self._write, reasoning)
         usage = with_cost(counts, info, cache_write_1h_tokens=self._long)
@@ -251,13 +251,13 @@ _CONTEXT_EXCEEDED = "model_context_window_exceeded"
 
 
 class AnthropicDecoder:
-    """Decodes one answer; see `WireDecoder`.
+    """Decoder of one response; see `WireDecoder`.
 
-    An answer without anything in it becomes a message with one empty text block, so that content is never empty. What the
-    host's own tools did is kept, but is neither text nor a call.
+    An empty response becomes a message with one empty text block, so that content is never empty. Calls and results of the
+    host's own tools are stored, but are neither text nor calls.
 
     Args:
-        profile: The model that answers.
+        profile: Model that responds.
     """
 
     __slots__ = (
@@ -287,9 +287,9 @@ class AnthropicDecoder:
         self._reset()
 
     def feed(self, name: str, data: bytes, events: list[StreamEvent]) -> None:
-        """Take one event of the stream."""
+        """Decode one event of the stream."""
         if self.ended:
-            return  # Nothing that follows the end belongs to this answer.
+            return  # Events after the end do not belong to this response.
         if data == b"[DONE]":
             self.complete = self.ended = True
             return
@@ -308,9 +308,9 @@ class AnthropicDecoder:
             self._handle_event(kind, event, data, events)
 
     def decode_body(self, body: bytes, out: list[StreamEvent]) -> None:
-        """Take a complete answer that was not streamed."""
+        """Decode a complete response that was not streamed."""
         if not body:
-            raise self._errors.invalid_response("The answer is empty", "empty")
+            raise self._errors.invalid_response("The response is empty", "empty")
         try:
             value = strip_surrogates(parse_object_leniently(body))
         except (ValueError, RecursionError) as error:
@@ -319,14 +319,14 @@ class AnthropicDecoder:
             raise self._errors.reported_by_host(body)
         if not isinstance(value.get("content"), list):
             self._check_unknown_event(value, body)
-            raise self._errors.invalid_response("The answer holds no content", "empty")
+            raise self._errors.invalid_response("The response has no content", "empty")
         self._message(value, out)
         self.complete = True
 
     def finish(self, out: list[StreamEvent]) -> None:
-        """The stream has ended."""
+        """Handle the end of the stream."""
         if not self._started:
-            raise self._errors.invalid_response("The answer is empty", "empty")
+            raise self._errors.invalid_response("The response is empty", "empty")
         if not self.complete:
             raise self._errors.truncated()
         self._blocks.close(out)
@@ -343,14 +343,14 @@ class AnthropicDecoder:
         out.append(self.draft.done(self._stop_reason()))
 
     def _reset(self) -> None:
-        """An answer, or the same once more, begins."""
+        """Start a response; a repeated start is ignored."""
         self.draft = MessageBuilder(self._profile.provider, self._profile.model)
         self._errors = ResponseErrors(self.draft, self._profile)
         self._blocks = BlockAssembler(self.draft)
         self._counts = UsageCounter()
 
     def _handle_event(self, kind: str, event: Event, data: bytes, out: list[StreamEvent]) -> None:
-        """Everything but a piece of a block; events of unknown types are no error."""
+        """Process every event but deltas; unknown events are ignored."""
         if kind == "content_block_start":
             self._ensure_started(out)
             self._blocks.start(event.index, event.content_block or {}, out)
@@ -369,10 +369,10 @@ class AnthropicDecoder:
             self._check_unknown_event(_fields(data), data)
 
     def _message(self, message: Mapping[str, Any], out: list[StreamEvent]) -> None:
-        """The message begins, with whatever of it there is already."""
+        """Start the message with its initial content."""
         id = str(message.get("id") or "")
         if self._started and (not id or id == self._id):
-            return  # A gateway that says it twice.
+            return  # Some gateways repeat the event.
         if self._started:
             self._restart()
         self._id = self._blocks.response_id = id
@@ -385,13 +385,13 @@ class AnthropicDecoder:
         self._stopped(reason if isinstance(reason, str) else None, as_dict(message.get("stop_details")))
 
     def _restart(self) -> None:
-        """A gateway lost the host in mid-answer and asked it again: only the second answer counts.
+        """Handle a gateway that lost the host and sent the request again: only the second response is used.
 
         Raises:
-            NetworkError: If words or calls of the first are out already; they would be said twice.
+            NetworkError: Text or calls of the first response were already emitted and would be repeated.
         """
-        if self._blocks.seen_blocks:
-            raise self._errors.truncated("A second answer began in the middle of the first")
+        if self._blocks.has_emitted:
+            raise self._errors.truncated("A second response started in the middle of the first one")
         self._started = self.complete = False
         self._reset()
 
@@ -416,7 +416,7 @@ class AnthropicDecoder:
         known = _STOP_REASONS.get(self._reason)
         if known == "max_tokens":
             return known
-        return "tool_use" if self._blocks.server_calls else known or "end_turn"
+        return "tool_use" if self._blocks.model_calls else known or "end_turn"
 
     def _decode_leniently(self, name: str, data: bytes) -> Event:
         if self._loose is None:
@@ -424,11 +424,11 @@ class AnthropicDecoder:
         try:
             return self._loose.event(parse_object_leniently(data))
         except (ValueError, RecursionError) as error:
-            told = name == "error" or "error" in ErrorBody(data).fields
-            raise (self._errors.reported_by_host(data) if told else self._errors.invalid_json(data)) from error
+            is_error = name == "error" or "error" in ErrorBody(data).fields
+            raise (self._errors.reported_by_host(data) if is_error else self._errors.invalid_json(data)) from error
 
     def _check_unknown_event(self, value: Mapping[str, Any], data: bytes) -> None:
-        """An object that is no event is a sign of life, or an error in the form of some host."""
+        """Check an object that is not an event: a keep-alive, or an error in the format of some host."""
         if "detail" in value or "message" in value or "errors" in value:
             raise self._errors.reported_by_host(data)
 

@@ -1,7 +1,7 @@
-"""Requests to Anthropic Messages bodies.
+"""Encode requests to Anthropic Messages.
 
-Messages are encoded once and without cache markers; the markers are put between the bytes when a request is made. The
-white space in what stands around a message tells its ends from everything inside it, where encoded values have none.
+Messages are encoded once and without cache markers; the markers are inserted between the bytes of a request. The boundaries
+of a message contain whitespace, which encoded values do not have, so they cannot occur inside a message.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _ASSISTANT = b',{"role": "assistant","content":['
 _ASSISTANT_END = b"] }"
 _BOUNDARIES: tuple[MessageBoundary, ...] = ((_USER_END, _USER), (_ASSISTANT_END, _ASSISTANT))
 _BEGIN = _USER + to_json({"type": "text", "text": EMPTY_PROMPT_TEXT}) + _USER_END
-"""Stands before a conversation that does not begin with the user, as it must."""
+"""User message in front of a conversation that does not start with the user, as required."""
 _CONTINUE_MESSAGE = _USER + b'{"type":"text","text":"Continue."}' + _USER_END
-"""Stands behind a conversation that ends with words of the assistant, where that is not allowed."""
+"""User message after a conversation that ends with the assistant, if the host rejects that."""
 
 _MEDIA_TYPES = {"image/jpg": "image/jpeg"} | {
     f"image/{kind}": f"image/{kind}" for kind in ("jpeg", "png", "gif", "webp")
@@ -56,7 +56,7 @@ BytesLike = bytes | memoryview
 
 
 def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
-    """The body of a streaming request: the options first, the conversation last, so that what repeats is a prefix."""
+    """Return the body of a streaming request: options first, conversation last, so that repeated parts are a prefix."""
     history = MessageEncodingCache.get_or_create(request.scratch, CACHE_KEY, _key(profile))
     asked = thinking_options(request, profile)
     marker = _marker(profile.messages) if request.cache else b""
@@ -70,28 +70,28 @@ def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
 
 
 def build_anthropic_system_param(system: str, messages: Sequence[Message]) -> str:
-    """The system text of a request and of all system messages inside its conversation, in order, with a blank line between."""
+    """Return the system prompt and all system messages of a request, in order, separated by blank lines."""
     texts = [system, *[message.text for message in messages if message.role == "system"]]
     return "\n\n".join([text for text in texts if text and not text.isspace()])
 
 
 def normalize_message(message: Message, profile: ModelProfile | None = None) -> dict[str, Any] | None:
-    """One message as a plain object.
+    """Return one message as a plain object.
 
     Args:
-        message: A message of the user or the assistant.
-        profile: Who is to receive it; by default whoever made it.
+        message: A user or assistant message.
+        profile: Model that receives it; by default the model that created it.
 
     Returns:
-        Role and content; ``None`` if there is nothing in it that can be sent.
+        Role and content; ``None`` if the message has no content that can be sent.
 
     Raises:
-        ValueError: If it is a system message: those stand in the field ``system`` (`build_anthropic_system_param`).
+        ValueError: A system message: those belong in the field ``system`` (`build_anthropic_system_param`).
     """
     if message.role == "system":
         raise ValueError(
-            "Anthropic Messages has no system role: system text stands in the field `system`; "
-            "use build_anthropic_system_param"
+            "Anthropic Messages has no system role: the system prompt belongs in the field `system`. "
+            "Use build_anthropic_system_param."
         )
     if profile is None:
         profile = ModelProfile(ModelInfo(message.model or "", message.provider or ""), "")
@@ -100,7 +100,7 @@ def normalize_message(message: Message, profile: ModelProfile | None = None) -> 
 
 
 def encode_message(message: Message, profile: ModelProfile) -> bytes:
-    """One message as the JSON object it becomes, with a comma before it; empty if there is nothing to send."""
+    """Encode one message as a JSON object with a leading comma; empty if nothing is sent."""
     if message.role == "system":
         return b""
     content = _content(message, profile)
@@ -127,14 +127,14 @@ def _marker(dialect: AnthropicCapabilities) -> bytes:
 def _head(
     request: ModelRequest, fields: dict[str, Any], profile: ModelProfile, history: MessageEncodingCache, marker: bytes
 ) -> bytes:
-    """Everything but the messages, without the closing brace; made anew only when something in it changed."""
+    """Encode everything but the messages, without the closing brace; encoded again only after a change."""
     tools = list(request.tools)
     system = build_anthropic_system_param(request.system, request.messages)
     parts = ({"model": profile.model, **fields}, tools, system, marker)
     known = history.head
     if known is not None and known[0] == parts:
         return known[1]
-    hosted = as_list(fields.pop("tools", None))  # of the host itself, given as an extra field
+    hosted = as_list(fields.pop("tools", None))  # server-side tools, passed as an extra field
     head = to_json({"model": profile.model, **fields})[:-1]
     encoded = [*[_tool(tool) for tool in tools], *map(to_json, hosted)]
     if encoded:
@@ -146,7 +146,7 @@ def _head(
 
 
 def _with_cache_marker(objects: bytes, marker: bytes) -> bytes:
-    """The same objects with a marker in the last."""
+    """Return the objects with a cache marker in the last one."""
     return objects[:-1] + marker + objects[-1:] if marker else objects
 
 
@@ -165,7 +165,7 @@ def _tool(tool: ToolDefinition) -> bytes:
 def _conversation(
     messages: Sequence[Message], profile: ModelProfile, history: MessageEncodingCache, *, prefill: bool
 ) -> list[BytesLike]:
-    """The messages: roles alternate, the first is the user's; without a comma before the first."""
+    """Encode the messages: roles alternate, the first is the user's, without a comma before the first."""
     known = messages if isinstance(messages, list) else list(messages)
     begun = _assistant_prefill(known) if prefill else None
     last = b"" if begun is None else encode_message(begun, profile)
@@ -185,7 +185,7 @@ def _conversation(
 
 
 def _assistant_prefill(messages: Sequence[Message]) -> Message | None:
-    """The words at the end that the assistant is to continue; they must not end with white space."""
+    """Return the final assistant text for the model to continue; it must not end with whitespace."""
     last = messages[-1] if messages else None
     if last is None or last.role != "assistant" or last.tool_uses or last.stop_reason in ("error", "aborted"):
         return None
@@ -213,13 +213,13 @@ def _content(message: Message, profile: ModelProfile) -> list[dict[str, Any]]:
         message, profile.provider, profile.model, vision=profile.info.vision, unreadable=profile.unreadable
     )
     if cleaned is None:
-        # Nothing that we understand, but what the host's own tools did may be in it.
+        # It may contain calls of the host's own tools.
         own = profile.messages.hosted and message.role == "assistant" and is_from_same_model(message, profile)
         return list(decode_server_blocks(message.content).values()) if own else []
     if cleaned.role == "assistant":
         items = _assistant(cleaned, profile.messages)
         while items and items[-1]["type"] in _THOUGHTS:
-            items.pop()  # Thinking must not be the last thing that the assistant said.
+            items.pop()  # Thinking must not be the last block of an assistant message.
         return items
     return _user(cleaned, profile.messages)
 
@@ -261,7 +261,7 @@ def _user(message: Message, dialect: AnthropicCapabilities) -> list[dict[str, An
 
 
 def _result(block: ToolResultBlock, dialect: AnthropicCapabilities, shown: list[ContentBlock]) -> dict[str, Any]:
-    """A tool result. Its images stand inside it where the host takes them there, which none does in an error."""
+    """Encode a tool result. Its images are part of it if the host supports that; no host does for an error."""
     content: Any = block.content
     if not isinstance(content, str):
         images = [b for b in content if isinstance(b, ImageBlock)]

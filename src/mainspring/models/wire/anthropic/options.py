@@ -1,8 +1,6 @@
-"""JSON Schemas in the subset that Anthropic takes. What is left out here is still checked by whoever asked for it.
+"""Request options of Anthropic Messages: thinking, and JSON Schemas in the supported subset.
 
-How much to think, in the words of the model: a number of tokens, or an effort.
-
-The options of a request in the words of Anthropic Messages.
+The caller still validates the parts of a schema that are omitted here.
 """
 
 from __future__ import annotations
@@ -52,14 +50,14 @@ _UNSUPPORTED_KEYWORDS = frozenset(
         "else",
     }
 )
-"""Constraints that are refused in the schema of an answer."""
+"""Constraints that are rejected in the schema of a response."""
 
 
 _FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"})
 
 
 def output_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of an answer: every object closed, constraints that are refused left out."""
+    """Return the schema of a response: every object closed, rejected constraints removed."""
     result: dict[str, Any] = {}
     for name, value in schema.items():
         if name in _UNSUPPORTED_KEYWORDS or (name == "format" and value not in _FORMATS):
@@ -85,20 +83,20 @@ def _simplify(schema: Any) -> Any:
 
 
 def with_valid_property_names(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a tool's input with only those properties at its top whose names are taken (ASCII letters, digits, ``_.-``).
+    """Return the schema of a tool's input with only valid names of top-level properties (ASCII letters, digits, ``_.-``).
 
-    The others are told in its description, under their real names: arguments may hold more than the properties.
+    The description lists the other properties under their real names: arguments may contain more than the properties.
     """
     properties: dict[str, Any] = schema["properties"]
     odd = {name: value for name, value in properties.items() if not _NAME.fullmatch(name)}
     if not odd:
         return schema
     required = as_list(schema.get("required"))
-    told = [
+    lines = [
         f"{to_json(name).decode()}{' (required)' if name in required else ''}: {to_json(value).decode()}"
         for name, value in odd.items()
     ]
-    about = "\n".join([*filter(None, [schema.get("description")]), "Further arguments, by their exact names:", *told])
+    about = "\n".join([*filter(None, [schema.get("description")]), "Further arguments, by their exact names:", *lines])
     left = {name: value for name, value in schema.items() if name not in ("required", "additionalProperties")}
     kept = [name for name in required if name not in odd]
     return {
@@ -110,11 +108,11 @@ def with_valid_property_names(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 BUDGETS: dict[ThinkingLevel, int] = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768}
-"""Tokens of thinking for each level, for models that take a number; and the room that others get for it."""
+"""Thinking tokens of each level, for models with budgets; also the extra output tokens for other models."""
 
 
 MIN_BUDGET = 1024
-"""Fewest tokens of thinking that may be asked for."""
+"""Minimum number of thinking tokens."""
 
 
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
@@ -128,12 +126,12 @@ _EFFORT_OF: dict[ThinkingLevel, str] = {
 
 
 class ThinkingOptions(NamedTuple):
-    """What to ask for.
+    """Thinking options of a request.
 
     Attributes:
-        field: The field ``thinking``; ``None`` leaves it out.
-        effort: ``output_config.effort``; ``None`` leaves it out.
-        room: Tokens that the reply cap must grow by, for the thinking to fit in.
+        field: The field ``thinking``; ``None`` omits it.
+        effort: ``output_config.effort``; ``None`` omits it.
+        room: Tokens to add to the output limit so that the thinking fits.
     """
 
     field: dict[str, Any] | None = None
@@ -142,12 +140,12 @@ class ThinkingOptions(NamedTuple):
 
     @property
     def is_on(self) -> bool:
-        """Whether the model was asked to think."""
+        """Return True if thinking is requested."""
         return self.field is not None and self.field["type"] in ("enabled", "adaptive")
 
 
 def thinking_options(request: ModelRequest, profile: ModelProfile) -> ThinkingOptions:
-    """What a request asks of the model, as far as the model can be asked for it."""
+    """Return the thinking options of a request that the model supports."""
     dialect = profile.messages
     budget = request.thinking_budget
     level = request.thinking if budget is None else _level(budget)
@@ -166,19 +164,19 @@ def thinking_options(request: ModelRequest, profile: ModelProfile) -> ThinkingOp
 
 
 def _nearest_effort(level: ThinkingLevel, accepted: tuple[str, ...]) -> str | None:
-    """The effort nearest to a level, the higher of two."""
+    """Return the effort nearest to a level, the higher of two."""
     requested = _EFFORTS.index(_EFFORT_OF[level])
     known = [_EFFORTS.index(effort) for effort in accepted if effort in _EFFORTS]
     return _EFFORTS[min(known, key=lambda at: (abs(at - requested), -at))] if known else None
 
 
 def parse_efforts(text: str) -> tuple[str, ...]:
-    """The efforts that a text names, from little to much."""
+    """Return the efforts that a text mentions, in ascending order."""
     return tuple(effort for effort in _EFFORTS if effort in text)
 
 
 def is_from_same_model(message: Message, profile: ModelProfile) -> bool:
-    """Whether a message was made by the model that is asked now."""
+    """Return True if a message was created by the model that receives it."""
     return message.provider == profile.provider and message.model == profile.model
 
 
@@ -209,12 +207,12 @@ def _with_display(field: dict[str, Any], dialect: AnthropicCapabilities) -> dict
 
 
 def _is_forced(request: ModelRequest, dialect: AnthropicCapabilities) -> bool:
-    """Whether a call is forced, which models with a budget do not take together with thinking."""
+    """Return True if a call is forced, which models with budgets reject together with thinking."""
     return bool(request.tools) and dialect.forced_tools and request.tool_choice not in ("auto", "none")
 
 
 def _continues_without_thinking(request: ModelRequest, profile: ModelProfile) -> bool:
-    """Whether the model is in the middle of calls that it made without thinking: it cannot start to think there."""
+    """Return True if the model is in the middle of calls made without thinking: it cannot start to think there."""
     for message in reversed(request.messages):
         if message.role != "assistant":
             continue
@@ -230,23 +228,23 @@ def _continues_without_thinking(request: ModelRequest, profile: ModelProfile) ->
 
 
 MAX_TOKENS = 32_000
-"""Reply cap where nobody names one, of a model that is known or new; it must be sent, and costs nothing by itself."""
+"""Default output limit of a known or new model; the field is required, and the value itself costs nothing."""
 
 
 DEFAULT_MAX_TOKENS_UNKNOWN_MODEL = 8_192
-"""The same for a model that is not known: what nearly all of the older ones can."""
+"""Default output limit of an unknown model: supported by nearly all older models."""
 
 
 _MIN_ANSWER_TOKENS = 1024
 
 
 def request_options(request: ModelRequest, profile: ModelProfile, asked: ThinkingOptions) -> dict[str, Any]:
-    """All fields of the body but the tools, the system text and the messages. Nothing is sent as null.
+    """Return all fields of the body but tools, system prompt, and messages. No field is null.
 
     Args:
         request: The request.
-        profile: The model.
-        asked: How much it is asked to think.
+        profile: Model that receives it.
+        asked: Thinking options.
     """
     dialect = profile.messages
     limit = request.max_output_tokens or profile.max_output_tokens
@@ -279,7 +277,7 @@ def request_options(request: ModelRequest, profile: ModelProfile, asked: Thinkin
 
 
 def _fit_thinking_budget(field: dict[str, Any] | None, limit: int) -> dict[str, Any] | None:
-    """The field ``thinking`` with a budget that leaves room for an answer, or without thinking if none fits."""
+    """Return the field ``thinking`` with a budget that leaves tokens for the response, or without thinking if none fits."""
     if field is None or "budget_tokens" not in field:
         return field
     budget = min(field["budget_tokens"], limit)
@@ -323,15 +321,15 @@ _REJECTION_RULES: tuple[tuple[str, dict[str, Any]], ...] = (
     (r"output_config", {"efforts": (), "json_schema": False}),
     (r"tool_result.{0,40}image", {"tool_images": False}),
 )
-"""Words of a refusal of a field, and the change that answers it."""
+"""Patterns of rejected fields, and the change for each."""
 
 
 def profiles_without_rejected(profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
-    """Profiles that leave out what a host says it does not take, the most likely first; none if the text names nothing."""
+    """Return profiles without the rejected field, the most likely first; none if the text mentions no field."""
     text = refusal.lower()
-    told = _MAX_TOKENS.search(text)
-    if told:
-        yield replace(profile, info=replace(profile.info, max_output_tokens=int(told[1])))
+    match = _MAX_TOKENS.search(text)
+    if match:
+        yield replace(profile, info=replace(profile.info, max_output_tokens=int(match[1])))
     if _PREFILL.search(text):
         yield _with_capabilities(profile, prefill=False)
     if "prefix_mismatch_behavior" in text and not profile.messages.drop_unbound:
@@ -356,7 +354,7 @@ def profiles_without_rejected(profile: ModelProfile, refusal: str) -> Iterator[M
 
 
 def _without_thinking(profile: ModelProfile, text: str) -> Iterator[ModelProfile]:
-    """Another way to say how much to think, then none."""
+    """Return a profile with another form of thinking, then one without thinking."""
     style = profile.messages.thinking
     if "thinking.type.disabled" in text:
         off = "between_tools" if "between_tools" in text and profile.messages.thinking_off == "disabled" else "never"

@@ -1,7 +1,8 @@
-"""The fields of the events of Anthropic Messages that are used, as typed structs.
+"""Typed structs of the fields that are read from Anthropic Messages events, and server-side blocks.
 
-They are no calls of ours and no text, but the model needs them again. So they are kept as redacted reasoning, as the JSON
-they came in, and go back to the model that made them in the form they had. Real redacted reasoning is never JSON.
+Server-side blocks (server tool calls and results, compaction summaries) are neither calls nor text, but the model needs them
+again. They are stored as redacted reasoning that contains the received JSON, and are sent back to the same model in their
+original form. Real redacted reasoning is never JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from mainspring.models.message_builder import parse_call
 
 
 class AnthropicDelta(Struct, gc=False):
-    """A piece of a block, or what the end of the message adds to it."""
+    """A delta of a block, or the final fields of the message."""
 
     type: str = ""
     text: str | None = None
@@ -44,14 +45,14 @@ class Event(Struct, gc=False):
 
 
 decode_anthropic_event = msgspec.json.Decoder(Event).decode
-"""The fast way; anything unusual about the types fails, and `LooseEvents` takes over."""
+"""Decode an event quickly; it fails for unexpected types, and `LenientEventParser` is used instead."""
 
 
 _TEXTS = ("text", "thinking", "partial_json", "signature", "content")
 
 
 class AnthropicEventParser:
-    """Events out of objects whose fields may have any type; what does not fit is left out, cut characters are mended."""
+    """Parses events with fields of any type; invalid fields are ignored, split characters are joined."""
 
     __slots__ = ("_halves",)
 
@@ -59,7 +60,7 @@ class AnthropicEventParser:
         self._halves = SurrogateJoiner()
 
     def event(self, value: Mapping[str, Any]) -> Event:
-        """The event in an object."""
+        """Return the event of an object."""
         index = as_int(value.get("index"))
         delta = as_dict(value.get("delta"))
         return Event(
@@ -91,16 +92,16 @@ _CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
 
 
 def is_server_block(kind: str) -> bool:
-    """Whether blocks of this type are kept and sent back; others that are not known are skipped."""
+    """Return True if blocks of this type are stored and sent back; other unknown blocks are skipped."""
     return kind in _CALLS or kind == "compaction" or kind.endswith("_tool_result")
 
 
 def encode_server_block(start: Mapping[str, Any], grown: str) -> str:
-    """A complete block as text.
+    """Encode a complete block as text.
 
     Args:
-        start: What it was opened with.
-        grown: What its deltas added: the input of a call, or the content of a summary.
+        start: Object that opened the block.
+        grown: Content of its deltas: the input of a call, or the content of a summary.
     """
     block = dict(start)
     if grown and block.get("type") in _CALLS:
@@ -111,10 +112,10 @@ def encode_server_block(start: Mapping[str, Any], grown: str) -> str:
 
 
 def decode_server_blocks(blocks: Sequence[ContentBlock]) -> dict[int, dict[str, Any]]:
-    """The opaque blocks of a message, by position.
+    """Return the server-side blocks of a message, by position.
 
-    A call of the host's that has no answer beside it is left out, unless calls of ours wait there too: then the answer comes
-    with a later message.
+    A server-side call without a result is omitted, unless client-side calls are also pending: then its result arrives with a
+    later message.
     """
     found: dict[int, dict[str, Any]] = {}
     for position, block in enumerate(blocks):
@@ -128,7 +129,7 @@ def decode_server_blocks(blocks: Sequence[ContentBlock]) -> dict[int, dict[str, 
 
 
 def parse_json_object(text: str | None) -> dict[str, Any] | None:
-    """The JSON object in a text that was kept, if it is one of ours."""
+    """Return the JSON object of a stored text, if it is a server-side block."""
     if not text or not text.startswith("{"):
         return None
     try:

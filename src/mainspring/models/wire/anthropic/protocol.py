@@ -12,22 +12,22 @@ from mainspring.models.wire.anthropic.options import profiles_without_rejected
 
 
 class AnthropicProtocol:
-    """The protocol; it has no state."""
+    """Anthropic Messages; stateless."""
 
     name = "messages"
 
     def url(self, profile: ModelProfile) -> str:
-        """Where a request goes; the base URL may end with the version or not."""
+        """Return the URL of a request; the base URL may end with the version."""
         return f"{profile.base_url.removesuffix('/v1')}/v1/messages" + (f"?{profile.query}" if profile.query else "")
 
     def encode(self, request: ModelRequest, profile: ModelProfile) -> bytes:
-        """The body of a streaming request."""
+        """Return the body of a streaming request."""
         return encode_request(request, profile)
 
     def decoder(self, profile: ModelProfile) -> AnthropicDecoder:
-        """A decoder for one answer."""
+        """Return a decoder for one response."""
         return AnthropicDecoder(profile)
 
     def without_rejected(self, profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
-        """Profiles that leave out what the host refused, the most likely first."""
+        """Return profiles without the field that the host rejected, the most likely first."""
         return profiles_without_rejected(profile, refusal)

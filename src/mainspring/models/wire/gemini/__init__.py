@@ -1,4 +1,4 @@
-"""Gemini: generateContent, streamed; spoken by Google's developer API and by Vertex AI."""
+"""Gemini: generateContent, streamed; used by Google's developer API and by Vertex AI."""
 
 from mainspring.models.wire.gemini.decode import GeminiDecoder
 from mainspring.models.wire.gemini.encode import encode_message, encode_request

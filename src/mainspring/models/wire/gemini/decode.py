@@ -1,4 +1,4 @@
-"""Gemini answers to events, streamed or whole."""
+"""Decode Gemini responses, streamed or complete."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from mainspring.models.wire.gemini.payloads import (
 )
 
 _STEP = lazy_re(r"\.([^.\[\]]+)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]|\[\"((?:[^\"\\]|\\.)*)\"\]")
-_MOST_MISSING = 100  # arrays come item by item; an index far behind the end is an attack on the memory
+_MOST_MISSING = 100  # Arrays arrive item by item; a far higher index would be an attack on the memory.
 
 
 class _OpenCall:
-    """A call that still grows: its block, its arguments by path in order of arrival, and its signature."""
+    """An open call: its block, its arguments by path in order of arrival, and its signature."""
 
     __slots__ = ("args", "block", "pieces", "signature")
 
@@ -46,10 +46,10 @@ class _OpenCall:
 
 
 class FunctionCallAssembler:
-    """The tool calls of one answer.
+    """The tool calls of one response.
 
     Attributes:
-        response_id: The provider's id of the answer; ids of calls that have none are made from it.
+        response_id: Provider's ID of the response; IDs of calls without an ID are derived from it.
     """
 
     __slots__ = ("_calls", "_draft", "_growing", "_ids", "response_id")
@@ -63,15 +63,15 @@ class FunctionCallAssembler:
 
     @property
     def count(self) -> int:
-        """How many calls there are."""
+        """Return the number of calls."""
         return len(self._calls)
 
     def add(self, piece: FunctionCall, signature: str | None, out: list[StreamEvent]) -> None:
-        """Take a call, or a piece of one: a piece without a name continues the call that was opened last."""
+        """Add a call, or a part of one: a part without a name continues the open call."""
         call = self._growing
         if call is None or piece.name:
             if not piece.name and not piece.args and not piece.partial_args:
-                return  # The end of a call that has ended.
+                return  # The end of a call that is already closed.
             call = self._open(piece, signature, out)
         elif signature:
             call.signature = signature
@@ -85,7 +85,7 @@ class FunctionCallAssembler:
             self._emit_arguments(call, out)
 
     def close(self, out: list[StreamEvent]) -> None:
-        """End all calls."""
+        """Close all calls."""
         if self._growing is not None:
             self._emit_arguments(self._growing, out)
             self._growing = None
@@ -105,7 +105,7 @@ class FunctionCallAssembler:
         return call
 
     def _emit_arguments(self, call: _OpenCall, out: list[StreamEvent]) -> None:
-        """The arguments are complete: say what they are."""
+        """Emit the complete arguments."""
         if call.pieces:
             call.args = _assembled(call.args or {}, call.pieces)
             call.pieces = {}
@@ -124,7 +124,7 @@ def _value(arg: PartialArg) -> Any:
 
 
 def _assembled(args: dict[str, Any], pieces: dict[str, list[Any]]) -> dict[str, Any]:
-    """The arguments out of values by JSON path; texts of one path belong together."""
+    """Build the arguments from values by JSON path; texts of the same path are joined."""
     root: dict[str, Any] = dict(args)
     for path, values in pieces.items():
         texts = [value for value in values if isinstance(value, str)]
@@ -140,7 +140,7 @@ def _parse_path(path: str) -> list[str | int]:
 
 
 def _set_at_path(root: dict[str, Any], steps: list[str | int], value: Any) -> None:
-    """Set the value at a path, making what is missing on the way; a path that fits nothing is left out."""
+    """Set the value at a path and create missing parents; an invalid path is ignored."""
     holder: Any = root
     for step, following in zip(steps, [*steps[1:], None], strict=False):
         if isinstance(step, int) != isinstance(holder, list):
@@ -173,7 +173,7 @@ _FINISH_REASONS_BY_NUMBER = (
     "MALFORMED_FUNCTION_CALL",
     "MODEL_ARMOR",
 )
-"""Reasons to stop by their number in Google's protocol, for hosts that send the number."""
+"""Finish reasons by their number in Google's protocol, for hosts that send the number."""
 
 
 _FILTERED = frozenset(
@@ -199,14 +199,14 @@ _INVALID_RESPONSE_REASONS = frozenset(
         "MISSING_THOUGHT_SIGNATURE",
     }
 )
-"""The model said something that its host could not use; asked again it mostly does better."""
+"""The host could not use the model's output; a retry usually succeeds."""
 
 
 _PROVIDER_ERROR_REASONS = frozenset({"OTHER", "IMAGE_OTHER", "NO_IMAGE", "FINISH_REASON_UNSPECIFIED"})
 
 
 class _LazyUsage:
-    """The last counts that were told; what they mean is worked out when somebody asks."""
+    """The last received counts, converted when they are read."""
 
     __slots__ = ("_info", "counts")
 
@@ -215,19 +215,19 @@ class _LazyUsage:
         self.counts: UsageMetadata | None = None
 
     def usage(self) -> Usage | None:
-        """The counts in the one form, with their cost."""
+        """Return the counts in the common form, with their cost."""
         usage = self.counts.usage() if self.counts is not None else None
         return None if usage is None else with_cost(usage, self._info)
 
 
 class GeminiDecoder:
-    """Decodes one answer; see `WireDecoder`.
+    """Decoder of one response; see `WireDecoder`.
 
-    An answer without anything in it becomes a message with one empty text block, so that content is never empty. A
-    signature ends the block it came with: what follows is another one, and each goes back with its own.
+    An empty response becomes a message with one empty text block, so that content is never empty. A signature ends its block:
+    later content is a new block, and each is sent back with its own signature.
 
     Args:
-        profile: The model that answers.
+        profile: Model that responds.
     """
 
     __slots__ = (
@@ -257,11 +257,11 @@ class GeminiDecoder:
         self._finish_text = ""
 
     def feed(self, name: str, data: bytes, events: list[StreamEvent]) -> None:
-        """Take one event of the stream."""
+        """Decode one event of the stream."""
         try:
             chunk = decode_gemini_chunk(data)
         except DECODE_ERRORS:
-            if data == b"[DONE]":  # Google sends none; gateways do.
+            if data == b"[DONE]":  # Google does not send it; gateways do.
                 self.ended = True
                 return
             chunk = self._decode_leniently(data)
@@ -270,7 +270,7 @@ class GeminiDecoder:
             self._tally.counts = counts
         candidates = chunk.candidates
         if candidates and self._prose.text >= 0 and (text := _text_only(candidates[0])):
-            events.append(self.draft.text(self._prose.text, text))  # what nearly every event is
+            events.append(self.draft.text(self._prose.text, text))  # the common case
             return
         if chunk.error or name == "error":
             raise self._errors.reported_by_host(data)
@@ -281,27 +281,29 @@ class GeminiDecoder:
             if candidate is not None:
                 self._candidate(candidate, chunk, events)
         elif chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
-            told = chunk.prompt_feedback
-            raise self._errors.content_filtered(f"prompt refused: {told.block_reason_message or told.block_reason}")
+            feedback = chunk.prompt_feedback
+            raise self._errors.content_filtered(
+                f"prompt rejected: {feedback.block_reason_message or feedback.block_reason}"
+            )
 
     def decode_body(self, body: bytes, out: list[StreamEvent]) -> None:
-        """Take a complete answer that was not streamed, or the events of a stream as one array."""
+        """Decode a complete response that was not streamed, or the events of a stream as one array."""
         if not body:
-            raise self._errors.invalid_response("The answer is empty", "empty")
+            raise self._errors.invalid_response("The response is empty", "empty")
         if body[:1] != b"[":
             self.feed("", body, out)
         else:
             for event in self._events(body):
                 self.feed("", event, out)
         if not self._started:
-            raise self._errors.invalid_response("The answer holds no candidates", "empty")
+            raise self._errors.invalid_response("The response has no candidates", "empty")
         if body[:1] != b"[":
             self.complete = True
 
     def finish(self, out: list[StreamEvent]) -> None:
-        """The stream has ended."""
+        """Handle the end of the stream."""
         if not self._started:
-            raise self._errors.invalid_response("The answer is empty", "empty")
+            raise self._errors.invalid_response("The response is empty", "empty")
         if not self.complete:
             raise self._errors.truncated()
         if not len(self.draft):
@@ -313,15 +315,15 @@ class GeminiDecoder:
         out.append(self.draft.done(reason))
 
     def _check_finish(self) -> None:
-        """Raise if the reason to stop is a failure."""
+        """Raise an error if the finish reason is a failure."""
         reason = f"finish reason {self._finish}" + (f": {self._finish_text}" if self._finish_text else "")
         if self._finish in _FILTERED:
             raise self._errors.content_filtered(reason)
         if self._finish == "UNEXPECTED_TOOL_CALL" and self._calls.count:
-            return  # A call of a tool that was not offered; it gets its error result, and the model learns.
+            return  # A call of an unknown tool; it gets an error result, so the model can correct it.
         if self._finish in _INVALID_RESPONSE_REASONS:
             error = self._errors.invalid_response(
-                f"The model gave an answer that its host could not use ({reason})", "malformed_call"
+                f"The host could not use the output of the model ({reason})", "malformed_call"
             )
             error.retryable = True
             raise error
@@ -378,7 +380,7 @@ class GeminiDecoder:
 
 
 def _text_only(candidate: Candidate) -> str | None:
-    """The text of an event that holds nothing else."""
+    """Return the text of an event that contains nothing else."""
     content = candidate.content
     if (
         content is None

@@ -1,8 +1,8 @@
-"""Requests to Gemini bodies.
+"""Encode requests to Gemini, with tool schemas in its subset of JSON Schema.
 
 Google documents a subset of JSON Schema for ``parametersJsonSchema`` and ``responseJsonSchema``, and a smaller one of OpenAPI
-for ``parameters``. What is outside of it is left out or said otherwise: the model then knows less of the constraint, and
-our own validation of the arguments still has all of it.
+for ``parameters``. Unsupported keywords are removed or expressed differently: the model then sees fewer constraints, but
+Mainspring still validates the arguments against all of them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ KEYWORDS = frozenset(
         "minimum oneOf prefixItems properties propertyOrdering required title type"
     ).split()
 )
-"""What ``parametersJsonSchema`` may hold (documented; ``default`` is accepted in practice)."""
+"""Keywords of ``parametersJsonSchema`` (documented; ``default`` is accepted in practice)."""
 
 
 OPENAPI_KEYWORDS = frozenset(
@@ -52,24 +52,24 @@ OPENAPI_KEYWORDS = frozenset(
         "required title type"
     ).split()
 )
-"""What ``parameters`` may hold."""
+"""Keywords of ``parameters``."""
 
 
 _TYPE_KEYWORDS = {
     "array": ("items", "prefixItems", "minItems", "maxItems"),
     "object": ("properties", "required", "propertyOrdering"),
 }
-"""What belongs to one type only."""
+"""Keywords that belong to a single type."""
 
 
 _MAX_REFERENCES = 500
-"""References that are put in place; beyond that a host would refuse the schema for its size anyway."""
+"""Maximum number of inlined references; beyond that a host would reject the schema because of its size."""
 
 
 def json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A JSON Schema within the documented subset."""
+    """Convert a schema to the documented subset of JSON Schema."""
     kept: dict[str, Any] = {}
-    if "$ref" in schema:  # Beside a reference only what begins with a dollar may stand.
+    if "$ref" in schema:  # Next to a reference, only keywords that start with a dollar sign are allowed.
         kept["$ref"] = str(schema["$ref"]).replace("#/definitions/", "#/$defs/")
         _keep_definitions(schema, kept)
         return kept
@@ -90,7 +90,7 @@ def json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def openapi_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The same within the smaller subset of OpenAPI: no references, one type, texts as choices."""
+    """Convert a schema to the OpenAPI subset: no references, one type, choices as text."""
     plain = json_schema(schema)
     return _openapi(plain, as_dict(plain.get("$defs")) or {}, (), itertools.count())
 
@@ -102,7 +102,7 @@ def _keep_definitions(schema: Mapping[str, Any], result: dict[str, Any]) -> None
 
 
 def _translate_keywords(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema with its keywords in words that are in the subset, as far as there are any."""
+    """Replace keywords by supported equivalents, if any exist."""
     fields = dict(schema)
     definitions = {**(as_dict(fields.pop("definitions", None)) or {}), **(as_dict(fields.get("$defs")) or {})}
     if definitions:
@@ -116,7 +116,7 @@ def _translate_keywords(schema: Mapping[str, Any]) -> dict[str, Any]:
         if not choices:
             del fields["enum"]
         elif any(not isinstance(c, str | int | float) or isinstance(c, bool) for c in choices):
-            del fields["enum"]  # Only texts and numbers may be choices.
+            del fields["enum"]  # Only texts and numbers are allowed as choices.
             _hint(fields, f"One of: {', '.join(map(str, choices))}")
     for exclusive, inclusive, step in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
         bound = as_number(fields.pop(exclusive, None))
@@ -126,13 +126,13 @@ def _translate_keywords(schema: Mapping[str, Any]) -> dict[str, Any]:
         if name in fields:
             _hint(fields, f"{text}: {fields.pop(name)}")
     items = fields.get("items")
-    if isinstance(items, list):  # An older way to write a tuple.
+    if isinstance(items, list):  # The older form of a tuple.
         fields["prefixItems"] = fields.pop("items")
     return fields
 
 
 def _merge_schemas(schema: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    """Two schemas that both hold: properties and what is required are put together, of the rest the first wins."""
+    """Merge two schemas that both apply: properties and ``required`` are combined, otherwise the first wins."""
     result = {**part, **schema}
     for name in ("properties", "$defs"):
         if name in part and name in schema:
@@ -148,7 +148,7 @@ def _hint(fields: dict[str, Any], text: str) -> None:
 
 
 def _split_by_type(fields: dict[str, Any]) -> list[dict[str, Any]]:
-    """A schema for each of several types, with what belongs to that type; it is taken out of ``fields``."""
+    """Return one schema per type with the keywords of that type, which are removed from ``fields``."""
     kinds = [kind for kind in as_list(fields.pop("type")) if isinstance(kind, str)]
     parts = {kind: {n: fields.pop(n) for n in _TYPE_KEYWORDS.get(kind, ()) if n in fields} for kind in kinds}
     return [{"type": kind, **parts[kind]} for kind in kinds] or [{}]
@@ -157,8 +157,8 @@ def _split_by_type(fields: dict[str, Any]) -> list[dict[str, Any]]:
 def _openapi(
     schema: dict[str, Any], definitions: dict[str, Any], open_refs: tuple[str, ...], count: Iterator[int]
 ) -> dict[str, Any]:
-    """One schema with its references put in place; one that holds itself (``open_refs``) is just an object there. So is every further
-    one where there are very many: each may hold several that do.
+    """Convert one schema with inlined references. A recursive one (``open_refs``) becomes a plain object, and so does every further
+    one beyond the limit, since each may contain several references.
     """
     if "$ref" in schema:
         name = str(schema["$ref"]).rpartition("/")[2]
@@ -200,21 +200,21 @@ def _keep_type_keywords(result: dict[str, Any]) -> dict[str, Any]:
 
 
 _BUDGETS = {"minimal": 512, "low": 2048, "medium": 8192, "high": 24576, "xhigh": 65536}
-"""Tokens of thinking for each level, where a model takes tokens; clamped to what it takes."""
+"""Thinking tokens of each level, for models with budgets; clamped to the supported range."""
 
 
 _MOST_STOPS = 5  # documented
-_ANSWER = 1024  # tokens that must be left for an answer behind the thinking
+_ANSWER = 1024  # tokens to leave for a response after the thinking
 
 
 def _request_options(request: ModelRequest, profile: ModelProfile) -> dict[str, Any]:
-    """All fields of the body but tools, system instruction and contents. Nothing is sent as null."""
+    """Return all fields of the body but tools, system instruction, and contents. No field is null."""
     dialect = profile.gemini
     settings: dict[str, Any] = {}
     thinking = _thinking(request, profile)
     limit = output_limit(request, profile)
     if limit is not None:
-        # Thinking counts as output: a cap below it would leave nothing for the answer.
+        # Thinking tokens are output tokens: a lower limit would leave none for the response.
         settings["maxOutputTokens"] = max(limit, thinking.get("thinkingBudget", 0) + min(limit, _ANSWER))
     if request.temperature is not None and dialect.temperature:
         settings["temperature"] = request.temperature
@@ -265,18 +265,18 @@ _REFUSABLE: tuple[tuple[str, dict[str, Any]], ...] = (
     (r"temperature", {"temperature": False}),
     (r"stop.?sequence", {"stop": False}),
 )
-"""Words of a refusal, and the change that answers it."""
+"""Patterns of rejected fields, and the change for each."""
 
 
 def profiles_without_rejected(profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
-    """Profiles that leave out what a host says it does not take, the most likely first; none if the text names nothing."""
+    """Return profiles without the rejected field, the most likely first; none if the text mentions no field."""
     text = refusal.lower()
     if re.search(r"thought.?signature", text):
         if "missing" not in text:
             yield _changed(profile, {"echo": False, "sign_calls": True})
         yield _changed(profile, {"sign_calls": True})
         yield _changed(profile, {"echo": False, "sign_calls": False})
-    # Hosts name the field by its path, and often without saying that it is the field that they refuse.
+    # Hosts quote the path of the field, often without the fact that they reject it.
     if not is_unsupported_parameter(text) and "cannot find field" not in text:
         return
     for pattern, change in _REFUSABLE:
@@ -292,27 +292,27 @@ def _changed(profile: ModelProfile, change: dict[str, Any]) -> ModelProfile:
 
 _SLOT = "gemini"
 _SKIP_SIGNATURE = "skip_thought_signature_validator"
-"""What Google documents as the signature of a call that another model made."""
+"""Signature that Google documents for a call that another model created."""
 
 
 _MODEL = b',{"role": "model","parts":'
 _SEAMS: tuple[MessageBoundary, ...] = ((b"] }", _MODEL + b"["),)
-"""Two answers in a row become one: a call may not follow a turn of the model. Two turns of the user may stand in a row."""
+"""Adjacent model messages are merged: a call may not follow a model message. User messages may be adjacent."""
 
 
 _INSIDE, _BEHIND = "[with an image]", "[the image follows]"
-"""What the text of a result says of its image."""
+"""Text of a result about its image."""
 
 
 _OPENING = b',{"role":"user","parts":[{"text":"Continue."}]}'
-"""Stands before a conversation that begins with the model: a call must follow a turn of the user."""
+"""User message in front of a conversation that starts with the model: a call must follow a user message."""
 
 
 _EMPTY = b"," + to_json({"role": "user", "parts": [{"text": EMPTY_PROMPT_TEXT}]})
 
 
 def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
-    """The body of a request: the options first, the conversation last, so that what repeats is a prefix."""
+    """Return the body of a request: options first, conversation last, so that repeated parts are a prefix."""
     history = MessageEncodingCache.get_or_create(request.scratch, _SLOT, _key(profile))
     messages = request.messages if isinstance(request.messages, list) else list(request.messages)
     stored, tail = history.encode(messages, lambda message: encode_message(message, profile), _SEAMS)
@@ -328,7 +328,7 @@ def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
 
 
 def encode_message(message: Message, profile: ModelProfile) -> bytes:
-    """One message as the JSON object it becomes, with a comma before it; empty if nothing of it can be sent."""
+    """Encode one message as a JSON object with a leading comma; empty if nothing is sent."""
     cleaned = prepare_message(
         message,
         profile.provider,
@@ -342,7 +342,7 @@ def encode_message(message: Message, profile: ModelProfile) -> bytes:
     if cleaned.role == "assistant":
         parts = _assistant(cleaned, profile)
         return _MODEL + to_json(parts) + b" }" if parts else b""
-    parts = _user(cleaned, profile)  # An instruction inside the conversation has no role of its own here.
+    parts = _user(cleaned, profile)  # Gemini has no role for a system message inside the conversation.
     return b"," + to_json({"role": "user", "parts": parts}) if parts else b""
 
 
@@ -352,14 +352,14 @@ def _key(profile: ModelProfile) -> str:
 
 
 def _head(request: ModelRequest, profile: ModelProfile, history: MessageEncodingCache) -> bytes:
-    """Everything up to the contents; made anew only when something in it changed."""
+    """Encode everything up to the contents; encoded again only after a change."""
     fields = _request_options(request, profile)
     tools, system = list(request.tools), request.system
     known = history.head
     made_of = (fields, tools, system, profile.gemini.tool_schema)
     if known is not None and known[0] == made_of:
         return known[1]
-    others = as_list(fields.get("tools"))  # tools that Google runs itself
+    others = as_list(fields.get("tools"))  # tools that Google runs
     head = to_json({name: value for name, value in fields.items() if name != "tools"})[:-1]
     parts: list[bytes] = [head[1:]] if len(head) > 1 else []
     if tools or others:
@@ -385,7 +385,7 @@ def _tool(tool: ToolDefinition, profile: ModelProfile) -> bytes:
         schema = portable_schema(tool)
         if form == "json":
             declaration["parametersJsonSchema"] = json_schema(schema)
-        elif schema["properties"]:  # An object without properties is refused here.
+        elif schema["properties"]:  # Gemini rejects an object without properties.
             declaration["parameters"] = openapi_schema(schema)
         data = kept[slot] = to_json(declaration)
     return data

@@ -1,4 +1,4 @@
-"""The fields of Gemini answers that are used, as typed structs."""
+"""Typed structs of the fields that are read from Gemini responses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainspring.models.json_values import convert_loosely, parse_object_lenientl
 
 
 class PartialArg(Struct, gc=False, rename="camel"):
-    """A piece of one argument, where a host streams arguments."""
+    """A part of one argument, for hosts that stream arguments."""
 
     json_path: str = ""
     string_value: str | None = None
@@ -22,7 +22,7 @@ class PartialArg(Struct, gc=False, rename="camel"):
 
 
 class FunctionCall(Struct, rename="camel"):
-    """A call, whole or (with ``will_continue``) in pieces."""
+    """A call, complete or (with ``will_continue``) in parts."""
 
     name: str | None = None
     args: dict[str, Any] | None = None
@@ -39,7 +39,7 @@ class Blob(Struct, gc=False, rename="camel"):
 
 
 class GeminiPart(Struct, rename="camel"):
-    """A part of the answer; parts of tools that the host itself runs have none of these fields."""
+    """A part of the response; parts of server-side tools have none of these fields."""
 
     text: str | None = None
     thought: bool | None = None
@@ -49,13 +49,13 @@ class GeminiPart(Struct, rename="camel"):
 
 
 class GeminiContent(Struct):
-    """What was said."""
+    """Content of a candidate."""
 
     parts: list[GeminiPart] | None = None
 
 
 class Candidate(Struct, rename="camel"):
-    """One of the answers; only the first is used."""
+    """One candidate; only the first is used."""
 
     content: GeminiContent | None = None
     finish_reason: str | int | None = None
@@ -63,12 +63,12 @@ class Candidate(Struct, rename="camel"):
     index: int | None = None
 
 
-def _count(told: int | None) -> int:
-    return max(0, told or 0)
+def _count(value: int | None) -> int:
+    return max(0, value or 0)
 
 
 class UsageMetadata(Struct, gc=False, rename="camel"):
-    """Token counts: cached tokens are part of the prompt, thoughts and results of the host's tools are counted apart."""
+    """Token counts: cached tokens are part of the prompt; thoughts and results of server-side tools are separate."""
 
     prompt_token_count: int | None = None
     candidates_token_count: int | None = None
@@ -78,9 +78,9 @@ class UsageMetadata(Struct, gc=False, rename="camel"):
     total_token_count: int | None = None
 
     def usage(self) -> Usage | None:
-        """The counts in the one form; ``None`` if there are none yet.
+        """Return the counts in the common form; ``None`` if they are missing.
 
-        A total that holds more than its parts leaves out thoughts; one that holds less has them in the candidates already.
+        If the total exceeds the sum of the parts, thoughts are missing in it; if it is smaller, the candidates already contain them.
         """
         prompt = _count(self.prompt_token_count) + _count(self.tool_use_prompt_token_count)
         answer, thoughts = _count(self.candidates_token_count), _count(self.thoughts_token_count)
@@ -97,14 +97,14 @@ class UsageMetadata(Struct, gc=False, rename="camel"):
 
 
 class PromptFeedback(Struct, rename="camel"):
-    """Why a prompt was refused."""
+    """Reason why a prompt was rejected."""
 
     block_reason: str | int | None = None
     block_reason_message: str | None = None
 
 
 class GeminiChunk(Struct, rename="camel"):
-    """One event of a stream, or a whole answer."""
+    """One event of a stream, or a complete response."""
 
     candidates: list[Candidate] | None = None
     usage_metadata: UsageMetadata | None = None
@@ -114,13 +114,13 @@ class GeminiChunk(Struct, rename="camel"):
 
 
 decode_gemini_chunk = msgspec.json.Decoder(GeminiChunk).decode
-"""The fast way; `loose_chunk` takes over where the JSON is not clean."""
+"""Decode an event quickly; `parse_chunk_leniently` is used if the JSON is invalid."""
 
 
 def parse_chunk_leniently(data: bytes) -> GeminiChunk:
-    """A chunk with control characters, bad UTF-8 or half surrogates in it, or with fields of other types.
+    """Decode an event with control characters, invalid UTF-8, lone surrogates, or fields of other types.
 
     Raises:
-        ValueError: If it is no JSON object.
+        ValueError: The data is not a JSON object.
     """
     return convert_loosely(strip_surrogates(parse_object_leniently(data)), GeminiChunk)

@@ -12,25 +12,25 @@ from mainspring.models.wire.gemini.encode import encode_request, profiles_withou
 
 
 class GeminiProtocol:
-    """The protocol; it has no state."""
+    """Gemini; stateless."""
 
     name = "gemini"
 
     def url(self, profile: ModelProfile) -> str:
-        """Where a request goes."""
+        """Return the URL of a request."""
         model = quote(profile.model, safe="/-._~:@")
         path = model if "/" in model else f"models/{model}"
         query = f"&{profile.query}" if profile.query else ""
         return f"{profile.base_url}/{path}:streamGenerateContent?alt=sse{query}"
 
     def encode(self, request: ModelRequest, profile: ModelProfile) -> bytes:
-        """The body of a request; whether it streams is a matter of the URL."""
+        """Return the body of a request; the URL determines whether it streams."""
         return encode_request(request, profile)
 
     def decoder(self, profile: ModelProfile) -> GeminiDecoder:
-        """A decoder for one answer."""
+        """Return a decoder for one response."""
         return GeminiDecoder(profile)
 
     def without_rejected(self, profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
-        """Profiles that leave out what the host refused, the most likely first."""
+        """Return profiles without the field that the host rejected, the most likely first."""
         return profiles_without_rejected(profile, refusal)

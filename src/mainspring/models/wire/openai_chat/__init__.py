@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions: spoken by OpenAI and by nearly every other host and local server."""
+"""OpenAI Chat Completions: used by OpenAI and by nearly every other host and local server."""
 
 from mainspring.models.wire.openai_chat.decode import ChatDecoder, decode_chat_response
 from mainspring.models.wire.openai_chat.encode import encode_message, encode_request

@@ -1,9 +1,7 @@
-"""Reasoning in Chat Completions answers: several fields, one block, and what is needed to send it back.
+"""Decode Chat Completions responses, streamed or complete, with the quirks of the many hosts of this protocol.
 
-The signature of a thinking block says how: the name of the field it came in, or the JSON of the ``reasoning_details`` entry
-without its text.
-
-Chat Completions answers to events, streamed or whole, with the oddities of the many hosts that speak this protocol.
+Reasoning may arrive in several fields but becomes one block. The signature of a thinking block contains how to send it back: the
+name of its field, or the JSON of the ``reasoning_details`` entry without its text.
 """
 
 from __future__ import annotations
@@ -38,14 +36,14 @@ else:
 
 
 class _Call:
-    """A call that still grows.
+    """An open call.
 
     Attributes:
-        block: Its block in the draft.
-        id: Its id, made up where the host gave none (``given`` is false then).
-        index: The host's number of it, if there is one.
-        pieces: The argument text, and ``length`` its length.
-        signature: What must go back with it.
+        block: Index of its block in the draft.
+        id: Call ID, generated if the host sent none (``given`` is false then).
+        index: Index sent by the host, if any.
+        pieces: Argument text; ``length`` is its length.
+        signature: Data to send back with the call.
     """
 
     __slots__ = ("block", "given", "id", "index", "length", "name", "pieces", "signature")
@@ -61,22 +59,22 @@ class _Call:
         self.signature: str | None = None
 
     def is_complete(self) -> bool:
-        """Whether its arguments are a complete object already."""
+        """Return True if the arguments are a complete object."""
         if not self.pieces or self.pieces[-1].rstrip()[-1:] not in ("", "}"):
-            return False  # Asked for every piece of hosts that repeat the name: what does not end an object need not be read.
+            return False  # Called for every delta of hosts that repeat the name: text without a closing brace need not be parsed.
         return parse_call("", "", "".join(self.pieces)).raw_input is None
 
     def holds(self, text: str) -> bool:
-        """Whether ``text`` is exactly its arguments so far, and they are complete."""
+        """Return True if ``text`` equals the arguments so far and they are complete."""
         return len(text) == self.length and text == "".join(self.pieces) and self.is_complete()
 
 
 class ToolCallAssembler:
-    """The tool calls of one answer.
+    """The tool calls of one response.
 
     Attributes:
-        response_id: The provider's id of the answer; ids of calls that have none are made from it, so that decoding the
-            same answer twice gives the same ids.
+        response_id: Provider's ID of the response; IDs of calls without an ID are derived from it, so that decoding the
+            same response twice creates the same IDs.
     """
 
     __slots__ = ("_by_given_id", "_calls", "_draft", "_ids", "response_id")
@@ -85,16 +83,16 @@ class ToolCallAssembler:
         self._draft = draft
         self._calls: list[_Call] = []
         self._by_given_id: dict[str, _Call] = {}
-        self._ids: set[str] = set()  # of all calls, given or made up
+        self._ids: set[str] = set()  # of all calls, received or generated
         self.response_id = ""
 
     @property
     def count(self) -> int:
-        """How many calls there are."""
+        """Return the number of calls."""
         return len(self._calls)
 
     def add(self, pieces: list[CallDelta], out: list[StreamEvent], *, whole: bool) -> None:
-        """Take the pieces of one chunk; with ``whole`` each is a call of its own."""
+        """Add the deltas of one chunk; with ``whole`` each is a separate call."""
         for piece in pieces:
             function = _function(piece)
             alone = whole or (len(pieces) > 1 and not piece.id and piece.index is None and bool(function.name))
@@ -108,7 +106,7 @@ class ToolCallAssembler:
             self._arguments(call, function.arguments, out)
 
     def add_legacy(self, function: FunctionDelta, out: list[StreamEvent]) -> None:
-        """Take a piece of the one call of the older ``function_call`` form."""
+        """Add a delta of the only call in the older ``function_call`` form."""
         if self._calls:
             self._complete(self._calls[-1], None, function.name)
         else:
@@ -116,11 +114,11 @@ class ToolCallAssembler:
         self._arguments(self._calls[-1], function.arguments, out)
 
     def close(self, out: list[StreamEvent]) -> None:
-        """End all calls."""
+        """Close all calls."""
         out.extend([self._draft.close_call(call.block, signature=call.signature) for call in self._calls])
 
     def _find(self, piece: CallDelta, function: FunctionDelta) -> _Call | None:
-        """The call that a piece continues; ``None`` if it begins a new one."""
+        """Return the call that a delta continues; ``None`` if it starts a new one."""
         if not self._calls:
             return None
         if piece.id:
@@ -137,11 +135,11 @@ class ToolCallAssembler:
         call = self._by_given_id.get(piece.id or "")
         if call is not None:
             apart = None not in (piece.index, call.index) and piece.index != call.index
-            return None if apart and function.name and call.is_complete() else call  # Two calls under one id.
+            return None if apart and function.name and call.is_complete() else call  # Two calls with the same ID.
         if len(self._by_given_id) == len(self._calls):
             return None
         for call in reversed(self._calls):
-            if not call.given and call.index == piece.index:  # The id comes late.
+            if not call.given and call.index == piece.index:  # The ID arrives late.
                 return None if function.name and self._is_new_call(call, function) else call
         return None
 
@@ -155,7 +153,7 @@ class ToolCallAssembler:
 
     @staticmethod
     def _is_new_call(call: _Call, function: FunctionDelta) -> bool:
-        """Whether a named piece for a call whose arguments are complete is another call, and not the same once more."""
+        """Return True if a named delta for a call with complete arguments is another call, not a repetition."""
         return bool(function.arguments) and call.is_complete() and not call.holds(_as_text(function.arguments))
 
     def _open(self, id: str, name: str, index: int | None, out: list[StreamEvent]) -> _Call:
@@ -172,7 +170,7 @@ class ToolCallAssembler:
         return call
 
     def _complete(self, call: _Call, id: str | None, name: str | None) -> None:
-        """Add an id that comes late, or a name that comes late or in pieces; a repeated one changes nothing."""
+        """Add an ID that arrives late, or a name that arrives late or in parts; a repeated value changes nothing."""
         changed = False
         if id and not call.given:
             call.id, call.given, changed = id, True, True
@@ -192,7 +190,7 @@ class ToolCallAssembler:
 
 
 def _function(piece: CallDelta) -> FunctionDelta:
-    """The function of a piece; a custom tool's free text becomes its argument ``input``."""
+    """Return the function of a delta; the free text of a custom tool becomes its argument ``input``."""
     if piece.function is not None:
         return piece.function
     custom = piece.custom or {}
@@ -207,7 +205,7 @@ def _as_text(arguments: str | dict[str, Any] | None) -> str:
 
 
 class ReasoningAssembler:
-    """The reasoning of one answer."""
+    """The reasoning of one response."""
 
     __slots__ = ("_detail", "_draft", "_index", "_mark")
 
@@ -218,23 +216,23 @@ class ReasoningAssembler:
         self._detail: dict[str, Any] | None = None
 
     def add(self, text: str, mark: str, details: list[dict[str, Any]] | None, out: list[StreamEvent]) -> None:
-        """Take a piece: its text, the field it came in, and structured details, which may repeat the text."""
+        """Add a delta: its text, its field, and structured details, which may repeat the text."""
         if not details:
             self._grow(text, mark, None, out)
             return
-        told = bool(text)
+        has_text = bool(text)
         for detail in details:
             if "data" in detail:
                 self._redacted(detail, out)
                 continue
             piece = detail.get("text") or detail.get("summary") or ""
             self._grow(piece if isinstance(piece, str) else "", mark, detail, out)
-            told = False
-        if told and all("data" in detail for detail in details):
+            has_text = False
+        if has_text and all("data" in detail for detail in details):
             self._grow(text, mark, None, out)
 
     def close(self, out: list[StreamEvent]) -> None:
-        """End the open block, if there is one."""
+        """Close the open block, if any."""
         if self._index < 0:
             return
         signature = msgspec.json.encode(self._detail).decode() if self._detail else self._mark
@@ -259,7 +257,7 @@ class ReasoningAssembler:
             self._detail = {**(self._detail or {}), **kept}
 
     def _is_other_entry(self, detail: dict[str, Any] | None) -> bool:
-        """Whether a detail belongs to another entry than the open block."""
+        """Return True if a detail belongs to another entry than the open block."""
         if detail is None or self._detail is None:
             return False
         return (detail.get("type"), detail.get("index")) != (self._detail.get("type"), self._detail.get("index"))
@@ -286,12 +284,12 @@ _PROVIDER_ERROR_REASONS = frozenset(
 
 
 class ChatDecoder:
-    """Decodes one answer; see `WireDecoder`.
+    """Decoder of one response; see `WireDecoder`.
 
-    An answer without anything in it becomes a message with one empty text block, so that content is never empty.
+    An empty response becomes a message with one empty text block, so that content is never empty.
 
     Args:
-        profile: The model that answers.
+        profile: Model that responds.
     """
 
     __slots__ = (
@@ -326,7 +324,7 @@ class ChatDecoder:
         self._stopped_at: str | int | None = None
 
     def feed(self, name: str, data: bytes, events: list[StreamEvent]) -> None:
-        """Take one event of the stream."""
+        """Decode one event of the stream."""
         if data == b"[DONE]":
             self.complete = self.ended = True
             return
@@ -341,7 +339,7 @@ class ChatDecoder:
             self._check_unknown_object(data)
 
     def feed_chunk(self, chunk: ChatChunk, out: list[StreamEvent]) -> None:
-        """Take one event that has been read already."""
+        """Process one decoded event."""
         if chunk.usage:
             self._usage(chunk.usage)
         elif chunk.x_groq:
@@ -360,18 +358,18 @@ class ChatDecoder:
         self._choice(choice, chunk, out)
 
     def decode_body(self, body: bytes, out: list[StreamEvent]) -> None:
-        """Take a complete answer that was not streamed."""
+        """Decode a complete response that was not streamed."""
         if not body:
-            raise self._errors.invalid_response("The answer is empty", "empty")
+            raise self._errors.invalid_response("The response is empty", "empty")
         self.feed("", body, out)
         if not self._started:
-            raise self._errors.invalid_response("The answer holds no choices", "empty")
+            raise self._errors.invalid_response("The response has no choices", "empty")
         self.complete = True
 
     def finish(self, out: list[StreamEvent]) -> None:
-        """The stream has ended."""
+        """Handle the end of the stream."""
         if not self._started:
-            raise self._errors.invalid_response("The answer is empty", "empty")
+            raise self._errors.invalid_response("The response is empty", "empty")
         if not self.complete:
             raise self._errors.truncated()
         self._reasoning.close(out)
@@ -397,13 +395,13 @@ class ChatDecoder:
             out.append(self.draft.start())
         delta, whole = choice.delta, False
         if delta is None and not len(self.draft):
-            delta, whole = choice.message, True  # A whole answer; behind deltas it would only repeat them.
+            delta, whole = choice.message, True  # A complete message; after deltas it would only repeat them.
         if delta is not None:
             content = delta.content
             if self._text < 0 or type(content) is not str or not content or _has_more(delta):
                 self._delta(delta, out, whole=whole)
             else:
-                out.append(self.draft.text(self._text, content))  # what nearly every chunk is
+                out.append(self.draft.text(self._text, content))  # the common case
         if choice.finish_reason:
             self._finish = choice.finish_reason.lower()
             self._stopped_at = choice.stop_reason
@@ -436,7 +434,7 @@ class ChatDecoder:
                 self._calls.add_legacy(delta.function_call, out)
 
     def _part(self, part: object, out: list[StreamEvent]) -> None:
-        """One part of content that comes as a list: text, reasoning, or a bare string."""
+        """Process one part of a content list: text, reasoning, or a plain string."""
         fields = as_dict(part)
         if fields is None:
             self._add_text(part if isinstance(part, str) else "", out)
@@ -495,11 +493,11 @@ class ChatDecoder:
         try:
             return self._loose.chunk(parse_object_leniently(data))
         except (ValueError, RecursionError) as error:
-            told = name == "error" or "error" in ErrorBody(data).fields
-            raise (self._errors.reported_by_host(data) if told else self._errors.invalid_json(data)) from error
+            is_error = name == "error" or "error" in ErrorBody(data).fields
+            raise (self._errors.reported_by_host(data) if is_error else self._errors.invalid_json(data)) from error
 
     def _check_unknown_object(self, data: bytes) -> None:
-        """An object without choices is usage, a sign of life, or an error in the form of some host."""
+        """Check an object without choices: usage, a keep-alive, or an error in the format of some host."""
         if self._started:
             return
         try:
@@ -511,7 +509,7 @@ class ChatDecoder:
 
 
 def _has_more(delta: ChatDelta) -> bool:
-    """Whether there is anything in it besides its content."""
+    """Return True if the delta contains more than content."""
     return bool(
         delta.tool_calls
         or delta.reasoning_content
@@ -525,14 +523,14 @@ def _has_more(delta: ChatDelta) -> bool:
 
 
 def decode_chat_response(body: bytes, profile: ModelProfile) -> Message:
-    """The message of a whole, not streamed, answer.
+    """Return the message of a complete response that was not streamed.
 
     Args:
-        body: The body, as the host sent it.
-        profile: The model that answered.
+        body: Body as sent by the host.
+        profile: Model that responded.
 
     Raises:
-        ModelError: If it is an error or cannot be understood.
+        ModelError: The response is an error or cannot be decoded.
     """
     decoder = ChatDecoder(profile)
     events: list[StreamEvent] = []

@@ -1,9 +1,8 @@
-"""Cache breakpoints, for hosts that hand them on to the models that want them, as OpenRouter does.
+"""Encode requests to Chat Completions.
 
-They stand at the end of three prefixes: the tools, the system text, the conversation. The bytes that are kept hold none, so
-what repeats from turn to turn is the same but for them.
-
-Requests to Chat Completions bodies.
+Cache breakpoints, for hosts that forward them to models that support them (OpenRouter), mark the end of three prefixes: the
+tools, the system prompt, and the conversation. The cached bytes contain none, so the repeated parts of a request differ only by
+their breakpoints.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ from mainspring.models.token_limits import output_limit
 
 
 def _request_options(request: ModelRequest, profile: ModelProfile) -> dict[str, Any]:
-    """All fields of the body but the model, the tools and the messages. Nothing is sent as null."""
+    """Return all fields of the body but model, tools, and messages. No field is null."""
     dialect = profile.dialect
     fields: dict[str, Any] = {}
     if dialect.stream_usage:
@@ -98,11 +97,11 @@ _REFUSABLE: tuple[tuple[str, dict[str, Any]], ...] = (
     (r"\bstrict\b", {"strict_schema": False}),
     (r"response_format|json_schema", {"json_schema": False}),
 )
-"""Words of a refusal, and the change that answers it."""
+"""Patterns of rejected fields, and the change for each."""
 
 
 def profiles_without_rejected(profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
-    """Profiles that leave out what a host says it does not take, the most likely first; none if the text names nothing."""
+    """Return profiles without the rejected field, the most likely first; none if the text mentions no field."""
     text = refusal.lower()
     if re.search(r"tool.?call.?id|length of 9", text):
         yield _changed(profile, {"short_ids": True})
@@ -111,7 +110,7 @@ def profiles_without_rejected(profile: ModelProfile, refusal: str) -> Iterator[M
     if not is_unsupported_parameter(text):
         return
     if "max_completion_tokens" in text or "max_tokens" in text:
-        # Where both names stand in the text, the one that was sent is the one refused.
+        # If the text contains both names, the one that was sent is the rejected one.
         sent = profile.dialect.max_tokens_field
         yield _changed(
             profile, {"max_tokens_field": "max_tokens" if sent == "max_completion_tokens" else "max_completion_tokens"}
@@ -135,7 +134,7 @@ _MARK_JSON = b',"cache_control":{"type":"ephemeral"}'
 
 
 def with_cache_breakpoint(item: dict[str, Any]) -> dict[str, Any]:
-    """A message with a breakpoint at its end: on its last part, or on itself where it has no content."""
+    """Return a message with a breakpoint at its end: on its last part, or on the message if it has no content."""
     content = item.get("content")
     if not content:
         return {**item, "cache_control": _CACHE_CONTROL}
@@ -144,20 +143,20 @@ def with_cache_breakpoint(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def tool_with_cache_breakpoint(tool: bytes) -> bytes:
-    """An encoded tool with a breakpoint."""
+    """Return an encoded tool with a breakpoint."""
     return tool[:-1] + _MARK_JSON + b"}"
 
 
 _SLOT = "chat_completions"
 _MAX_DESCRIPTION = 1024
-"""Characters that hosts take of what a tool does; what is left stands in the schema, where they take any number."""
+"""Maximum number of characters of a tool description; the rest is put into the schema, which has no limit."""
 
 
 _EMPTY_MESSAGE = b"," + to_json({"role": "user", "content": EMPTY_PROMPT_TEXT})
 
 
 def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
-    """The body of a streaming request: the options first, the conversation last, so that what repeats is a prefix."""
+    """Return the body of a streaming request: options first, conversation last, so that repeated parts are a prefix."""
     history = MessageEncodingCache.get_or_create(request.scratch, _SLOT, _key(profile))
     messages = request.messages if isinstance(request.messages, list) else list(request.messages)
     stored, tail = history.encode(messages, lambda message: encode_message(message, profile))
@@ -170,17 +169,17 @@ def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
     if marked and messages:
         cut, end = _last_item_with_breakpoint(messages, profile, pieces[-1])
         pieces[-1:] = [piece for piece in (pieces[-1][: len(pieces[-1]) - cut], end) if piece]
-    pieces[0] = pieces[0][1:]  # no comma before the first
+    pieces[0] = pieces[0][1:]  # no comma before the first message
     return b"".join((_head(request, profile, history, has_cache_mark=marked), b',"messages":[', *pieces, b"]}"))
 
 
 def encode_message(message: Message, profile: ModelProfile) -> bytes:
-    """One message as the JSON objects it becomes, each with a comma before it."""
+    """Encode one message as JSON objects, each with a leading comma."""
     return b"".join([b"," + to_json(item) for item in _items(message, profile)])
 
 
 def _items(message: Message, profile: ModelProfile) -> list[dict[str, Any]]:
-    """The objects that a message becomes: one, or one for each tool result; none if nothing of it can be sent."""
+    """Return the objects of a message: one, or one per tool result; none if nothing is sent."""
     cleaned = prepare_message(
         message, profile.provider, profile.model, vision=profile.info.vision, unreadable=profile.unreadable
     )
@@ -196,9 +195,9 @@ def _items(message: Message, profile: ModelProfile) -> list[dict[str, Any]]:
 def _last_item_with_breakpoint(
     messages: list[Message], profile: ModelProfile, end: bytes | memoryview
 ) -> tuple[int, bytes]:
-    """How many bytes at the end are the last item, and that item with a breakpoint.
+    """Return the length of the last item in bytes, and that item with a breakpoint.
 
-    Nothing where the last message was repaired on its way: then the breakpoint of this one request is missing.
+    Empty if the last message was repaired: then the breakpoint of this one request is missing.
     """
     item = next((items[-1] for message in reversed(messages) if (items := _items(message, profile))), None)
     plain = b"," + to_json(item)
@@ -215,7 +214,7 @@ def _key(profile: ModelProfile) -> str:
 def _head(
     request: ModelRequest, profile: ModelProfile, history: MessageEncodingCache, *, has_cache_mark: bool
 ) -> bytes:
-    """Everything but the messages, without the closing brace; made anew only when something in it changed."""
+    """Encode everything but the messages, without the closing brace; encoded again only after a change."""
     fields = {"model": profile.model, "stream": True, **_request_options(request, profile)}
     tools = list(request.tools)
     known = history.head
@@ -263,10 +262,10 @@ def _assistant(message: Message, dialect: ChatCapabilities) -> dict[str, Any]:
 
 
 def _reasoning(message: Message, dialect: ChatCapabilities, item: dict[str, Any]) -> list[dict[str, Any]]:
-    """Put the model's own reasoning back where it came from.
+    """Put the model's own reasoning back into its original field.
 
     Returns:
-        Parts that belong into the content, for hosts that have it there.
+        Parts to add to the content, for hosts that have reasoning there.
     """
     parts: list[dict[str, Any]] = []
     if dialect.reasoning == "none":
@@ -315,7 +314,7 @@ def _id(id: str, dialect: ChatCapabilities) -> str:
 
 
 def _object(text: str) -> dict[str, Any] | None:
-    """The JSON object in a text, control characters allowed."""
+    """Return the JSON object of a text; control characters are allowed."""
     try:
         return as_dict(json.loads(text, strict=False))
     except (ValueError, RecursionError):

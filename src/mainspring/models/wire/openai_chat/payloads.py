@@ -1,4 +1,4 @@
-"""The fields of Chat Completions answers that are used, as typed structs."""
+"""Typed structs of the fields that are read from Chat Completions responses."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from mainspring.models.json_values import as_dict, as_dicts, as_int, as_list
 
 
 class FunctionDelta(Struct, gc=False):
-    """A piece of a function call."""
+    """A delta of a function call."""
 
     name: str | None = None
     arguments: str | dict[str, Any] | None = None
 
 
 class CallDelta(Struct, gc=False):
-    """A piece of a tool call."""
+    """A delta of a tool call."""
 
     id: str | None = None
     index: int | None = None
@@ -31,7 +31,7 @@ class CallDelta(Struct, gc=False):
 
 
 class ChatDelta(Struct, gc=False):
-    """A piece of the answer, or all of it."""
+    """A delta of the response, or the complete message."""
 
     content: str | list[Any] | None = None
     reasoning_content: str | None = None
@@ -45,7 +45,7 @@ class ChatDelta(Struct, gc=False):
 
 
 class Choice(Struct, gc=False):
-    """One of the answers; only the first is used."""
+    """One choice; only the first is used."""
 
     index: int | None = None
     delta: ChatDelta | None = None
@@ -57,7 +57,7 @@ class Choice(Struct, gc=False):
 
 
 class ChatChunk(Struct, gc=False):
-    """One event of a stream, or a whole answer."""
+    """One event of a stream, or a complete response."""
 
     choices: list[Choice] | None = None
     id: str | None = None
@@ -67,14 +67,14 @@ class ChatChunk(Struct, gc=False):
 
 
 decode_chunk = msgspec.json.Decoder(ChatChunk).decode
-"""The fast way; anything unusual about the types fails, and `LooseChunks` takes over."""
+"""Decode an event quickly; it fails for unexpected types, and `LenientChunkParser` is used instead."""
 
 
 _PART_KEYS = frozenset({"type", "text", "content", "thinking", "refusal"})
 
 
 class LenientChunkParser:
-    """Chunks out of objects whose fields may have any type; what does not fit is left out, and halves are mended."""
+    """Parses chunks with fields of any type; invalid fields are ignored, and split surrogate pairs are joined."""
 
     __slots__ = ("_surrogate_joiner",)
 
@@ -82,7 +82,7 @@ class LenientChunkParser:
         self._surrogate_joiner = SurrogateJoiner()
 
     def chunk(self, value: dict[str, Any]) -> ChatChunk:
-        """The chunk in an object."""
+        """Return the chunk of an object."""
         return ChatChunk(
             [self._choice(choice) for choice in as_dicts(value.get("choices"))],
             _short_text(value.get("id")),
@@ -109,7 +109,7 @@ class LenientChunkParser:
             return None
         content = fields.get("content")
         part = as_dict(content)
-        if part is not None:  # an object that is no part of an answer is the answer, decoded by its host
+        if part is not None:  # An object that is not a content part is the response itself, decoded by its host.
             content = [part] if part.keys() & _PART_KEYS else json.dumps(part, ensure_ascii=False)
         texts = {
             name: self._surrogate_joiner.join(_text(fields.get(name)), f"{place} {name}")
@@ -150,12 +150,12 @@ class LenientChunkParser:
 
 
 def _short_text(value: object) -> str | None:
-    """A text that comes in one piece, so that half a character in it is no part of another."""
+    """Return a text that arrives in one piece, so a lone surrogate in it does not continue in another."""
     return strip_surrogates(_text(value))
 
 
 def _text(value: object) -> str | None:
-    """A text, or what stands for one: a number, an object that holds it, an array of pieces."""
+    """Return a text or its equivalent: a number, an object that contains the text, an array of parts."""
     if isinstance(value, str):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):

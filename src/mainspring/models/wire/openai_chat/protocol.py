@@ -11,22 +11,22 @@ from mainspring.models.wire.openai_chat.encode import encode_request, profiles_w
 
 
 class ChatCompletionsProtocol:
-    """The protocol; it has no state."""
+    """Chat Completions; stateless."""
 
     name = "chat_completions"
 
     def url(self, profile: ModelProfile) -> str:
-        """Where a request goes."""
+        """Return the URL of a request."""
         return f"{profile.base_url}/chat/completions" + (f"?{profile.query}" if profile.query else "")
 
     def encode(self, request: ModelRequest, profile: ModelProfile) -> bytes:
-        """The body of a streaming request."""
+        """Return the body of a streaming request."""
         return encode_request(request, profile)
 
     def decoder(self, profile: ModelProfile) -> ChatDecoder:
-        """A decoder for one answer."""
+        """Return a decoder for one response."""
         return ChatDecoder(profile)
 
     def without_rejected(self, profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
-        """Profiles that leave out what the host refused, the most likely first."""
+        """Return profiles without the field that the host rejected, the most likely first."""
         return profiles_without_rejected(profile, refusal)

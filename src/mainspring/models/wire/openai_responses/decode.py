@@ -1,7 +1,7 @@
-"""Responses answers to events, streamed or whole.
+"""Decode responses of OpenAI Responses, streamed or complete.
 
-Hosts repeat what they say (piece by piece, as a finished part, as a finished item, in the finished answer) and leave out any of
-it. What a later telling has more is added, nothing is said twice, and the last word about a message or a call holds.
+Providers send the same content as deltas, done parts, done items, and the final response, and may omit any of them. Later events
+only add missing content; content is never emitted twice, and the last value of a message or call wins.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ IGNORE_FILE_NAMES: dict[str, Kind] = {
     "function_call": "call",
     "custom_tool_call": "call",
 }
-"""Types of items that become blocks; all others are what the host did by itself."""
+"""Types of items that become blocks; all others are server-side items."""
 
 
 _TYPES: dict[Kind, str] = {kind: type for type, kind in reversed(IGNORE_FILE_NAMES.items())}
 
 
 class OpenItem:
-    """An item that grows, or has grown.
+    """An open or finished item.
 
     Attributes:
-        kind: What it is.
-        id: The host's id of it, as told first.
-        block: Its block in the draft; of reasoning in several parts, the last one.
-        pieces: What has been handed out of it.
-        emitted_text: Finished parts, by their place: what it must be in the end if nothing more is said.
-        part: The part of the reasoning that grows: whether it is raw reasoning (not a summary), and its number.
-        call_id: Id of the call, made up where the host gave none (``has_provider_id`` is false then).
-        custom: Whether the call's argument is free text.
-        done: Whether it is complete.
+        kind: Type of the item.
+        id: Host's ID of the item, as first received.
+        block: Index of its block in the draft; for reasoning with several parts, of the last one.
+        pieces: Content emitted so far.
+        final_parts: Finished parts by position: the final content if nothing else arrives.
+        part: Current part of the reasoning: whether it is raw reasoning (not a summary), and its number.
+        call_id: Call ID, generated if the host sent none (``has_provider_id`` is false then).
+        custom: Whether the argument of the call is free text.
+        done: Whether the item is complete.
     """
 
     __slots__ = (
@@ -69,13 +69,13 @@ class OpenItem:
         "call_id",
         "custom",
         "done",
+        "final_parts",
         "has_provider_id",
         "id",
         "kind",
         "name",
         "part",
         "pieces",
-        "emitted_text",
     )
 
     def __init__(self, kind: Kind, id: str | None, block: int) -> None:
@@ -83,7 +83,7 @@ class OpenItem:
         self.id = id
         self.block = block
         self.pieces: list[str] = []
-        self.emitted_text: dict[Any, str] = {}
+        self.final_parts: dict[Any, str] = {}
         self.part: tuple[bool, int] | None = None
         self.call_id = ""
         self.has_provider_id = False
@@ -93,17 +93,17 @@ class OpenItem:
 
 
 class OutputItemAssembler:
-    """All items of one answer.
+    """All items of one response.
 
     Args:
-        draft: Where their blocks go.
+        draft: Builder that receives their blocks.
 
     Attributes:
-        answer_id: The host's id of the answer; ids of calls that have none are made from it, so that decoding the same
-            answer twice gives the same ids.
+        response_id: Host's ID of the response; IDs of calls without an ID are derived from it, so that decoding the same
+            response twice creates the same IDs.
     """
 
-    __slots__ = ("_by_id", "_by_place", "_call_ids", "_draft", "_items", "_kept", "answer_id")
+    __slots__ = ("_by_id", "_by_place", "_call_ids", "_draft", "_items", "_summaries", "response_id")
 
     def __init__(self, draft: MessageBuilder) -> None:
         self._draft = draft
@@ -111,20 +111,20 @@ class OutputItemAssembler:
         self._by_id: dict[str | None, OpenItem] = {}
         self._by_place: dict[int | None, OpenItem] = {}
         self._call_ids: set[str] = set()
-        self._kept: set[str] = set()
-        self.answer_id = ""
+        self._summaries: set[str] = set()
+        self.response_id = ""
 
     @property
     def has_calls(self) -> bool:
-        """Whether the model wants to call something."""
+        """Whether the response contains tool calls."""
         return any(item.kind == "call" for item in self._items)
 
     def find(self, event: Event) -> OpenItem | None:
-        """The item that an event belongs to. Its id decides; hosts that change ids from event to event have its place."""
+        """Return the item of an event by its ID; for hosts that change IDs between events, by its position."""
         return self._by_id.get(event.item_id) or self._by_place.get(event.output_index)
 
     def add(self, item: OutputItem, place: int | None, out: list[StreamEvent]) -> None:
-        """An item begins; one that is known already does not begin again."""
+        """Open an item, unless it is already known."""
         kind = IGNORE_FILE_NAMES.get(item.type)
         if kind is None or item.role not in (None, "assistant"):
             self._by_place.pop(place, None)
@@ -134,7 +134,7 @@ class OutputItemAssembler:
         self._open(kind, item, place, out)
 
     def end(self, item: OutputItem, place: int | None, out: list[StreamEvent]) -> None:
-        """An item is complete, whether it was said to begin or not."""
+        """Close an item, even if its start was not sent."""
         kind = IGNORE_FILE_NAMES.get(item.type)
         if kind is None or item.role not in (None, "assistant"):
             self._keep_compaction(item)
@@ -150,7 +150,7 @@ class OutputItemAssembler:
             self._close(known, item, out)
 
     def complete_from_response(self, items: list[OutputItem], out: list[StreamEvent]) -> None:
-        """The finished answer tells all items once more: take what is missing."""
+        """Add the missing content from the final response, which repeats all items."""
         ids = {item.id for item in items}
         strangers = [known for known in self._items if known.id is None or known.id not in ids]
         for item in items:
@@ -167,7 +167,7 @@ class OutputItemAssembler:
                 self._close(known, item, out)
 
     def text(self, event: Event, out: list[StreamEvent]) -> None:
-        """More text of a message."""
+        """Add text of a message."""
         item = self._open_item("message", event, out)
         delta = event.delta
         if item is not None and type(delta) is str and delta:
@@ -175,7 +175,7 @@ class OutputItemAssembler:
             out.append(self._draft.text(item.block, delta))
 
     def reasoning(self, event: Event, out: list[StreamEvent], *, raw: bool) -> None:
-        """More reasoning: of a summary, or raw."""
+        """Add reasoning of a summary, or raw reasoning."""
         item = self._open_item("reasoning", event, out)
         delta = event.delta
         if item is None or type(delta) is not str or not delta:
@@ -186,7 +186,7 @@ class OutputItemAssembler:
         out.append(self._draft.thinking(item.block, delta))
 
     def arguments(self, event: Event, out: list[StreamEvent]) -> None:
-        """More of a call's arguments."""
+        """Add arguments of a call."""
         item = self._open_item("call", event, out)
         delta = event.delta
         if item is None or type(delta) is not str or not delta:
@@ -196,18 +196,18 @@ class OutputItemAssembler:
             out.append(self._draft.arguments(item.block, delta))
 
     def part_done(self, event: Event, text: str | None) -> None:
-        """A part is complete, and this is all of it."""
+        """Process a complete part."""
         item = self.find(event)
         if item is None or item.done or not text:
             return
         if item.kind == "reasoning":
             raw = "summary" not in event.type
-            item.emitted_text[raw, (event.content_index if raw else event.summary_index) or 0] = text
+            item.final_parts[raw, (event.content_index if raw else event.summary_index) or 0] = text
         else:
-            item.emitted_text[event.content_index or 0] = text
+            item.final_parts[event.content_index or 0] = text
 
     def close(self, out: list[StreamEvent]) -> None:
-        """End all items that are still open."""
+        """Close all open items."""
         for item in self._items:
             if not item.done:
                 self._close(item, None, out)
@@ -218,14 +218,14 @@ class OutputItemAssembler:
             call_id = item.call_id or item.id or ""
             given = bool(call_id) and call_id not in self._call_ids
             if not given:
-                call_id = new_call_id(self.answer_id, len(self._items))
+                call_id = new_call_id(self.response_id, len(self._items))
             self._call_ids.add(call_id)
             event = draft.open_call(call_id, item.name or "")
             made = OpenItem(kind, item.id, event.index)
             made.call_id, made.has_provider_id, made.name = call_id, given and bool(item.call_id), item.name or ""
             made.custom = item.type == "custom_tool_call"
             if isinstance(item.arguments, str):
-                made.emitted_text[0] = item.arguments
+                made.final_parts[0] = item.arguments
         else:
             event = draft.open_text() if kind == "message" else draft.open_thinking()
             made = OpenItem(kind, item.id, event.index)
@@ -238,12 +238,12 @@ class OutputItemAssembler:
         return made
 
     def _named(self, item: OutputItem, kind: Kind) -> OpenItem | None:
-        """The item of this kind that has the id."""
+        """Return the item of this type with this ID."""
         known = self._by_id.get(item.id)
         return known if known is not None and known.kind == kind else None
 
     def _open_item(self, kind: Kind, event: Event, out: list[StreamEvent]) -> OpenItem | None:
-        """The item that a piece is of, also if its beginning was not told; ``None`` for pieces that come behind its end."""
+        """Return the item of a delta, even if its start was not sent; ``None`` for deltas after its end."""
         item = self.find(event)
         if item is None and event.item_id is None and event.output_index is None:
             item = next((known for known in reversed(self._items) if known.kind == kind and not known.done), None)
@@ -253,14 +253,14 @@ class OutputItemAssembler:
         return self._open(kind, OutputItem(type, event.item_id), event.output_index, out)
 
     def _keep_compaction(self, item: OutputItem) -> None:
-        """A summary that the host made of the conversation goes back to it as it came."""
-        if item.type == "compaction" and item.encrypted_content and item.encrypted_content not in self._kept:
-            self._kept.add(item.encrypted_content)
+        """Store a host's summary of the conversation, which is sent back unchanged."""
+        if item.type == "compaction" and item.encrypted_content and item.encrypted_content not in self._summaries:
+            self._summaries.add(item.encrypted_content)
             mark = encode_item_metadata(type="compaction", id=item.id, encrypted_content=item.encrypted_content)
             self._draft.redacted_thinking(mark or "")
 
     def _repeats(self, known: OpenItem, item: OutputItem) -> bool:
-        """Whether an item is the one that has ended at this place, under another id."""
+        """Return True if an item is the finished one at this position with another ID."""
         if known.kind == "call":
             return known.call_id == item.call_id
         return "".join(known.pieces) == "".join(_texts(item.content) + _texts(item.summary))
@@ -276,7 +276,7 @@ class OutputItemAssembler:
 
     def _close_message(self, known: OpenItem, item: OutputItem | None, out: list[StreamEvent]) -> None:
         final = "".join(_texts(item.content) if item else []) or "".join(
-            [known.emitted_text[at] for at in sorted(known.emitted_text)]
+            [known.final_parts[at] for at in sorted(known.final_parts)]
         )
         if rest := _missing_suffix(known.pieces, final):
             known.pieces.append(rest)
@@ -293,7 +293,7 @@ class OutputItemAssembler:
         if item is not None:
             parts += [((False, at), text) for at, text in enumerate(_texts(item.summary))]
             parts += [((True, at), text) for at, text in enumerate(_texts(item.content))]
-        parts = [part for part in parts if part[1]] or sorted(known.emitted_text.items())
+        parts = [part for part in parts if part[1]] or sorted(known.final_parts.items())
         if not known.pieces:
             for part, text in parts:
                 self._switch_part(known, part, out)
@@ -311,7 +311,7 @@ class OutputItemAssembler:
         out.append(self._draft.close_thinking(known.block, mark))
 
     def _switch_part(self, item: OpenItem, part: tuple[bool, int], out: list[StreamEvent]) -> None:
-        """Each part of the reasoning has a block of its own; the mark of the last one tells where they belong."""
+        """Open a new block for each part of the reasoning; the metadata of the last one contains their item."""
         if item.part is not None and item.part != part:
             out.append(
                 self._draft.close_thinking(item.block, encode_item_metadata(part="raw" if item.part[0] else "summary"))
@@ -324,8 +324,10 @@ class OutputItemAssembler:
     def _close_call(self, known: OpenItem, item: OutputItem | None, out: list[StreamEvent]) -> None:
         if item is not None:
             self._name(known, item)
-        told = item.input if item and known.custom else item.arguments if item else None
-        final = to_json(told).decode() if isinstance(told, dict) else told or known.emitted_text.get(0) or ""
+        arguments = item.input if item and known.custom else item.arguments if item else None
+        final = (
+            to_json(arguments).decode() if isinstance(arguments, dict) else arguments or known.final_parts.get(0) or ""
+        )
         input: dict[str, Any] | None = None
         if known.custom:
             text = to_json({"input": final or "".join(known.pieces)}).decode()
@@ -333,14 +335,14 @@ class OutputItemAssembler:
         elif rest := _missing_suffix(known.pieces, final):
             out.append(self._draft.arguments(known.block, rest))
         elif final and final != "".join(known.pieces):
-            input = parse_call("", "", final).input or None  # The last word holds, if it is one.
+            input = parse_call("", "", final).input or None  # The last value wins, if it is valid.
         mark = encode_item_metadata(
             id=(item.id if item else None) or known.id, namespace=item.namespace if item else None
         )
         out.append(self._draft.close_call(known.block, input=input, signature=mark))
 
     def _name(self, known: OpenItem, item: OutputItem) -> None:
-        """Take an id or a name that is told only at the end."""
+        """Store an ID or a name that arrives only at the end."""
         late = item.call_id if not known.has_provider_id and item.call_id else None
         if late in self._call_ids:
             late = None
@@ -352,21 +354,21 @@ class OutputItemAssembler:
 
 
 def _could_be_same(known: OpenItem, kind: Kind, item: OutputItem) -> bool:
-    """Whether an item that has grown may be the one of the finished answer, under another id."""
+    """Return True if an open item may be an item of the final response with another ID."""
     return known.kind == kind and (
         kind != "call" or not (known.has_provider_id and item.call_id) or known.call_id == item.call_id
     )
 
 
 def _texts(content: list[ResponsesPart] | str | None) -> list[str]:
-    """The text of each part."""
+    """Return the text of each part."""
     if content is None:
         return []
     return [content] if isinstance(content, str) else [part.text or part.refusal or "" for part in content]
 
 
 def _missing_suffix(pieces: list[str], final: str) -> str:
-    """What the finished text has more than its pieces; nothing if it is another text."""
+    """Return the part of the finished text after its deltas; empty if the text differs."""
     shown = "".join(pieces)
     return final[len(shown) :] if len(final) > len(shown) and final.startswith(shown) else ""
 
@@ -378,7 +380,7 @@ _TERMINAL = {
     "response.failed": "failed",
     "response.cancelled": "cancelled",
 }
-"""Events that end a stream, and the status they stand for."""
+"""Events that end a stream, and the status of each."""
 
 
 _LENGTH_REASONS = frozenset({"", "max_output_tokens", "max_tokens", "length"})
@@ -387,13 +389,13 @@ _OVERFLOWN = frozenset({"model_context_window_exceeded", "context_window_exceede
 
 
 class ResponsesDecoder:
-    """Decodes one answer; see `WireDecoder`.
+    """Decoder of one response; see `WireDecoder`.
 
-    Each message becomes a text block, each part of the reasoning a thinking block, each call a tool call. What the host does by
-    itself (searches, code, images, tools of its own) gives no block.
+    Each message becomes a text block, each part of the reasoning a thinking block, each call a tool call. Server-side items
+    (searches, code, images, hosted tools) create no block.
 
     Args:
-        profile: The model that answers.
+        profile: Model that responds.
     """
 
     __slots__ = (
@@ -419,10 +421,10 @@ class ResponsesDecoder:
         self._loose: LenientEventParser | None = None
         self._started = False
         self._status = ""
-        self._reason = ""  # why it is incomplete
+        self._reason = ""  # reason of an incomplete response
 
     def feed(self, name: str, data: bytes, events: list[StreamEvent]) -> None:
-        """Take one event of the stream."""
+        """Decode one event of the stream."""
         if self.ended:
             return
         if data == b"[DONE]":
@@ -434,7 +436,7 @@ class ResponsesDecoder:
             event = self._decode_leniently(name, data)
         if not event.type:
             event.type = name
-        if event.type == "response.output_text.delta":  # what nearly every event is
+        if event.type == "response.output_text.delta":  # the common case
             if not self._started:
                 self._start(events)
             self._items.text(event, events)
@@ -450,9 +452,9 @@ class ResponsesDecoder:
             self._check_foreign(data)
 
     def decode_body(self, body: bytes, out: list[StreamEvent]) -> None:
-        """Take a complete answer that was not streamed."""
+        """Decode a complete response that was not streamed."""
         if not body:
-            raise self._errors.invalid_response("The answer is empty", "empty")
+            raise self._errors.invalid_response("The response is empty", "empty")
         try:
             answer = decode_response(body)
         except DECODE_ERRORS:
@@ -461,14 +463,14 @@ class ResponsesDecoder:
             raise self._errors.reported_by_host(body)
         if answer.output is None:
             self._check_foreign(body)
-            raise self._errors.invalid_response("The answer holds no output", "empty")
+            raise self._errors.invalid_response("The response has no output", "empty")
         self._start(out)
         self._response_done(answer, answer.status or "completed", out)
 
     def finish(self, out: list[StreamEvent]) -> None:
-        """The stream has ended."""
+        """Handle the end of the stream."""
         if not self._started:
-            raise self._errors.invalid_response("The answer is empty", "empty")
+            raise self._errors.invalid_response("The response is empty", "empty")
         if not self.complete:
             raise self._errors.truncated()
         self._items.close(out)
@@ -478,7 +480,7 @@ class ResponsesDecoder:
         if self._status == "cancelled":
             raise self._errors.provider_aborted("status cancelled")
         if self._status in ("queued", "in_progress"):
-            raise self._errors.invalid_response(f"The answer is not ready (status {self._status})", "not_ready")
+            raise self._errors.invalid_response(f"The response is not complete (status {self._status})", "not_ready")
         if self._status == "incomplete":
             self._check_incomplete()
         out.append(self.draft.done(self._stop_reason()))
@@ -489,7 +491,7 @@ class ResponsesDecoder:
             out.append(self.draft.start())
 
     def _handle_event(self, event: Event, out: list[StreamEvent]) -> None:
-        """An event in the middle of the stream."""
+        """Process an event in the middle of the stream."""
         items = self._items
         match event.type.removeprefix("response."):
             case "output_item.added":
@@ -507,14 +509,14 @@ class ResponsesDecoder:
             case "function_call_arguments.delta" | "custom_tool_call_input.delta":
                 items.arguments(event, out)
             case "created" if event.response is not None:
-                items.answer_id = event.response.id or ""
+                items.response_id = event.response.id or ""
             case done if done.endswith(".done"):
                 self._part_done(event)
             case _:
                 pass
 
     def _part_done(self, event: Event) -> None:
-        """A part is complete: it may be the first and only time that it is told."""
+        """Process a complete part, which may not have been streamed before."""
         if event.type.endswith("_text.done"):
             self._items.part_done(event, event.text)
         elif event.type.endswith("refusal.done"):
@@ -528,13 +530,13 @@ class ResponsesDecoder:
         self.complete = self.ended = True
         self._status = status
         self._usage(answer)
-        if answer.id and not self._items.answer_id:
-            self._items.answer_id = answer.id
+        if answer.id and not self._items.response_id:
+            self._items.response_id = answer.id
         self._items.complete_from_response(answer.output or [], out)
         self._reason = str((answer.incomplete_details or {}).get("reason") or "").lower()
         if status == "failed":
             raise self._errors.reported_by_host(
-                {"error": answer.error or {"message": "The provider failed and gave no reason"}}
+                {"error": answer.error or {"message": "The provider failed without an error message"}}
             )
 
     def _usage(self, answer: Answer) -> None:
@@ -567,11 +569,11 @@ class ResponsesDecoder:
         try:
             return parse_object_leniently(data)
         except (ValueError, RecursionError) as error:
-            told = name == "error" or "error" in ErrorBody(data).fields
-            raise (self._errors.reported_by_host(data) if told else self._errors.invalid_json(data)) from error
+            is_error = name == "error" or "error" in ErrorBody(data).fields
+            raise (self._errors.reported_by_host(data) if is_error else self._errors.invalid_json(data)) from error
 
     def _check_foreign(self, data: bytes) -> None:
-        """An object that is no event is a sign of life, or an error in the form of some host."""
+        """Check an object that is not an event: a keep-alive, or an error in the format of some host."""
         try:
             value = parse_object_leniently(data)
         except ValueError:
@@ -580,5 +582,5 @@ class ResponsesDecoder:
             raise self._errors.reported_by_host(data)
         if "choices" in value:
             raise self._errors.invalid_response(
-                "The host speaks Chat Completions, not Responses (setting `api`)", "other_api"
+                "The host uses Chat Completions, not Responses. Set `api` to chat", "other_api"
             )

@@ -1,4 +1,4 @@
-"""Requests to Responses bodies."""
+"""Encode requests to Responses."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ _ENCRYPTED = "reasoning.encrypted_content"
 
 
 def _request_options(request: ModelRequest, profile: ModelProfile) -> dict[str, Any]:
-    """All fields of the body but the model, the instructions, the tools and the input. Nothing is sent as null.
+    """Return all fields of the body but model, instructions, tools, and input. No field is null.
 
-    The protocol has no field for stop texts and none for an exact number of reasoning tokens; they are not sent.
+    The protocol has no fields for stop sequences and for an exact number of reasoning tokens; they are not sent.
     """
     dialect = profile.responses
     fields: dict[str, Any] = {}
@@ -85,7 +85,7 @@ def _call_options(request: ModelRequest, profile: ModelProfile, fields: dict[str
 
 
 def _merge_extra(fields: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
-    """Fields of the caller's own win; what it wants included, or shaped in the text, is added."""
+    """Merge the caller's own fields, which win; values of ``include`` and ``text`` are combined."""
     include = [*as_list(fields.get("include")), *as_list(extra.get("include"))]
     merged = {**fields, **extra}
     if include:
@@ -110,7 +110,7 @@ _REFUSABLE: tuple[tuple[str, dict[str, Any]], ...] = (
     (r"\binstructions\b|system messages?\b", {"system": "message"}),
     (r"output\b.{0,40}(string|array|list)|input_image|function_call_output", {"tool_images": False}),
 )
-"""Words of a refusal, and the change that answers it."""
+"""Patterns of rejected fields, and the change for each."""
 
 
 _ITEM_NOT_FOUND = lazy_re(
@@ -120,7 +120,7 @@ _BAD_REASONING = lazy_re(r"encrypted_content|encrypted content|reasoning item|ty
 
 
 def profiles_without_rejected(profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
-    """Profiles that leave out what a host says it does not take, the most likely first; none if the text names nothing."""
+    """Return profiles without the rejected field, the most likely first; none if the text mentions no field."""
     text = refusal.lower()
     if _ITEM_NOT_FOUND.search(text):
         yield _changed(profile, {"item_ids": False})
@@ -152,14 +152,14 @@ def _changed(profile: ModelProfile, change: dict[str, Any]) -> ModelProfile:
 
 
 _SLOT = "responses"
-_LONGEST_ID = 64  # of a call or an item; some hosts make longer ones and refuse them
+_LONGEST_ID = 64  # of a call or an item; some hosts create longer IDs and then reject them
 
 
 _EMPTY = b"," + to_json({"type": "message", "role": "user", "content": EMPTY_PROMPT_TEXT})
 
 
 def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
-    """The body of a streaming request: the options first, the conversation last, so that what repeats is a prefix."""
+    """Return the body of a streaming request: options first, conversation last, so that repeated parts are a prefix."""
     dialect = profile.responses
     history = MessageEncodingCache.get_or_create(request.scratch, _SLOT, _key(profile))
     messages = request.messages if isinstance(request.messages, list) else list(request.messages)
@@ -184,7 +184,7 @@ def encode_request(request: ModelRequest, profile: ModelProfile) -> bytes:
 
 
 def encode_message(message: Message, profile: ModelProfile) -> bytes:
-    """One message as the items it becomes, each with a comma before it."""
+    """Encode one message as items, each with a leading comma."""
     cleaned = prepare_message(
         message,
         profile.provider,
@@ -211,9 +211,9 @@ def _key(profile: ModelProfile) -> str:
 
 
 def _head(request: ModelRequest, profile: ModelProfile, history: MessageEncodingCache) -> bytes:
-    """Everything but instructions and input, without the closing brace; made anew only when something in it changed."""
+    """Encode everything but instructions and input, without the closing brace; encoded again only after a change."""
     fields = {"model": profile.model, "stream": True, **_request_options(request, profile)}
-    own = as_list(fields.pop("tools", None))  # tools that the host has itself, given by the caller
+    own = as_list(fields.pop("tools", None))  # server-side tools, passed by the caller
     tools = list(request.tools)
     known = history.head
     if known is not None and known[0] == (fields, tools, own, profile.responses.strict_tools):
@@ -244,9 +244,9 @@ def _system(text: str, dialect: ResponsesCapabilities) -> dict[str, Any]:
 
 
 def _assistant(message: Message, dialect: ResponsesCapabilities) -> list[dict[str, Any]]:
-    """The items of an answer, in the order in which they came.
+    """Encode the items of a response in their original order.
 
-    Ids of items go back only if all reasoning does: a host that knows which items belong together refuses half of them.
+    Item IDs are sent back only if all reasoning is: a host that knows related items rejects an incomplete set.
     """
     items: list[dict[str, Any]] = []
     group: list[ThinkingBlock] = []  # parts of one reasoning item
@@ -284,7 +284,7 @@ def _signature(block: ContentBlock) -> str | None:
 def _reasoning(
     group: list[ThinkingBlock], mark: dict[str, Any], dialect: ResponsesCapabilities
 ) -> dict[str, Any] | None:
-    """A reasoning item out of its parts; ``None`` if the host could not take it back."""
+    """Encode a reasoning item from its parts; ``None`` if the host could not accept it."""
     if dialect.reasoning == "none" or mark.get("type") != "reasoning":
         return None
     summary: list[dict[str, str]] = []
@@ -361,7 +361,7 @@ def _result(
 
 
 def _content(blocks: list[TextBlock | ImageBlock]) -> str | list[dict[str, Any]]:
-    """Plain text where there is only text, else parts."""
+    """Encode content as plain text if possible, else as parts."""
     if not any(isinstance(b, ImageBlock) for b in blocks):
         return "\n".join([b.text for b in blocks if isinstance(b, TextBlock)])
     parts: list[dict[str, Any]] = []

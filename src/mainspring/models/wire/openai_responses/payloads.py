@@ -1,8 +1,7 @@
-"""The fields of Responses answers that are used, as typed structs.
+"""Typed structs of the fields that are read from Responses responses, and item metadata in signatures.
 
-Marks: what is kept of an item of the answer, in the signature of its block, so that it can go back as it came.
-
-A mark is JSON behind a prefix that no other protocol uses, so that nobody takes it for its own.
+The signature of a block stores the metadata of its item, so that the item can be sent back unchanged. The metadata is JSON after
+a prefix that no other protocol uses, so that no other protocol treats it as its own.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class ResponsesPart(Struct, gc=False):
 
 
 class OutputItem(Struct, gc=False):
-    """One thing the model made: a message, reasoning, a call, or something the host did itself."""
+    """One item of the model's output: a message, reasoning, a call, or a server-side item."""
 
     type: str = ""
     id: str | None = None
@@ -44,7 +43,7 @@ class OutputItem(Struct, gc=False):
 
 
 class Answer(Struct, gc=False):
-    """The whole answer, as far as it is known."""
+    """The complete response, as far as received."""
 
     id: str | None = None
     status: str | None = None
@@ -73,15 +72,15 @@ class Event(Struct, gc=False):
 
 
 decode_responses_event = msgspec.json.Decoder(Event).decode
-"""The fast way; anything unusual about the types fails, and `LooseEvents` takes over."""
+"""Decode an event quickly; it fails for unexpected types, and `LenientEventParser` is used instead."""
 
 
 decode_response = msgspec.json.Decoder(Answer).decode
-"""The same for an answer that was not streamed."""
+"""Decode a response that was not streamed."""
 
 
 class LenientEventParser:
-    """Events out of objects whose fields may have any type; what does not fit is left out."""
+    """Parses events with fields of any type; invalid fields are ignored."""
 
     __slots__ = ("_surrogate_joiner",)
 
@@ -89,7 +88,7 @@ class LenientEventParser:
         self._surrogate_joiner = SurrogateJoiner()
 
     def event(self, value: dict[str, Any]) -> Event:
-        """The event in an object."""
+        """Return the event of an object."""
         place = f"{value.get('type')} {value.get('item_id')} {value.get('output_index')}"
         delta = value.get("delta")
         item, response = as_dict(value.get("item")), as_dict(value.get("response"))
@@ -110,7 +109,7 @@ class LenientEventParser:
         )
 
     def answer(self, value: dict[str, Any]) -> Answer:
-        """The answer in an object."""
+        """Return the response of an object."""
         return Answer(
             id=_text(value.get("id")),
             status=_text(value.get("status")),
@@ -156,13 +155,13 @@ _PREFIX = "responses:"
 
 
 def encode_item_metadata(**fields: Any) -> str | None:
-    """A mark of the fields that are not ``None``; ``None`` if nothing is left."""
+    """Encode the fields that are not ``None`` as metadata; ``None`` if all are."""
     kept = {name: value for name, value in fields.items() if value is not None}
     return _PREFIX + to_json(kept).decode() if kept else None
 
 
 def decode_item_metadata(signature: str | None) -> dict[str, Any] | None:
-    """The fields of a mark; ``None`` if the text is none."""
+    """Return the fields of metadata; ``None`` if the text is not metadata."""
     if signature is None or not signature.startswith(_PREFIX):
         return None
     try:

@@ -11,22 +11,22 @@ from mainspring.models.wire.openai_responses.encode import encode_request, profi
 
 
 class ResponsesProtocol:
-    """The protocol; it has no state."""
+    """OpenAI Responses; stateless."""
 
     name = "responses"
 
     def url(self, profile: ModelProfile) -> str:
-        """Where a request goes."""
+        """Return the URL of a request."""
         return f"{profile.base_url}/responses" + (f"?{profile.query}" if profile.query else "")
 
     def encode(self, request: ModelRequest, profile: ModelProfile) -> bytes:
-        """The body of a streaming request."""
+        """Return the body of a streaming request."""
         return encode_request(request, profile)
 
     def decoder(self, profile: ModelProfile) -> ResponsesDecoder:
-        """A decoder for one answer."""
+        """Return a decoder for one response."""
         return ResponsesDecoder(profile)
 
     def without_rejected(self, profile: ModelProfile, refusal: str) -> Iterator[ModelProfile]:
-        """Profiles that leave out what the host refused, the most likely first."""
+        """Return profiles without the field that the host rejected, the most likely first."""
         return profiles_without_rejected(profile, refusal)

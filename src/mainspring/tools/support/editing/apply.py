@@ -1,4 +1,4 @@
-"""Applying edits to a file: read, work out, write, tell."""
+"""Apply edits to a file: read it, compute the new text, write it, and report the changes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mainspring.tools.support.text_files import DecodedText, decode_text, replac
 from mainspring.tools.tool import ToolContext, ToolErrorCode, ToolResult
 
 MAX_FILE_BYTES = 16 << 20
-"""Bigger files are refused: an edit holds several copies in memory."""
+"""Maximum size of a file to edit, in bytes: an edit needs several copies in memory."""
 
 
 class _EditResult(Struct, frozen=True):
-    """The edits of one call, worked out."""
+    """Computed edits of a call."""
 
     data: bytes
     changes: tuple[EditChange, ...]

@@ -1,4 +1,4 @@
-"""What a file has that comes closest to a text it does not have, and how the two differ."""
+"""Find the lines of a file that are closest to a text that is not in the file, and describe the differences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CLOSE_ENOUGH = 0.5
 
 
 def describe_closest_match(view: NormalizedText, old: str) -> str:
-    """The closest lines with their numbers, and in words how they differ from ``old``."""
+    """Return the closest lines with their numbers, and a description of how they differ from ``old``."""
     requested = old.strip("\n").split("\n")
     found = _find_closest(view.lines, requested)
     if found is None:
@@ -61,7 +61,7 @@ def _key(line: str) -> str:
 
 
 def _candidate_starts(keys: Sequence[str], expected_lines: Sequence[str]) -> list[int]:
-    """Starts for which the most lines stand where they should, within a line or two."""
+    """Return the starts for which the most lines match at their position, plus or minus two lines."""
     places: dict[str, list[int]] = {}
     for i, key in enumerate(keys):
         if len(key) > 1:
@@ -75,7 +75,7 @@ def _candidate_starts(keys: Sequence[str], expected_lines: Sequence[str]) -> lis
 
 
 def _candidate_starts_by_words(keys: Sequence[str], expected_lines: Sequence[str]) -> list[int]:
-    """Starts whose line shares the most, and the rarest, words with the first lines."""
+    """Return the starts whose line shares the most, and the rarest, words with the first lines."""
     places: dict[str, list[int]] = {}
     for i, key in enumerate(keys):
         for word in set(_words(key)):
@@ -108,14 +108,14 @@ def _describe_differences(lines: Sequence[str], expected_lines: Sequence[str], s
             texts.append(f"line {start + 1 + i} is {_quoted(lines[i])}, not {_quoted(want)}")
         else:
             kinds.setdefault(kind, start + 1 + i)
-    told = [f"{kind} (first at line {line})" for kind, line in kinds.items()]
+    differences = [f"{kind} (first at line {line})" for kind, line in kinds.items()]
     if len(texts) > 3:
         texts = [*texts[:3], f"and {len(texts) - 3} more lines with other text"]
-    return told + texts or ["only in blank lines at its start or end"]
+    return differences + texts or ["only in blank lines at its start or end"]
 
 
 def _describe_difference(line: str, want: str) -> str | None:
-    """What kind of difference it is: none, one that has a name, or ``None`` for other words."""
+    """Return the kind of difference: none, a named kind, or ``None`` for different words."""
     if line == want:
         return ""
     if line.rstrip() == want.rstrip():

@@ -1,7 +1,7 @@
-"""Where a text to be replaced stands in a file: exactly, else nearly, but then at one place only.
+"""Find the text to replace in a file: an exact match, or a fuzzy match if it is unique.
 
-What is tried, in this order: the text itself; without line numbers that were pasted with it; with or without the last line
-feed of the file; with other spaces at line ends; with characters that look alike; with another indentation.
+Attempts, in this order: the text itself; without pasted line numbers; without the final line feed at the end of the file;
+ignoring spaces at line ends; ignoring look-alike characters; ignoring indentation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mainspring.lazy import lazy_re
 from mainspring.tools.support.editing.text_view import NormalizedText
 
 MatchTolerance = Literal["", "line numbers", "final newline", "trailing spaces", "look-alikes", "indentation"]
-"""What had to be disregarded to find a text; nothing for an exact match."""
+"""Difference that was ignored to find a text; empty for an exact match."""
 
 TOLERANCE_LABELS: dict[MatchTolerance, str] = {
     "line numbers": "without the line numbers in old_string",
@@ -32,7 +32,7 @@ _NUMBERED = (
     lazy_re(r"[ ]{0,8}(\d+)[|:](.*)", re.DOTALL),
     lazy_re(r"[ ]{0,8}(\d+)[ ]?[|:][ ](.*)", re.DOTALL),
 )
-"""Ways to write a line number before a line; only the first counts where there is but one line."""
+"""Formats of line numbers before lines; for a single line, only the first format applies."""
 _LOOKALIKES = str.maketrans(
     {
         **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u02bc\u00b4", "'"),
@@ -47,12 +47,12 @@ _LOOKALIKES = str.maketrans(
 
 
 class Match(Struct, frozen=True):
-    """Where the text is.
+    """Location of the text.
 
     Attributes:
-        spans: Start and end in the view's text; several only where all are to be replaced.
-        old: The text that was looked for, as it came out of pasted line numbers.
-        fuzz: What was disregarded.
+        spans: Start and end in the view's text; several only if all occurrences are replaced.
+        old: Text that was found, without pasted line numbers.
+        fuzz: Ignored difference.
     """
 
     spans: tuple[tuple[int, int], ...]
@@ -61,14 +61,17 @@ class Match(Struct, frozen=True):
 
 
 class AmbiguousMatch(Struct, frozen=True):
-    """It stands at several places; ``lines`` are where each starts."""
+    """The text has several matches; ``lines`` are the numbers of their first lines."""
 
     lines: tuple[int, ...]
     fuzz: MatchTolerance = ""
 
 
 def find_match(view: NormalizedText, old: str, *, replace_all: bool) -> Match | AmbiguousMatch | None:
-    """Find ``old`` (with line feeds only) in the view; ``replace_all``: all its places are wanted. ``None``: it is not there."""
+    """Find ``old`` (with line feeds only) in the view; ``None`` if not found.
+
+    ``replace_all`` finds all matches.
+    """
     spans = _exact(view.text, old, replace_all)
     if spans:
         return _to_match(view, spans, old, "", replace_all)
@@ -97,7 +100,7 @@ def _at_line_starts(view: NormalizedText, spans: list[tuple[int, int]]) -> list[
 
 
 def without_line_numbers(text: str) -> list[str]:
-    """The text without ``N<TAB>`` (or ``N:``, ``N|``) before each line, if the numbers count up by one: what it may be."""
+    """Return possible texts without ``N<TAB>`` (or ``N:``, ``N|``) before each line, if the numbers are consecutive."""
     lines = text.split("\n")
     last_is_empty = lines[-1] == "" and len(lines) > 1
     if last_is_empty:
@@ -111,7 +114,7 @@ def without_line_numbers(text: str) -> list[str]:
 
 
 def fold_lookalikes(text: str) -> tuple[str, Sequence[int]]:
-    """Text with look-alikes made alike, and for each of its characters the index of the one that it came from."""
+    """Replace look-alike characters, and return the index of the original character for each character."""
     if text.isascii():
         return text, range(len(text))
     folded: list[str] = []
@@ -126,7 +129,7 @@ def fold_lookalikes(text: str) -> tuple[str, Sequence[int]]:
 
 
 def _exact(text: str, old: str, include_all: bool) -> list[tuple[int, int]]:
-    """Every place of ``old``; those that overlap count too, unless all are to be replaced."""
+    """Return all spans of ``old``, including overlapping spans unless ``every`` is set."""
     if not old:
         return [] if text else [(0, 0)]
     spans: list[tuple[int, int]] = []
@@ -161,7 +164,10 @@ def _match_lookalikes(view: NormalizedText, old: str) -> list[tuple[int, int]]:
 
 
 def _by_lines(view: NormalizedText, old: str, folding: Folding) -> list[tuple[int, int]]:
-    """Places where the lines agree once folded and without spaces at their ends. The first and the last may be partial."""
+    """Return spans whose lines match after folding and without spaces at line ends.
+
+    The first and last line may be partial.
+    """
     parts = [folding(part)[0] for part in old.split("\n")]
     folded = [folding(line) for line in view.lines]
     if len(parts) == 1:
@@ -202,7 +208,7 @@ def _find_partial(line: str, part: str) -> list[tuple[int, int]]:
 def _text_position(
     view: NormalizedText, folded: list[tuple[str, Sequence[int]]], i: int, at: int, *, is_end: bool = False
 ) -> int:
-    """The place in the view of a place in a folded line."""
+    """Convert a position in a folded line to a position in the view."""
     origin = folded[i][1]
     start = view.start_tool[i]
     if is_end:
@@ -211,7 +217,7 @@ def _text_position(
 
 
 def _match_indentation(view: NormalizedText, old: str) -> list[tuple[int, int]]:
-    """Places of whole lines that agree once folded and without spaces around them."""
+    """Return spans of whole lines that match after folding and without surrounding spaces."""
     parts = old.split("\n")
     keys = [fold_lookalikes(part)[0].strip() for part in parts]
     lines = [fold_lookalikes(line)[0].strip() for line in view.lines]

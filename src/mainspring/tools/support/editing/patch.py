@@ -1,4 +1,4 @@
-"""What `apply_patch` does: a patch is worked out on the files as they are, and then all of it is written, or nothing."""
+"""Implementation of `apply_patch`: compute the patch on the current files, then write all changes, or none."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from mainspring.tools.tool import Access, ToolContext, ToolErrorCode, ToolResult
 
 
 class WriteStep(Struct, frozen=True):
-    """A file gets new content.
+    """Write new content to a file.
 
     Attributes:
-        path: Its real path.
-        data: The content.
-        before: What it held; ``None`` if there was none.
+        path: Real path of the file.
+        data: New content.
+        before: Previous content; ``None`` if the file did not exist.
     """
 
     path: RealPath
@@ -41,7 +41,7 @@ class WriteStep(Struct, frozen=True):
 
 
 class MoveStep(Struct, frozen=True):
-    """A file gets another name, and whatever had that name goes."""
+    """Rename a file, and replace any file with the new name."""
 
     path: RealPath
     target: RealPath
@@ -49,7 +49,7 @@ class MoveStep(Struct, frozen=True):
 
 
 class RemoveStep(Struct, frozen=True):
-    """A file goes."""
+    """Remove a file."""
 
     path: RealPath
 
@@ -58,12 +58,12 @@ FileStep = WriteStep | MoveStep | RemoveStep
 
 
 async def apply_steps(ctx: ToolContext, steps: Sequence[FileStep]) -> None:
-    """Do all steps. If one fails, those before it are undone.
+    """Execute all steps. If a step fails, the previous steps are undone.
 
-    A removed file only gets a hidden name until all went well, so that it can come back as it was.
+    A removed file only gets a hidden name until all steps succeed, so that it can be restored.
 
     Raises:
-        OSError: What the step that failed met.
+        OSError: A step failed.
     """
     undo: list[Callable[[], Awaitable[None]]] = []
     set_aside: list[RealPath] = []
@@ -112,7 +112,7 @@ async def _quietly(work: Callable[[], Awaitable[None]]) -> None:
     try:
         await work()
     except OSError:
-        pass  # What cannot be undone or tidied up stays; the failure that is told is the first one.
+        pass  # Files that cannot be restored or cleaned up remain; the first failure is reported.
 
 
 MatchKey = Callable[[str], str]
@@ -124,18 +124,18 @@ _LEVELS: tuple[tuple[MatchTolerance, MatchKey], ...] = (
     ("look-alikes", lambda line: fold_lookalikes(line)[0].rstrip()),
     ("indentation", lambda line: fold_lookalikes(line)[0].strip()),
 )
-"""What is disregarded, least first."""
+"""Ignored differences, from the smallest."""
 
 
 class PatchMatchError(ValueError):
-    """A change has no place in the file; the text says why and what to do."""
+    """A change does not match the file; the message contains the reason and the fix."""
 
 
 def apply_chunks(raw: str, chunks: Sequence[PatchChunk]) -> tuple[str, tuple[str, ...]]:
-    """The text after all changes, and a note on each that did not match to the letter.
+    """Return the text after all changes, and a note for each change that did not match exactly.
 
     Raises:
-        ChunkError: If one has no place, or several equally good ones.
+        PatchMatchError: A change has no match, or several equally good matches.
     """
     cursor = 0
     notes: list[str] = []
@@ -147,7 +147,7 @@ def apply_chunks(raw: str, chunks: Sequence[PatchChunk]) -> tuple[str, tuple[str
 
 
 def _apply_chunk(view: NormalizedText, chunk: PatchChunk, cursor: int) -> tuple[str, int, str]:
-    """The text after one change, the line after it, and a note."""
+    """Return the text after a change, the next line, and a note."""
     lines = _lines(view)
     start = cursor
     for context in chunk.contexts:
@@ -158,7 +158,10 @@ def _apply_chunk(view: NormalizedText, chunk: PatchChunk, cursor: int) -> tuple[
     old, new = chunk.old, chunk.new
     found = _find(lines, old, start, chunk)
     if found is None and len(old) > 1 and not old[-1] and new and not new[-1]:
-        old, new = old[:-1], new[:-1]  # The empty line behind the last one, which is none in the file.
+        old, new = (
+            old[:-1],
+            new[:-1],
+        )  # Ignore the empty string after the last line feed, which is not a line of the file.
         found = _find(lines, old, start, chunk)
     if found is None:
         raise PatchMatchError(_not_found_message(view, chunk))
@@ -184,7 +187,7 @@ def _find_context(lines: Sequence[str], context: str, start: int) -> int:
 
 
 def _find(lines: Sequence[str], old: Sequence[str], start: int, chunk: PatchChunk) -> tuple[int, MatchTolerance] | None:
-    """Where the old lines begin: exactly at the first place, else nearly but then at one place only."""
+    """Return the start of the old lines: the first exact match, or a fuzzy match if it is unique."""
     last = len(lines) - len(old)
     for fuzz, key in _LEVELS:
         requested = [key(line) for line in old]
@@ -241,7 +244,7 @@ def _not_found_message(view: NormalizedText, chunk: PatchChunk) -> str:
 
 
 class _FileSummary(Struct, frozen=True):
-    """What became of one file."""
+    """Summary of the change to a file."""
 
     letter: str
     name: str
@@ -253,13 +256,13 @@ class _FileSummary(Struct, frozen=True):
 
 
 class _PatchPlan(Struct):
-    """What a patch does, worked out on the files as they are; nothing is written yet.
+    """Effect of a patch, computed on the current files; nothing is written yet.
 
     Attributes:
-        held: What files hold by now, by real path; ``None`` for one that is gone.
-        steps: What is to be done, in order.
-        done: The same, for people.
-        problem: Why it cannot go on.
+        held: Content of files after the steps so far, by real path; ``None`` for a removed file.
+        steps: Steps to execute, in order.
+        done: The same, for users.
+        problem: Reason why the patch cannot continue.
     """
 
     held: dict[str, bytes | None] = field(default_factory=dict[str, bytes | None])
@@ -269,7 +272,7 @@ class _PatchPlan(Struct):
 
 
 class _PatchRejectedError(Exception):
-    """A section cannot be made; the text says why."""
+    """A section cannot be applied; the message contains the reason."""
 
 
 async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
@@ -280,7 +283,9 @@ async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         return failure(ToolErrorCode.VALIDATION_ERROR, f"Not applied: {e}.")
     partial = bool(arguments.get("partial", False))
     async with AsyncExitStack() as locks:
-        for path in sorted(await _real_paths(ctx, sections)):  # in one order everywhere, so that nobody waits in a ring
+        for path in sorted(
+            await _real_paths(ctx, sections)
+        ):  # one global order, so that concurrent calls cannot deadlock
             await locks.enter_async_context(ctx.env.lock(path))
         plan = _PatchPlan()
         for section in sections:
@@ -306,7 +311,7 @@ async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
 
 
 def _prefix_file_name(name: str, problem: str) -> str:
-    """A problem with the name of its file, once."""
+    """Return a problem with its file name, without a duplicate name."""
     return problem if problem.startswith(f"{name} ") else f"{name}: {problem}"
 
 
@@ -317,9 +322,9 @@ async def _real_paths(ctx: ToolContext, sections: Sequence[PatchSection]) -> set
             try:
                 found.add(await ctx.resolve(path or section.path))
             except OSError:
-                continue  # told where the section is worked out
+                continue  # reported when the section is computed
         if section.action == "update":
-            other = await resolve_file(ctx, section.path, "patch")  # perhaps under another spelling
+            other = await resolve_file(ctx, section.path, "patch")  # perhaps with another spelling
             found |= set() if isinstance(other, ToolResult) else {other.path}
     return found
 
@@ -419,7 +424,7 @@ async def _resolve_checked(ctx: ToolContext, path: str) -> RealPath:
 
 
 async def _check_no_link(ctx: ToolContext, path: str, real_path: str) -> None:
-    """A link would be deleted or moved in place of the file that was asked about."""
+    """Reject a link: it would be deleted or moved instead of the approved file."""
     folder, name = posixpath.split(path.rstrip("/"))
     if posixpath.join(await ctx.env.realpath(folder or "."), name) != real_path:
         raise _PatchRejectedError(
@@ -428,7 +433,7 @@ async def _check_no_link(ctx: ToolContext, path: str, real_path: str) -> None:
 
 
 async def _content(ctx: ToolContext, plan: _PatchPlan, real_path: RealPath) -> bytes | None:
-    """What a file holds at this point of the patch; ``None`` if there is none."""
+    """Return the content of a file at this point of the patch; ``None`` if it does not exist."""
     if real_path in plan.held:
         return plan.held[real_path]
     try:
@@ -438,7 +443,7 @@ async def _content(ctx: ToolContext, plan: _PatchPlan, real_path: RealPath) -> b
     if stat.kind == "directory":
         raise _PatchRejectedError("it is a folder, not a file")
     if stat.kind != "file":
-        raise _PatchRejectedError(f"it is no regular file but a {stat.kind}")
+        raise _PatchRejectedError(f"it is not a regular file but a {stat.kind}")
     if stat.size > MAX_FILE_BYTES:
         raise _PatchRejectedError(
             f"it has {stat.size} bytes, and the limit is {MAX_FILE_BYTES}; use a program in the shell"
@@ -479,11 +484,11 @@ def _result(plan: _PatchPlan) -> ToolResult:
 
 
 def access(arguments: Mapping[str, Any]) -> list[Access]:
-    """What the patch of a call touches."""
+    """Return the file accesses of a call's patch."""
     try:
         sections = parse_patch(str(arguments.get("patch", "")))
     except PatchError:
-        return []  # It touches nothing: the call ends with what is wrong with the patch.
+        return []  # An invalid patch accesses no files: the call fails with the error.
     found: list[Access] = []
     for section in sections:
         if section.action == "delete":

@@ -1,4 +1,4 @@
-"""The patch format: ``*** Begin Patch``, sections that add, delete, update or move a file, ``*** End Patch``. Pure."""
+"""Patch format: ``*** Begin Patch``, sections that add, delete, update, or move a file, ``*** End Patch``. Pure."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ BEGIN, END, END_OF_FILE = "*** Begin Patch", "*** End Patch", "*** End of File"
 ADD, DELETE, UPDATE, MOVE = "*** Add File:", "*** Delete File:", "*** Update File:", "*** Move to:"
 _SECTIONS = (ADD, DELETE, UPDATE)
 _WRAPPED = lazy_re(r"\A(?:<<-?\s*(['\"]?)(\w+)\1\n(.*)\n\2|```\w*\n(.*)\n```)\Z", re.DOTALL)
-"""A here-document or a code block around the patch, which models write now and then."""
+"""A here-document or code block around the patch, which models sometimes write."""
 _RANGES = lazy_re(r"-\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?(.*)")
-"""The line numbers of a unified diff, which say nothing here."""
+"""Line numbers of a unified diff, which are ignored."""
 
 Action = Literal["add", "delete", "update"]
 
 
 class PatchError(ValueError):
-    """It is no patch; the text says what is wrong, where, and what to write."""
+    """The patch is invalid; the message contains the problem, its position, and the fix."""
 
 
 class PatchChunk(Struct, frozen=True):
-    """One change in a file.
+    """A change in a file.
 
     Attributes:
-        contexts: Lines to look for first, each behind the one before; what stood after ``@@``.
-        old: Lines that are in the file.
+        contexts: Text after ``@@``: lines to find first, each after the previous line.
+        old: Existing lines of the file.
         new: Lines that replace them.
-        at_end: Whether the old lines are the last of the file.
-        line: Where it begins in the patch, from 1.
+        at_end: Whether the old lines are the last lines of the file.
+        line: First line of the change in the patch, from 1.
     """
 
     contexts: tuple[str, ...]
@@ -44,14 +44,14 @@ class PatchChunk(Struct, frozen=True):
 
 
 class PatchSection(Struct, frozen=True):
-    """What is to become of one file.
+    """A section of a patch: the change to one file.
 
     Attributes:
-        action: What to do.
-        path: The file.
-        content: What to put into an added file.
-        chunks: Changes, in the order in which they stand in the file.
-        target: Where to move the file; empty if it stays.
+        action: Action on the file.
+        path: Path of the file.
+        content: Content of an added file.
+        chunks: Changes, in the order of the file.
+        target: New path of a moved file; empty if it is not moved.
     """
 
     action: Action
@@ -62,10 +62,10 @@ class PatchSection(Struct, frozen=True):
 
 
 def parse_patch(text: str) -> tuple[PatchSection, ...]:
-    """The sections of a patch.
+    """Return the sections of a patch.
 
     Raises:
-        PatchError: If it is none.
+        PatchError: The patch is invalid.
     """
     lines = _strip_wrapper(text).replace("\r\n", "\n").split("\n")
     if lines[0].strip() != BEGIN:
@@ -91,7 +91,7 @@ def _strip_wrapper(text: str) -> str:
 
 
 class _PatchParser:
-    """Goes through the lines between begin and end."""
+    """Parser of the lines between begin and end."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self._lines = lines
@@ -107,7 +107,7 @@ class _PatchParser:
 
     @property
     def number(self) -> int:
-        """The line's number in the patch, whose first line is its begin."""
+        """Number of the current line in the patch; the begin line is line 1."""
         return self.at + 2
 
     def section(self) -> PatchSection:
@@ -192,7 +192,7 @@ class _PatchParser:
 
     def _is_change(self) -> bool:
         line = self.line
-        if line == "":  # An empty line of the file whose space was lost, unless only the next section follows.
+        if line == "":  # An empty line of the file that lost its space, unless only the next section follows.
             return not all(not rest.strip() for rest in self._read_until_marker())
         return line[0] in " -+" and not (line[0] == " " and _is_section(line))
 

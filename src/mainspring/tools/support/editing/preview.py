@@ -1,4 +1,4 @@
-"""What a call of a file tool would do to files, worked out by the tool itself on a copy in memory: nothing is written."""
+"""Preview the effect of a file tool's call: the tool runs on a copy in memory, and nothing is written."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from mainspring.tools.support.text_files import decode_text, replace_surrogates
 from mainspring.tools.tool import Tool, ToolContext, ToolResult
 
 PREVIEWABLE_TOOLS = frozenset({"write_file", "edit", "multi_edit", "apply_patch"})
-"""Tools whose calls can be tried out."""
+"""Tools whose calls can be previewed."""
 
 
 _MOST = 16 << 20
 
 
 class FileChange(Struct, frozen=True, kw_only=True):
-    """What would become of a file.
+    """Change to a file.
 
     Attributes:
-        path: Its name, from the project's folder where it lies in it.
-        before: What it holds now; ``None`` if there is none, or it is too large to look at.
-        after: What it would hold, to the byte; ``None`` if it would be gone.
-        diff: The difference as a unified diff; cut where it is long.
-        note: What the diff does not show, as a change of all line ends.
+        path: Name of the file, relative to the project folder if inside it.
+        before: Current content; ``None`` if the file does not exist or is too large to read.
+        after: Exact new content; ``None`` if the file would be removed.
+        diff: Difference as a unified diff, cut if it is long.
+        note: Change that the diff does not show, for example, of all line endings.
     """
 
     path: str
@@ -43,7 +43,7 @@ class FileChange(Struct, frozen=True, kw_only=True):
 
     @property
     def change_key(self) -> tuple[str, tuple[str, ...]]:
-        """What changes, wherever it stands in the file: what somebody agreed to."""
+        """Changed lines without their position in the file: the change that the user approved."""
         lines = self.diff.splitlines()[2:]
         if not lines:
             return self.path, (repr(self.after),)
@@ -51,12 +51,12 @@ class FileChange(Struct, frozen=True, kw_only=True):
 
 
 class Preview(Struct, frozen=True):
-    """What a call would do.
+    """Effect of a call.
 
     Attributes:
-        changes: What would become of files, in order.
-        steps: For each edit of a ``multi_edit`` its own diff.
-        problem: What the tool would answer, if it would fail.
+        changes: Changes to files, in order.
+        steps: Diff of each edit of a ``multi_edit``.
+        problem: Result of the tool if the call would fail.
     """
 
     changes: tuple[FileChange, ...] = ()
@@ -64,7 +64,7 @@ class Preview(Struct, frozen=True):
     problem: str = ""
 
     def has_same_changes(self, other: Preview) -> bool:
-        """Whether the other one makes the same changes, maybe at other lines."""
+        """Return True if another preview makes the same changes, possibly at other lines."""
         return not (self.problem or other.problem) and [c.change_key for c in self.changes] == [
             c.change_key for c in other.changes
         ]
@@ -73,16 +73,16 @@ class Preview(Struct, frozen=True):
 async def preview_changes(
     tool: Tool, arguments: Mapping[str, Any], env: ExecutionEnv, paths: Mapping[str, str] | None = None
 ) -> Preview | None:
-    """Try a call out.
+    """Preview a call.
 
     Args:
-        tool: The tool.
-        arguments: Its arguments, as they will be used.
-        env: Where it would work; it is only read.
-        paths: The real paths that were judged, by those of the call.
+        tool: Tool of the call.
+        arguments: Final arguments.
+        env: Environment of the call; it is only read.
+        paths: Approved real paths by the paths of the call.
 
     Returns:
-        What it would do; ``None`` for a tool that is none of `PREVIEWED`.
+        The effect; ``None`` for a tool that is not in `PREVIEWABLE_TOOLS`.
     """
     if tool.name not in PREVIEWABLE_TOOLS or tool.source != "builtin":
         return None
@@ -132,7 +132,10 @@ def _change(path: str, before: bytes | None, after: bytes | None) -> FileChange:
 
 
 class _OverlayEnv:
-    """An environment whose files can be changed without anybody else seeing it. Knows only what file tools ask for."""
+    """An environment with an overlay of changed files in memory.
+
+    It supports only the methods that file tools use.
+    """
 
     def __init__(self, env: ExecutionEnv) -> None:
         self._env = env
@@ -167,7 +170,7 @@ class _OverlayEnv:
         real = await resolve(self._env, path)
         await self._load_original(real)
         if not parents and self.was[real] is None:
-            await self._env.stat(RealPath(posixpath.dirname(real)))  # outside the project no folder is made
+            await self._env.stat(RealPath(posixpath.dirname(real)))  # outside the project, folders are not created
         self.held[real] = data
 
     async def remove(self, path: str) -> None:
@@ -210,7 +213,7 @@ _CONTEXT = 3
 
 
 class Diff(Struct, frozen=True):
-    """A unified diff and how many lines it adds and takes away."""
+    """A unified diff, and the numbers of added and removed lines."""
 
     text: str
     added: int
@@ -218,7 +221,10 @@ class Diff(Struct, frozen=True):
 
 
 def diff(before: str, after: str, path: str) -> Diff:
-    """The difference. Slow for big texts: meant for a thread. A long one is cut, and says so."""
+    """Return the unified diff.
+
+    Slow for large texts: run it in a thread. A long diff is cut, with a note.
+    """
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
     head = 0
     while head < min(len(old), len(new)) and old[head] == new[head]:
@@ -249,7 +255,7 @@ def _complete(line: str) -> str:
 
 
 def _shift_hunk_header(header: str, by: int) -> str:
-    """A hunk header with its line numbers moved down."""
+    """Return a hunk header with shifted line numbers."""
     parts = header.split(" ")
     for i in (1, 2):
         sign, (start, *rest) = parts[i][0], parts[i][1:].split(",")

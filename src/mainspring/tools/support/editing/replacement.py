@@ -1,4 +1,7 @@
-"""Working out an edit, or several in a row, on a file's text. Pure, and slow for big files: meant for a thread."""
+"""Compute one or several edits on a file's text.
+
+Pure, and slow for large files: run it in a thread.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _ALIKE = 0.6
 
 
 class Edit(Struct, frozen=True):
-    """One replacement that was asked for."""
+    """A requested replacement."""
 
     old: str
     new: str
@@ -33,13 +36,13 @@ class Edit(Struct, frozen=True):
 
 
 class EditChange(Struct, frozen=True):
-    """What an edit does.
+    """Effect of an edit.
 
     Attributes:
-        text: The whole text after it.
-        lines: First and last line of each place, in the text before it.
-        note: How the place was found, if not exactly; or why nothing changes.
-        is_done: Whether the text already was what the edit makes of it.
+        text: Whole text after the edit.
+        lines: First and last line of each match, in the text before the edit.
+        note: How the text was matched, if not exactly; or why nothing changes.
+        is_done: Whether the text already contained the result of the edit.
     """
 
     text: str
@@ -49,13 +52,13 @@ class EditChange(Struct, frozen=True):
 
 
 class EditError(Struct, frozen=True):
-    """Why an edit is not made: what happened and what to do."""
+    """An edit is not possible: the message contains the reason and the fix."""
 
     text: str
 
 
 def compute_edit(raw: str, edit: Edit) -> EditChange | EditError:
-    """What the edit makes of a text."""
+    """Compute the effect of an edit on a text."""
     old, new = normalize_newlines(edit.old), normalize_newlines(edit.new)
     if edit.old == edit.new:
         return EditError("old_string and new_string are the same, so there is nothing to change.")
@@ -102,7 +105,7 @@ def _apply_match(view: NormalizedText, located: Match, new: str) -> EditChange |
 
 
 def _match_exact_line_endings(view: NormalizedText, edit: Edit) -> EditChange | EditError | None:
-    """An edit that spells out its line endings: where the file has just these, new text is taken as it is."""
+    """Apply an edit with explicit line endings: if the file has exactly these, the new text is inserted unchanged."""
     places: list[int] = []
     at = view.raw.find(edit.old)
     while at >= 0:
@@ -141,7 +144,7 @@ def _missing(view: NormalizedText, old: str, new: str) -> EditChange | EditError
 
 
 def _find_already_applied(view: NormalizedText, old: str, new: str) -> tuple[int, bool] | None:
-    """Where the new text stands though the old does not, and whether that can only mean that the edit was made."""
+    """Return the lines of the new text if the old text is missing, and whether the edit was certainly made before."""
     if not new.strip():
         return None
     at = view.text.find(new)
@@ -151,7 +154,7 @@ def _find_already_applied(view: NormalizedText, old: str, new: str) -> tuple[int
 
 
 def _is_distinctive(old: str, new: str) -> bool:
-    """Whether new text is so particular, and so like the old, that it stands in the file for no other reason."""
+    """Return True if the new text is so distinctive, and so similar to the old text, that only the edit explains it."""
     if len(new) < _SHORTEST_EVIDENCE:
         return False
     shared = {line.strip() for line in old.split("\n")} & {line.strip() for line in new.split("\n")} - {""}

@@ -1,4 +1,4 @@
-"""Edits that somebody decides on one by one, and the text that tells what became of each."""
+"""Approval of individual edits, and the text format that reports the outcome of each edit."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
     from mainspring.tools.support.editing.replacement import Edit
 
 APPROVE_HUNK = "approve_hunk"
-"""Key in `ToolContext.extra` of an `Approve`; without one every edit is made."""
+"""Key in `ToolContext.extra` of an `Approve` function; without it, all edits are made."""
 
 EditStatus = Literal["applied", "denied", "failed", "skipped", "unchanged"]
-"""What became of an edit: ``skipped`` because another failed, ``unchanged`` because the text was there already."""
+"""Outcome of an edit: ``skipped`` because another edit failed, ``unchanged`` because the text already existed."""
 
 _HEAD = lazy_re(r"Edited (?P<path>.+): (?P<applied>\d+)/(?P<total>\d+) applied(?P<rest>(?: · \d+ [a-z]+)*)")
 _LINE = lazy_re(rf"(\d+)\. ({'|'.join(get_args(EditStatus))})(?:: (.*))?")
 
 
 class EditHunk(Struct, frozen=True):
-    """An edit to decide on.
+    """An edit to approve.
 
     Attributes:
-        path: The file, as the call names it.
-        number: Which edit of the call, from 1.
-        total: How many the call has.
-        old: The text that goes.
-        new: The text that comes.
-        every: Whether all places are meant.
-        call_id: The call that makes it.
+        path: File, as the call names it.
+        number: Number of the edit in the call, from 1.
+        total: Number of edits in the call.
+        old: Removed text.
+        new: Added text.
+        every: Whether to replace all occurrences.
+        call_id: ID of the call.
         agent: Name of the agent that made the call.
     """
 
@@ -50,33 +50,33 @@ class EditHunk(Struct, frozen=True):
 
 
 Answer = bool | str
-"""Whether an edit is made; a text is a no with its reason."""
+"""Whether to make an edit; a text denies it with a reason."""
 
 Approve = Callable[[EditHunk], Answer | Awaitable[Answer]]
-"""Decides on an edit."""
+"""Function that decides on an edit."""
 
 
 class ReviewedEdit(Struct, frozen=True):
-    """What became of one edit; ``note`` says why or where, in one line."""
+    """Outcome of an edit; ``note`` is the reason or the position, in one line."""
 
     fate: EditStatus
     note: str = ""
 
 
 class EditOutcomes(Struct, frozen=True):
-    """What became of all edits of a call, in their order."""
+    """Outcomes of all edits of a call, in order."""
 
     path: str
     hunks: tuple[ReviewedEdit, ...]
 
     @property
     def applied(self) -> int:
-        """How many were made."""
+        """Number of applied edits."""
         return sum(hunk.fate == "applied" for hunk in self.hunks)
 
 
 def format_edit_outcomes(outcomes: EditOutcomes) -> str:
-    """The body of a result: ``Edited <path>: N/M applied · K denied · …``, and a line for each edit."""
+    """Format the body of a result: ``Edited <path>: N/M applied · K denied · …``, and a line for each edit."""
     counts = Counter(hunk.fate for hunk in outcomes.hunks)
     others = [f" · {counts[fate]} {fate}" for fate in get_args(EditStatus)[1:] if counts[fate]]
     head = f"Edited {outcomes.path}: {counts['applied']}/{len(outcomes.hunks)} applied{''.join(others)}"
@@ -88,7 +88,7 @@ def format_edit_outcomes(outcomes: EditOutcomes) -> str:
 
 
 def parse_edit_outcomes(text: str) -> EditOutcomes | None:
-    """What `format_outcomes` told, from the text of a result; ``None`` if it does not begin with such a body."""
+    """Parse the text of `format_edit_outcomes` in a result; ``None`` if the result does not begin with such a text."""
     head, *lines = text.split("\n")
     match = _HEAD.fullmatch(head)
     if match is None:
@@ -108,7 +108,7 @@ def _parse_status(text: str) -> EditStatus:
 
 
 async def request_decisions(ctx: ToolContext, path: str, edits: Sequence[Edit]) -> list[Answer]:
-    """The answer for each edit, asked one after the other."""
+    """Return the decision on each edit; decisions are requested sequentially."""
     approve: Approve = ctx.extra[APPROVE_HUNK]
     answers: list[Answer] = []
     for number, edit in enumerate(edits, 1):

@@ -1,6 +1,6 @@
-"""Putting new lines where they belong when the text that they replace was found with another indentation.
+"""Insert new text into a file, and preserve all unchanged text byte for byte.
 
-Putting new text into a file so that what the edit does not change stays as it is, byte for byte.
+After a fuzzy match, the new text gets the indentation of the file.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from mainspring.tools.support.editing.match import Match, fold_lookalikes
 from mainspring.tools.support.editing.text_view import NormalizedText
 
 Reindent = Callable[[str], str | None]
-"""From the indentation that new text has to the one that the file wants; ``None`` if that cannot be told."""
+"""Function from the indentation of new text to the indentation in the file; ``None`` if ambiguous."""
 
 
 def leading_whitespace(line: str) -> str:
-    """The white space at the start of a line."""
+    """Return the white space at the start of a line."""
     return line[: len(line) - len(line.lstrip())]
 
 
 def make_reindent(
     found: Sequence[str], old: Sequence[str], new: Sequence[str], matching_lines: Sequence[tuple[int, int]]
 ) -> Reindent | None:
-    """How to indent new lines.
+    """Return the function that indents new lines.
 
-    New text is either indented as the file is, while only the old text was not, or in the same wrong way as the old text.
-    Lines that both have tell which; where they do not agree or there are none, the shallowest line does.
+    New text is either indented like the file, while only the old text was not, or in the same wrong way as the old text.
+    Lines in both texts decide; if they disagree or do not exist, the shallowest line decides.
 
     Args:
-        found: The lines in the file.
-        old: The lines that were given for them.
-        new: The lines that replace them.
-        matching_lines: Pairs of lines of old and new that say the same.
+        found: Lines in the file.
+        old: Lines that the caller provided for them.
+        new: Lines that replace them.
+        matching_lines: Pairs of equal lines of old and new.
 
     Returns:
-        ``None`` if nothing tells.
+        The function; ``None`` if the indentation is ambiguous.
     """
     as_file = as_old = 0
     for i, j in matching_lines:
@@ -54,7 +54,7 @@ def make_reindent(
 
 
 def _is_indented_as_file(pairs: Sequence[tuple[str, str]], new: Sequence[str], otherwise: bool | None) -> bool | None:
-    """Whether the shallowest new line shows that new text is indented as the file is."""
+    """Return True if the shallowest new line shows that the new text is indented like the file."""
     depths = [_width(leading_whitespace(line)) for line in new if line.strip()]
     old, found = min(_width(o) for o, _ in pairs), min(_width(f) for _, f in pairs)
     if not depths:
@@ -71,7 +71,7 @@ def _width(indent: str) -> int:
 
 
 def _shift_rule(pairs: Sequence[tuple[str, str]]) -> Reindent | None:
-    """The one rule that leads from every old indentation to the file's, if there is one."""
+    """Return the single rule from every old indentation to the file's, if one exists."""
     rules: list[Reindent] = []
     old, found = min(pairs, key=lambda p: _width(p[0]))
     if found.endswith(old):
@@ -103,14 +103,14 @@ _LONGEST_LINE = 2000
 
 
 class UnclearIndentationError(Exception):
-    """The old text's indentation is not the file's, and how to indent the new text cannot be told."""
+    """The old text's indentation differs from the file's, and the indentation of the new text is ambiguous."""
 
 
 def splice(view: NormalizedText, located: Match, new: str) -> str:
-    """The file's text with ``new`` (line feeds only) in every place.
+    """Return the file's text with ``new`` (line feeds only) at every match.
 
     Raises:
-        UnclearIndentationError: Only after a match that ignored indentation.
+        UnclearIndentationError: The indentation is ambiguous after a match that ignored it.
     """
     is_near = located.fuzz in ("trailing spaces", "look-alikes", "indentation")
     merges = is_near or (view.has_crlf and "\n" in located.old + new)
@@ -129,7 +129,7 @@ def splice(view: NormalizedText, located: Match, new: str) -> str:
 
 
 class _LineMerge:
-    """One place: the lines found there, the lines given for them, and the lines that replace them."""
+    """A match: the lines in the file, the old lines of the edit, and the new lines."""
 
     def __init__(self, view: NormalizedText, start: int, raw: str, located: Match, new: str) -> None:
         *lines, last = raw.split("\n")
@@ -142,7 +142,7 @@ class _LineMerge:
         self._reindent: Reindent | None = None
 
     def text(self) -> str:
-        """What replaces the place."""
+        """Return the replacement of the match."""
         ignores_indent = self._fuzz == "indentation"
         old, new = self._old, self._new
         if ignores_indent:
@@ -162,20 +162,20 @@ class _LineMerge:
         return "".join(out[:-1])
 
     def _add(self, out: list[str], line: str, i: int, end: int) -> None:
-        """Add a line with the ending of the one in its place, else that of the line before."""
+        """Add a line with the line ending of the line at this position, or of the previous line."""
         if i < end and i < len(self._endings):
             self._ending = self._endings[i]
         out += (line, self._ending)
 
     def _unchanged_line(self, i: int, j: int) -> str:
-        """A line that old and new share: as it is in the file, unless new moves it."""
+        """Add an unchanged line from the file, unless the new text moves it."""
         if self._new[j] == self._old[i]:
             return self._found[i]
         line = self._indented(self._new[j])
         return self._found[i] if leading_whitespace(line) == leading_whitespace(self._found[i]) else line
 
     def _new_line(self, i: int | None, j: int) -> str:
-        """A line that new brings, perhaps for line ``i``."""
+        """Add a new line, which may replace line ``i``."""
         if self._fuzz == "indentation":
             return self._indented(self._new[j])
         if self._fuzz == "look-alikes" and i is not None:
@@ -192,7 +192,7 @@ class _LineMerge:
 
 
 def _matching_blocks(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int]]:
-    """Runs of equal lines: where they start in each, and how many."""
+    """Return blocks of equal lines: the start in each text, and the length."""
     head = 0
     while head < min(len(old), len(new)) and old[head] == new[head]:
         head += 1
@@ -210,7 +210,7 @@ def _matching_blocks(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, 
 
 
 def _keep_file_characters(found: str, old: str, new: str) -> str:
-    """``new``, but where it repeats ``old``, in the characters that the file has for it."""
+    """Return ``new`` with the file's characters where it repeats ``old``."""
     if max(len(old), len(new)) > _LONGEST_LINE:
         return new
     _, old_origin = fold_lookalikes(old)

@@ -1,4 +1,4 @@
-"""A file's text with every line ending read as a line feed, and the way back to the text as it is."""
+"""View of a file's text with normalized line endings, and the mapping back to the original text."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from itertools import accumulate
 
 
 class NormalizedText:
-    """Positions in `text` (line feeds only) and in `raw` (as in the file).
+    """Positions in `text` (line feeds only) and in `raw` (unchanged).
 
     Attributes:
-        raw: The text as it is.
-        text: The same with each CR LF read as LF. A CR alone is a character like any other.
+        raw: Original text.
+        text: Text with each CR LF replaced by LF. A single CR is treated as an ordinary character.
     """
 
     __slots__ = ("_breaks", "_lines", "_starts", "raw", "text")
@@ -30,20 +30,20 @@ class NormalizedText:
 
     @property
     def lines(self) -> list[str]:
-        """The lines of `text` without their endings; the last is empty if the text ends with one."""
+        """Lines of `text` without their endings; the last is empty if the text ends with a line ending."""
         if self._lines is None:
             self._lines = self.text.split("\n")
         return self._lines
 
     @property
     def start_tool(self) -> list[int]:
-        """Where each line starts in `text`."""
+        """Start of each line in `text`."""
         if self._starts is None:
             self._starts = [0, *accumulate([len(line) + 1 for line in self.lines[:-1]])]
         return self._starts
 
     def to_raw_index(self, index: int) -> int:
-        """The place in `raw` of a place in `text`."""
+        """Convert a position in `text` to a position in `raw`."""
         if self._breaks is None:
             self._breaks = []
             at = self.raw.find("\r\n")
@@ -53,15 +53,15 @@ class NormalizedText:
         return index + bisect_left(self._breaks, index)
 
     def raw_slice(self, start: int, end: int) -> str:
-        """The text as it is between two places of `text`."""
+        """Return the original text between two positions of `text`."""
         return self.raw[self.to_raw_index(start) : self.to_raw_index(end)]
 
     def line_at(self, index: int) -> int:
-        """The number of the line, from 1, that holds a place of `text`."""
+        """Return the number, from 1, of the line at a position of `text`."""
         return bisect_right(self.start_tool, index)
 
     def ending_around(self, index: int) -> str:
-        """The line ending at a place of `text`: of its line, else of the line before, else what most lines have."""
+        """Return the line ending at a position of `text`: of its line, else of the previous line, else the most common."""
         if not self.has_crlf:
             return "\n"
         here = self.to_raw_index(index)
@@ -72,5 +72,5 @@ class NormalizedText:
 
 
 def normalize_newlines(text: str) -> str:
-    """Text with line feeds only."""
+    """Return the text with line feeds only."""
     return text.replace("\r\n", "\n")

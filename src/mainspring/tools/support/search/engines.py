@@ -1,9 +1,4 @@
-"""What a text search finds, whichever engine does it.
-
-Text search by ripgrep.
-
-Text search without ripgrep: the same answers, slower.
-"""
+"""Text search in files with ripgrep, or with a slower Python engine that returns the same results."""
 
 from __future__ import annotations
 
@@ -47,16 +42,19 @@ _NEEDS_RIPGREP = lazy_re(r"(?<!\\)(?:\\\\)*(\\[pP]|&&|\(\?[a-zA-Z]*[RUu])")
 
 
 class RegexError(ValueError):
-    """The pattern is no regular expression; the text says why."""
+    """The pattern is not a valid regular expression; the message contains the reason."""
 
 
 def escape_literal_braces(pattern: str) -> str:
-    """The pattern with ``{`` escaped where it is no repetition, as in ``interface{}`` or ``func() {``."""
+    """Escape each ``{`` that does not begin a repetition, for example, in ``interface{}`` or ``func() {``."""
     return _LITERAL_BRACE.sub(lambda m: "\\{" if m[0] == "{" and not _is_escape_argument(m) else m[0], pattern)
 
 
 def escape_nul(pattern: str, literal: bool) -> tuple[str, bool]:
-    r"""The same pattern without a NUL, which no argument of a program can hold: ``\x00`` in its place. And whether it is text."""
+    r"""Replace NUL, which a program argument cannot contain, with ``\x00``.
+
+    Also return whether the pattern is text.
+    """
     if "\0" not in pattern:
         return pattern, literal
     if literal:
@@ -65,15 +63,15 @@ def escape_nul(pattern: str, literal: bool) -> tuple[str, bool]:
 
 
 def needs_multiline(pattern: str) -> bool:
-    """Whether a pattern asks for a line feed and so needs multi-line search."""
+    """Return True if a pattern matches a line feed and so requires multi-line search."""
     return "\n" in pattern or re.search(r"(?<!\\)(?:\\\\)*\\n", pattern) is not None
 
 
 def compile_regex(pattern: str, *, literal: bool, ignore_case: bool, multiline: bool) -> re.Pattern[str]:
-    """The pattern for Python's engine.
+    """Compile the pattern for Python's engine.
 
     Raises:
-        PatternError: If it is wrong, or says something that only ripgrep understands.
+        RegexError: The pattern is invalid, or uses syntax that only ripgrep supports.
     """
     flags = (re.IGNORECASE if ignore_case else 0) | re.MULTILINE | (re.DOTALL if multiline else 0)
     try:
@@ -100,7 +98,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _is_escape_argument(match: re.Match[str]) -> bool:
-    r"""Whether the brace belongs to an escape such as ``\p{`` or ``\x{``."""
+    r"""Return True if the brace belongs to an escape such as ``\p{`` or ``\x{``."""
     before = match.string[: match.start()]
     found = re.search(r"(\\+)[pPxuUb]\Z", before)
     return found is not None and len(found[1]) % 2 == 1
@@ -114,15 +112,15 @@ OutputMode = Literal["content", "files", "count"]
 
 
 class SearchQuery(Struct, frozen=True):
-    """What to look for.
+    """A text search.
 
     Attributes:
-        pattern: The regular expression, or text.
-        literal: Whether it is text.
-        ignore_case: Whether case does not count.
-        multiline: Whether a match may go over lines.
-        context: Lines to show before and after a match.
-        output: What is wanted.
+        pattern: Regular expression, or text.
+        literal: Whether the pattern is text.
+        ignore_case: Whether to ignore case.
+        multiline: Whether a match may span lines.
+        context: Number of lines to show before and after a match.
+        output: Kind of output.
     """
 
     pattern: str
@@ -134,12 +132,12 @@ class SearchQuery(Struct, frozen=True):
 
     @property
     def needs_lines(self) -> bool:
-        """Whether lines are to be shown, not only counted."""
+        """Whether the output contains lines, not only counts."""
         return self.output == "content"
 
 
 class Line(Struct, frozen=True):
-    """A line to show; ``column`` is where the first match starts, counted from 1, or 0 for a line around a match."""
+    """A line to show; ``column`` is where the first match starts, counted from 1, or 0 for a context line."""
 
     number: int
     text: str
@@ -147,13 +145,13 @@ class Line(Struct, frozen=True):
 
 
 class SearchResult(Struct, frozen=True):
-    """What was found.
+    """Result of a search.
 
     Attributes:
-        lines: By path, relative to the place that was searched: matching lines and those around them, in order. Empty
-            unless ``content`` is wanted.
-        counts: How many lines match, by path.
-        problems: Why it is incomplete; empty if it is complete.
+        lines: Matching lines and context lines, in order, by path relative to the search root. Empty unless the output is
+            ``content``.
+        counts: Number of matching lines, by path.
+        problems: Reasons why the result is incomplete; empty if it is complete.
     """
 
     lines: dict[str, list[Line]]
@@ -162,7 +160,7 @@ class SearchResult(Struct, frozen=True):
 
 
 def truncate_line(line: Line) -> str:
-    """A line's text; of a very long one the part around the match."""
+    """Return a line's text; of a very long line, only the part around the match."""
     text = _CONTROLS.sub("\ufffd", line.text)
     if len(text) <= LONGEST_LINE:
         return text
@@ -186,10 +184,12 @@ _SIMPLE_NAME = lazy_re(r"[\w.*?-]+")
 async def search_folder(
     ctx: ToolContext, program: str, root: RealPath, query: SearchQuery, *, glob: str, include_ignored: bool
 ) -> SearchResult:
-    """Search the files below a folder. ``glob`` may narrow it; it need not be applied in full.
+    """Search the files below a folder.
+
+    ``glob`` may narrow the search, but need not be applied completely.
 
     Raises:
-        PatternError: If the pattern is wrong.
+        RegexError: The pattern is invalid.
     """
     rules = await ripgrep_ignore_options(ctx, root, include_ignored)
     names = _glob_file_names(glob)
@@ -200,17 +200,20 @@ async def search_folder(
 
 
 async def search_file(ctx: ToolContext, program: str, folder: RealPath, name: str, query: SearchQuery) -> SearchResult:
-    """Search one file that was named: whatever it is, it is taken for text.
+    """Search a file that the caller named; any content is searched as text.
 
     Raises:
-        PatternError: If the pattern is wrong.
+        RegexError: The pattern is invalid.
     """
     arguments = [program, "--no-config", "--text", *_options(query), "-e", query.pattern, "--", f"./{name}"]
     return await _run_ripgrep(ctx, arguments, folder, query)
 
 
 def _options(query: SearchQuery) -> list[str]:
-    """Lines are wanted even where they are only counted, since lines can be checked against the files."""
+    """Return the options.
+
+    Lines are requested even if they are only counted, so that they can be verified against the files.
+    """
     options = ["--color=never", "--no-heading", "--with-filename", "--null", "--crlf", "--engine=auto"]
     options += ["--line-number", "--column", f"--context={query.context if query.needs_lines else 0}"]
     if query.literal:
@@ -223,7 +226,7 @@ def _options(query: SearchQuery) -> list[str]:
 
 
 def _glob_file_names(glob: str) -> list[str]:
-    """File names that every match of a glob has, where that is simple to say."""
+    """Return file names that every match of a glob has, if they are easy to determine."""
     names = [part.rpartition("/")[2] for part in expand_braces(glob)] if glob else []
     simple = all(_SIMPLE_NAME.fullmatch(name) and name != "**" for name in names)
     return list(dict.fromkeys(names)) if simple else []
@@ -235,7 +238,7 @@ async def _run_ripgrep(ctx: ToolContext, arguments: list[str], cwd: RealPath, qu
     problems += ["cancelled"] if ctx.is_aborted else _check_result(result, bool(problems))
     found = await asyncio.to_thread(_parsed, result.stdout.data)
     wrong = await disproved(ctx, cwd, found)
-    if wrong:  # their names may be those of files elsewhere
+    if wrong:  # their names may belong to files outside the folder
         problems.append(f"{len(wrong)} file{'' if len(wrong) == 1 else 's'} changed during the search")
         found = {name: rows for name, rows in found.items() if name not in wrong}
     return await asyncio.to_thread(_hits, found, query.needs_lines, tuple(problems))
@@ -257,14 +260,14 @@ def _check_result(result: ProcessResult, is_explained: bool) -> list[str]:
 
 
 def _last_sentence(text: str) -> str:
-    """The last sentence of ripgrep's complaint, which says what is wrong."""
+    """Return the last sentence of ripgrep's error output, which contains the problem."""
     lines = [line for line in text.split("\n") if line.startswith("error:") or "PCRE2" in line]
-    told = lines[-1] if lines else text.split("\n")[0]
-    return _PREFIX.sub("", told)
+    message = lines[-1] if lines else text.split("\n")[0]
+    return _PREFIX.sub("", message)
 
 
 def _parsed(data: bytes) -> dict[str, list[MatchedLine]]:
-    """The lines that matched and those around them, by the name of the file."""
+    """Return the matching lines and their context lines by file name."""
     found: dict[str, list[MatchedLine]] = {}
     binary: set[str] = set()
     begun = last = b""  # begun: the start of a name with a line feed; rows begin with ./, and a name ends with a NUL
@@ -304,21 +307,23 @@ def _path(name: bytes) -> str:
 
 
 MAX_ENTRY_BYTES = 64 << 20
-"""Bigger files are left out and told: they would be held in memory several times over."""
+"""Maximum size of a file to search: larger files are skipped and reported, since they need several copies in memory."""
 
 
 _BATCH = 64
 _SMALL = 1 << 20
-"""Bytes up to which files are read together."""
+"""Maximum total size of files that are read together."""
 
 
 async def search_with_python(
     ctx: ToolContext, files: Sequence[tuple[RealPath, str]], query: SearchQuery, *, as_text: bool
 ) -> SearchResult:
-    """Search files, given as pairs of real path and name. ``as_text``: also those with a NUL in them.
+    """Search files given as pairs of real path and name.
+
+    ``as_text`` includes files that contain NUL.
 
     Raises:
-        PatternError: If the pattern is wrong.
+        RegexError: The pattern is invalid.
     """
     pattern = compile_regex(
         query.pattern, literal=query.literal, ignore_case=query.ignore_case, multiline=query.multiline
@@ -336,7 +341,7 @@ async def search_with_python(
         held = await asyncio.gather(*[_read(ctx, path, _SMALL) for path, _ in batch])
         for i, (path, name) in enumerate(batch):
             data = held[i]
-            if isinstance(data, bytes) and len(data) > _SMALL:  # Big ones come one by one, so that few are in memory.
+            if isinstance(data, bytes) and len(data) > _SMALL:  # Read large files one by one to limit memory.
                 data = await _read(ctx, path, MAX_ENTRY_BYTES)
             if isinstance(data, bytes) and len(data) > MAX_ENTRY_BYTES:
                 data = OSError(f"more than {MAX_ENTRY_BYTES} bytes, which only ripgrep searches")
@@ -367,7 +372,7 @@ async def _read(ctx: ToolContext, path: RealPath, limit: int) -> bytes | OSError
 def _search_files(
     names: Sequence[str], held: Sequence[bytes | OSError], pattern: re.Pattern[str], query: SearchQuery, as_text: bool
 ) -> list[_FileMatches]:
-    """What is found in each of some files; those without a match are left out."""
+    """Return the matches in each file; files without matches are omitted."""
     found: list[_FileMatches] = []
     for name, data in zip(names, held, strict=True):
         if isinstance(data, bytes) and data:
@@ -393,13 +398,13 @@ def _search_text(data: bytes, pattern: re.Pattern[str], query: SearchQuery, as_t
 
 
 def _match_lines(lines: Sequence[str], pattern: re.Pattern[str]) -> dict[int, int]:
-    """Columns of the first match by index of the line."""
+    """Return the column of the first match by line index."""
     search = pattern.search
     return {i: found.start() + 1 for i, line in enumerate(lines) if (found := search(line))}
 
 
 def _match_multiline(lines: Sequence[str], pattern: re.Pattern[str]) -> dict[int, int]:
-    """The same where a match may go over lines: each line of it counts."""
+    """Return the same for matches that may span lines: each line of a match counts."""
     text = "\n".join(lines) + "\n"
     hits: dict[int, int] = {}
     line, line_start = 0, 0

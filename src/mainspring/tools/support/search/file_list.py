@@ -1,8 +1,8 @@
-"""All files below a folder: by ripgrep where there is one, else by walking. Both give the same.
+"""List all files below a folder with ripgrep, or by walking if ripgrep is missing, and verify ripgrep's results.
 
-ripgrep opens files by name, and another program can put a link in the place of a name meanwhile. So its output only says where
-to look: a line is shown if the file at the real path, opened without following a link, has this line; a name is shown if the
-folder at the real path has it.
+ripgrep opens files by name, and another program can replace a name with a link while it runs. Its output is therefore only
+a hint: a line is shown if the file at the real path, opened without following links, contains this line; a name is shown
+if the folder at the real path contains it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from mainspring.tools.support.text_files import detect_bom
 from mainspring.tools.tool import ToolContext
 
 MatchedLine = tuple[int, int, bytes]
-"""Number of a line, column of its match (0 if there is none), and its text."""
+"""Line number, column of the match (0 if none), and text of the line."""
 
 
 async def disproved(ctx: ToolContext, root: RealPath, matches: Mapping[str, Sequence[MatchedLine]]) -> set[str]:
-    """Return the files below a folder whose lines are not what was found."""
+    """Return the files below a folder whose lines differ from the results."""
     if not isinstance(ctx.env, OnFiles):
         return set()
     return await ctx.env.on_files(lambda files: _disproved(files, root, matches)) or set()
@@ -71,7 +71,7 @@ def _has_lines(file: BinaryIO, rows: Sequence[MatchedLine]) -> bool:
 
 
 async def existing(ctx: ToolContext, root: RealPath, paths: Sequence[str]) -> Sequence[str]:
-    """Return those of some paths below a folder under which there is anything."""
+    """Return the paths below a folder that exist."""
     if not isinstance(ctx.env, OnFiles):
         return paths
     checked = await ctx.env.on_files(lambda files: [path for path in paths if files.exists(root / path)])
@@ -79,7 +79,7 @@ async def existing(ctx: ToolContext, root: RealPath, paths: Sequence[str]) -> Se
 
 
 async def proved(ctx: ToolContext, root: RealPath, paths: Sequence[str]) -> tuple[str, ...]:
-    """Return those of the files below a folder that are there; ``paths`` are sorted by their parts."""
+    """Return the files below a folder that exist; ``paths`` are sorted by their parts."""
     if not isinstance(ctx.env, OnFiles):
         return tuple(paths)
     checked = await ctx.env.on_files(lambda files: _proved(files, root, paths))
@@ -102,7 +102,7 @@ def _proved(files: LocalFiles, root: RealPath, paths: Sequence[str]) -> tuple[st
 
 
 TIME_LIMIT = 30.0
-"""Seconds after which a search is broken off."""
+"""Seconds after which a search stops."""
 
 
 _LIMITS = OutputLimits(head=64 << 20, tail=0, cap=64 << 20)
@@ -118,15 +118,15 @@ RIPGREP_OPTIONS = (
     "--no-ignore-exclude",
     *("-g", "!.git", "-g", "!.hg/", "-g", "!.svn/", "-g", "!.jj/"),
 )
-"""Makes ripgrep obey the rules of `ExecutionEnv.walk`."""
+"""Options that make ripgrep apply the rules of `ExecutionEnv.walk`."""
 
 
 class FileList(Struct, frozen=True):
-    """Files found.
+    """Found files.
 
     Attributes:
-        paths: Relative, sorted by their parts.
-        problems: Why it is incomplete; empty if it is complete.
+        paths: Relative paths, sorted by their parts.
+        problems: Reasons why the list is incomplete; empty if it is complete.
     """
 
     paths: tuple[str, ...]
@@ -134,7 +134,7 @@ class FileList(Struct, frozen=True):
 
 
 async def ripgrep_ignore_options(ctx: ToolContext, root: RealPath, include_ignored: bool) -> tuple[str, ...]:
-    """The options for a folder that was asked for: rules that leave out the folder itself do not apply."""
+    """Return the options for a requested folder: rules that exclude the folder itself are ignored."""
     if include_ignored:
         return (*RIPGREP_OPTIONS, "--no-ignore")
     return (*RIPGREP_OPTIONS, "--no-ignore-parent") if await ctx.env.is_ignored(root) else RIPGREP_OPTIONS
@@ -143,7 +143,7 @@ async def ripgrep_ignore_options(ctx: ToolContext, root: RealPath, include_ignor
 async def list_files_below(
     ctx: ToolContext, root: RealPath, *, include_ignored: bool, depth: int | None = None
 ) -> FileList:
-    """The files below ``root``; with ``depth`` only those that are not deeper."""
+    """List the files below ``root``; ``depth`` limits their depth."""
     program = await ctx.env.find_program("rg")
     if program is None:
         return await _list_by_walking(ctx, root, include_ignored, depth)
@@ -188,14 +188,16 @@ async def _list_by_walking(ctx: ToolContext, root: RealPath, include_ignored: bo
 
 
 async def parse_unreadable(ctx: ToolContext, root: RealPath, messages: str) -> list[str]:
-    """What ripgrep could not open, with the reason."""
+    """Return the paths that ripgrep could not open, with reasons."""
     found = [(m[1].removeprefix("./"), m[2].lower()) for m in _UNREADABLE.finditer(messages)]
-    told = {p: reason for p, reason in found if "denied" in reason or "too many" in reason or "i/o" in reason}
-    return [f"{path}: {told[path]}" for path in await existing(ctx, root, list(told))]
+    problem_by_path = {
+        p: reason for p, reason in found if "denied" in reason or "too many" in reason or "i/o" in reason
+    }
+    return [f"{path}: {problem_by_path[path]}" for path in await existing(ctx, root, list(problem_by_path))]
 
 
 def find_violations(result: ProcessResult) -> list[str]:
-    """What ripgrep says that is not about a single file; files that are gone again are no problem."""
+    """Return ripgrep's errors that are not about a single file; vanished files are not errors."""
     messages = result.stderr.text
     text = _UNREADABLE.sub("", messages).strip()
     if not text and _UNREADABLE.search(messages):

@@ -1,4 +1,4 @@
-"""Where a search looks, from the arguments of a call."""
+"""Resolve the root of a search from the arguments of a call."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class SearchRoot(Struct, frozen=True):
     """A file or folder to search.
 
     Attributes:
-        path: Its real path.
-        name: How to show it.
-        stat: What is known of it.
-        glob: Pattern for paths below it that the path argument held; empty if none.
+        path: Real path.
+        name: Display name.
+        stat: Status of the file or folder.
+        glob: Pattern in the path argument for paths below the root; empty if none.
     """
 
     path: RealPath
@@ -33,29 +33,29 @@ class SearchRoot(Struct, frozen=True):
 
 
 def search_failure(code: ToolErrorCode, text: str) -> ToolResult:
-    """An error result."""
+    """Return an error result."""
     return ToolResult(output=text, is_error=True, code=code)
 
 
 def changed(verb: str, path: str, error: PathChangedError) -> PermissionDeniedError:
-    """Return the error for a place that has become a link since the call was allowed."""
+    """Return the error for a path that became a symbolic link after the call was approved."""
     return PermissionDeniedError(f"Cannot {verb} {display_path(path)}: {explain(error)}.")
 
 
 def path_before_wildcard(path: str) -> str:
-    """The part of a path argument that names a folder or file; what follows is a glob."""
+    """Return the part of a path argument before its first wildcard; the rest is a glob."""
     return split_at_wildcard(path)[0] if has_wildcard(path) else path
 
 
 def join_pattern(path: str, pattern: str) -> str:
-    """A pattern that starts at a path, as one path."""
+    """Return a pattern that starts at a path as a single path."""
     if not path or path == "." or pattern.startswith(("/", "~/")):
         return pattern
     return posixpath.join(path, pattern.removeprefix("./"))
 
 
 async def resolve_search_root(ctx: ToolContext, path: str, verb: str = "search") -> SearchRoot | ToolResult:
-    """What a path argument means: a file, a folder, or a folder and a glob below it; ``verb`` says what for."""
+    """Resolve a path argument to a file, a folder, or a folder and a glob below it; ``verb`` names the action in errors."""
     start = path
     try:
         real = await resolve_checked(ctx, path)
@@ -79,12 +79,12 @@ async def resolve_search_root(ctx: ToolContext, path: str, verb: str = "search")
 
 
 def search_accesses(path: str) -> list[Access]:
-    """What a path argument makes a call read: the path, and the folder before its first wildcard."""
+    """Return the read accesses of a path argument: the path, and the folder before its first wildcard."""
     return [Access("fs-read", p) for p in dict.fromkeys((path, path_before_wildcard(path)))]
 
 
 async def filter_visible(ctx: ToolContext, root: str, paths: Sequence[str]) -> tuple[list[str], int]:
-    """Those of the paths below a folder that the permission rules let a search show, and how many they do not."""
+    """Return the paths below a folder that permission rules allow to show, and the number of hidden paths."""
     guard = ctx.env.path_filter
     if guard is None:
         return list(paths), 0
@@ -97,10 +97,10 @@ async def filter_visible(ctx: ToolContext, root: str, paths: Sequence[str]) -> t
 
 
 def hidden_files_note(count: int) -> str:
-    """Tells that names were left out."""
+    """Return the note that names were omitted."""
     return f"{count} name{'' if count == 1 else 's'} withheld by the permission rules"
 
 
 async def resolve_checked(ctx: ToolContext, path: str) -> RealPath:
-    """The real path of where to search, as it was judged."""
+    """Return the approved real path of the search root."""
     return RealPath(await ctx.resolve(path))

@@ -264,7 +264,7 @@ async def run_client(
     model = script[0] if len(script) == 1 and isinstance(script[0], ScriptedModel) else ScriptedModel(*script)
     async with serving(options_for(folder, home, model, **more)) as line:
         client: Any = editor  # it has what the tests need of one
-        async with connect_to_agent(client, line, use_unstable_protocol=True, listeners=[editor.watch]) as connection:
+        async with connect_to_agent(client, line, use_unstable_protocol=True, observers=[editor.watch]) as connection:
             can = client_capabilities(files=files, terminal=terminal, forms=forms)
             await connection.initialize(PROTOCOL_VERSION, client_capabilities=can)
             yield connection, model

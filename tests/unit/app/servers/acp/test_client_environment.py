@@ -99,7 +99,7 @@ async def test_more_output_than_is_kept(tmp_path: Path, home: Path) -> None:
         assert "the end\n[full output, " in got
         spool = got.split("[full output, ")[1].split("]")[0].split(": ")[1]
         kept = Path(spool).read_text()
-    assert kept.startswith("[the editor has kept only what follows]\n")
+    assert kept.startswith("[the editor stored only the following output]\n")
     assert kept.endswith("300000\nthe end\n")
 
 

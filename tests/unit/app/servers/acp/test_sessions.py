@@ -96,7 +96,7 @@ async def test_sessions_beside_each_other(tmp_path: Path, home: Path) -> None:
         quick = await connection.prompt(session_id=b.session_id, prompt=[text_block("b")])
         assert quick.stop_reason == "end_turn"
         assert not slow.done()
-        with pytest.raises(RequestError, match="a prompt goes on"):
+        with pytest.raises(RequestError, match="A prompt is already running"):
             await connection.prompt(session_id=a.session_id, prompt=[text_block("again")])
         await connection.close_session(session_id=a.session_id)
         assert (await slow).stop_reason == "cancelled"
@@ -171,7 +171,7 @@ async def test_a_session_is_removed_for_good(tmp_path: Path, home: Path) -> None
         for each in (open_one.session_id, closed.session_id, closed.session_id, "../../etc/passwd"):
             assert await ask(connection, "session/delete", sessionId=each) == {}, "a second time is as good"
         assert (await connection.list_sessions(cwd=str(tmp_path))).sessions == []
-        with pytest.raises(RequestError, match="there is no session"):
+        with pytest.raises(RequestError, match="Session .* not found"):
             await connection.load_session(cwd=str(tmp_path), session_id=open_one.session_id)
         with pytest.raises(RequestError, match="Invalid params"):
             await ask(connection, "session/delete", sessionId=5)

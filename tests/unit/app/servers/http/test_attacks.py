@@ -243,12 +243,12 @@ async def test_a_token_that_is_taken_out_of_the_file_is_refused(tmp_path: Path):
     try:
         await asyncio.wait([keeping], timeout=0.03)
         file.write_text("ann short\n")
-        assert "the tokens before still hold" in await said.get()
+        assert "The previous tokens stay valid" in await said.get()
         assert tokens.tenant(BEN) == "ben"
         file.unlink()
         assert "No such file" in await said.get()
         file.write_text(f"ann {ANN}\n")
-        assert "read again" in await said.get()
+        assert "Reloaded" in await said.get()
         assert [tokens.tenant(ANN), tokens.tenant(BEN)] == ["ann", None]
     finally:
         keeping.cancel()

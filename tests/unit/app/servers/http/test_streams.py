@@ -144,7 +144,7 @@ async def test_the_service_ends_gently(asks: bool):
             stage.state.shutdown_started.set()
             text = (await answer.content.read()).decode()
         assert ("event: end" in text) == (not asks)
-        assert ("the service ends" in text) == asks
+        assert ("the service is shutting down" in text) == asks
         assert text.rstrip().endswith("retry: 2000") == asks
 
 

@@ -61,9 +61,9 @@ def test_without_a_head_its_first_line_describes_it() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "no prompt"),
-        ("---\na: b\n---\n", "no prompt"),
-        ("---\na: b\n", "no end"),
+        ("", "The prompt is empty"),
+        ("---\na: b\n---\n", "The prompt is empty"),
+        ("---\na: b\n", "not closed"),
         ("---\narguments: [1x]\n---\nx", "1x"),
     ],
 )
@@ -93,10 +93,10 @@ def test_they_are_found_and_scopes_can_be_named(tmp_path: Path) -> None:
     }
     assert found.get("/user:other") is None
     reasons = " | ".join(s.reason for s in found.skipped)
-    assert "/user:other is the command of another file" in reasons
-    assert "/quit is built in; call this one /project:quit" in reasons
-    assert "your own /review wins; call this one /project:review" in reasons
-    assert "'bad name' is no name" in reasons
+    assert "/user:other conflicts with another file" in reasons
+    assert "/quit is a built-in command; use /project:quit instead" in reasons
+    assert "your own /review takes precedence; use /project:review instead" in reasons
+    assert "invalid command name: 'bad name'" in reasons
     assert found.suggest("/reviw x") == "review"
     call = found.call("/git:push  origin main ")
     assert call is not None
@@ -218,7 +218,7 @@ async def test_rules_hold_for_what_a_command_runs_and_reads(tmp_path: Path) -> N
     found = CustomCommands.find(str(tmp_path), UserPaths(tmp_path / "home"), trusted=False)
     env = LocalEnv(tmp_path)
     rules = Permissions(rules=RuleSet.build(deny=("shell(touch *)",)), root=str(tmp_path))
-    for line, told in (("/x", "is denied"), ("/y", "without asking")):
+    for line, told in (("/x", "is denied"), ("/y", "requires approval")):
         call = found.call(line)
         assert call is not None
         with pytest.raises(PermissionDeniedError, match=told):
@@ -237,7 +237,7 @@ async def test_in_plan_mode_a_command_runs_only_what_reads(tmp_path: Path) -> No
     assert writes is not None
     assert reads is not None
 
-    with pytest.raises(PermissionDeniedError, match="in plan mode only commands that read run"):
+    with pytest.raises(PermissionDeniedError, match="plan mode only allows read-only commands"):
         await writes.prompt(env, rules, read_file, plan=plan)
     assert not (tmp_path / "owned").exists()
     assert "seen" in await reads.prompt(env, rules, read_file, plan=plan)

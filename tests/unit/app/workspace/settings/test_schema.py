@@ -65,16 +65,16 @@ def test_a_providers_model_key_and_address() -> None:
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        ({"ui": {"theme": "drak"}}, "f.json:1:18: ui.theme must be one of auto, dark, light, plain, not 'drak'; did you mean 'dark'?"),
-        ({"notifications": {"ways": ["bell", "osc8"]}}, "did you mean 'osc9'"),
+        ({"ui": {"theme": "drak"}}, "f.json:1:18: ui.theme must be one of auto, dark, light, plain, not 'drak'. Did you mean 'dark'?"),
+        ({"notifications": {"ways": ["bell", "osc8"]}}, "Did you mean 'osc9'"),
         ({"languageServers": {"py": {"command": "x", "languages": {}}}}, "languageServers.py in command: must be a list"),
         ({"languageServers": {"py": {"command": ["x"], "languages": {}, "foo": 1}}}, "languageServers.py has no foo"),
-        ({"languageServers": {"py": {"command": [], "languages": {}}}}, "needs a command"),
+        ({"languageServers": {"py": {"command": [], "languages": {}}}}, "requires a command"),
         ({"languageServers": []}, "languageServers must be an object"),
-        ({"execution": {"maxProcesses": 0}}, "execution.maxProcesses must be a whole number >= 1"),
+        ({"execution": {"maxProcesses": 0}}, "execution.maxProcesses must be an integer >= 1"),
         ({"hooks": {"Stop": [{"command": "a", "timeout": "x"}]}}, "hooks.Stop in [0].timeout: must be a number"),
         ({"providers": {"a": {"models": {"x": {"contextWindow": "k"}}}}}, "providers.a.models in x: contextWindow"),
-        ({"agent": {"thinking": "hgih"}}, "did you mean 'high'"),
+        ({"agent": {"thinking": "hgih"}}, "Did you mean 'high'"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_named_with_what_would(value: object, told: str) -> None:

@@ -1,6 +1,6 @@
-// Asking the service, and following a run: by fetch, since the token goes in a header and never into an address.
+// Requests to the service, and event streams of runs. EventSource cannot send the token in a header, so both use fetch.
 
-export class Refused extends Error {
+export class RequestError extends Error {
   constructor(status, code, message, after) {
     super(message);
     this.status = status;
@@ -18,8 +18,8 @@ async function request(method, path, body, more = {}) {
   if (body !== undefined) headers["content-type"] = "application/json";
   const answer = await fetch(path, { ...more, method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store" });
   if (answer.ok) return answer;
-  const told = await answer.json().catch(() => ({}));
-  throw new Refused(answer.status, told.code ?? "", told.message ?? `the service answered ${answer.status}`, Number(answer.headers.get("retry-after")) || 0);
+  const problem = await answer.json().catch(() => ({}));
+  throw new RequestError(answer.status, problem.code ?? "", problem.message ?? `The server returned status ${answer.status}.`, Number(answer.headers.get("retry-after")) || 0);
 }
 
 export const get = async (path) => (await request("GET", path)).json();
@@ -30,26 +30,26 @@ const pause = (seconds, signal) => new Promise((done) => {
   signal.addEventListener("abort", () => { clearTimeout(timer); done(); }, { once: true });
 });
 
-// Calls tell(event) for every event, once each, whatever breaks on the way; ends when the run does or the signal says so.
-export async function follow(id, tell, state, signal) {
+// Call onEvent(event) exactly once for every event, across reconnects, until the run ends or the signal aborts.
+export async function follow(id, onEvent, showState, signal) {
   let last = "", wait = 1, over = false;
   while (!signal.aborted && !over) {
     try {
       const headers = last ? { "last-event-id": last } : {};
       const answer = await request("GET", `/v1/runs/${id}/events`, undefined, { headers, signal });
-      state("");
+      showState("");
       if (answer.status === 204) return;
       for await (const event of eventsOf(answer.body)) {
         if (event.id) last = event.id;
         wait = 1;
-        tell(event.data);
+        onEvent(event.data);
         if (event.data.type === "end") over = true;
       }
       if (!over && ["done", "failed", "cancelled"].includes((await get(`/v1/runs/${id}`)).state)) over = true;
     } catch (error) {
       if (signal.aborted) return;
-      if (error instanceof Refused && error.status !== 429 && error.status < 500) throw error;
-      state("the connection is lost; trying again");
+      if (error instanceof RequestError && error.status !== 429 && error.status < 500) throw error;
+      showState("Connection lost. Reconnecting...");
       wait = error.after || Math.min(wait * 2, 15);
     }
     if (!over) await pause(wait, signal);

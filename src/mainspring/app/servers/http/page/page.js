@@ -1,11 +1,11 @@
-import { Refused, follow, get, post, setToken } from "/page/events.js";
-import { Talk, argumentsOf, el } from "/page/view.js";
+import { RequestError, follow, get, post, setToken } from "/page/events.js";
+import { Conversation, argumentsOf, el } from "/page/view.js";
 
 const $ = (id) => document.getElementById(id);
-const talk = new Talk($("talk"));
+const conversation = new Conversation($("conversation"));
 let current = null, following = null, listed = [];
 
-// --- the token: from the address once, then in this tab only -----------------------------------------------------------
+// --- token: from the URL once, then only in this tab -------------------------------------------------------------------
 
 function takeToken() {
   const given = new URLSearchParams(location.hash.slice(1));
@@ -32,7 +32,7 @@ $("login").addEventListener("close", () => {
 $("login").addEventListener("cancel", (event) => event.preventDefault());
 
 function fail(error) {
-  if (error instanceof Refused && error.status === 401) return askToken(error.message);
+  if (error instanceof RequestError && error.status === 401) return askToken(error.message);
   $("problem").textContent = error.message || String(error);
   $("problem").hidden = false;
 }
@@ -66,12 +66,12 @@ async function refresh() {
 }
 
 function show() {
-  const going = current && !talk.status;
-  $("title").textContent = current ? current.title || current.id : "New conversation";
-  const state = !current ? "" : talk.status || (talk.asked.length ? "paused" : current.state);
+  const going = current && !conversation.status;
+  $("title").textContent = current ? current.title || current.id : "New run";
+  const state = !current ? "" : conversation.status || (conversation.asked.length ? "paused" : current.state);
   $("state").textContent = state;
   $("state").className = `state ${state}`;
-  $("cost").textContent = talk.figures;
+  $("cost").textContent = conversation.figures;
   $("stop").hidden = !going;
   $("how-label").hidden = !going;
   $("agent").disabled = Boolean(current);
@@ -80,9 +80,9 @@ function show() {
 
 function showAsked() {
   const known = new Set([...$("waiting").children].map((box) => box.dataset.call));
-  const wanted = new Set(talk.asked.map((asked) => asked.call.id));
+  const wanted = new Set(conversation.asked.map((asked) => asked.call.id));
   for (const box of [...$("waiting").children]) if (!wanted.has(box.dataset.call)) box.remove();
-  for (const asked of talk.asked) if (!known.has(asked.call.id)) $("waiting").append(question(asked));
+  for (const asked of conversation.asked) if (!known.has(asked.call.id)) $("waiting").append(question(asked));
 }
 
 function question({ call, reason, agent }) {
@@ -116,27 +116,27 @@ function open(run) {
   following?.abort();
   following = new AbortController();
   current = run;
-  talk.clear();
+  conversation.clear();
   $("waiting").replaceChildren();
   $("problem").hidden = true;
   const { signal } = following;
-  const tell = (event) => {
+  const onEvent = (event) => {
     if (signal.aborted) return;
-    talk.tell(event);
+    conversation.show(event);
     if (event.type === "asked" || event.type === "end") showAsked();
     show();
     if (event.type === "asked") refresh().catch(fail);
     if (event.type === "end") get(`/v1/runs/${run.id}/result?wait=5`).then((result) => {
       if (signal.aborted || !result.total_tokens) return;
-      talk.total(result);
+      conversation.total(result);
       show();
-    }).catch(() => {}).then(refresh).catch(fail); // by then the service knows that it is over
+    }).catch(() => {}).then(refresh).catch(fail); // the service knows the end of the run by then
   };
-  const state = (text) => { $("service").textContent = text; };
-  follow(run.id, tell, state, signal).then(async () => {
-    if (signal.aborted || talk.status) return;
+  const showState = (text) => { $("service").textContent = text; };
+  follow(run.id, onEvent, showState, signal).then(async () => {
+    if (signal.aborted || conversation.status) return;
     const known = await get(`/v1/runs/${run.id}`);
-    if (["failed", "cancelled"].includes(known.state)) tell({ type: "end", status: known.state, error: known.error });
+    if (["failed", "cancelled"].includes(known.state)) onEvent({ type: "end", status: known.state, error: known.error });
   }).catch((error) => { if (!signal.aborted) fail(error); });
   show();
   showList();
@@ -145,7 +145,7 @@ function open(run) {
 function fresh() {
   following?.abort();
   current = null;
-  talk.clear();
+  conversation.clear();
   $("waiting").replaceChildren();
   show();
   showList();
@@ -155,7 +155,7 @@ function fresh() {
 async function send() {
   const prompt = $("prompt").value.trim();
   if (!prompt) return;
-  if (!current || talk.status) {
+  if (!current || conversation.status) {
     const run = current ? await post(`/v1/runs/${current.id}/fork`, { prompt }) : await post("/v1/runs", { prompt, agent: $("agent").value || undefined });
     $("prompt").value = "";
     open(run);
@@ -166,14 +166,14 @@ async function send() {
   }
 }
 
-// --- hands -------------------------------------------------------------------------------------------------------------
+// --- input -------------------------------------------------------------------------------------------------------------
 
 $("ask").addEventListener("submit", (event) => { event.preventDefault(); tried(send); });
 $("prompt").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); tried(send); }
 });
 $("new").addEventListener("click", fresh);
-const stop = () => tried(() => post(`/v1/runs/${current.id}/abort`, { reason: "stopped by the user" }));
+const stop = () => tried(() => post(`/v1/runs/${current.id}/abort`, { reason: "Stopped by the user" }));
 $("stop").addEventListener("click", stop);
 
 document.addEventListener("keydown", (event) => {

@@ -1,4 +1,4 @@
-// What a run told, as elements. Text goes in as text and never as HTML.
+// Events of a run as elements. Text is inserted as text and never as HTML.
 
 export function el(name, className = "", text = "") {
   const made = document.createElement(name);
@@ -18,7 +18,7 @@ export function diffOf(text) {
 
 const lines = (text, mark) => text.replace(/\n$/, "").split("\n").map((line) => mark + line);
 
-// What a call would do to a file, where its arguments say so.
+// Return the change that a tool call would make to a file, if its arguments contain one.
 export function changeOf(input) {
   const edits = Array.isArray(input.edits) ? input.edits : [input];
   const parts = [];
@@ -45,7 +45,7 @@ const short = (input) => { const value = Object.values(input).find((v) => typeof
 
 const money = (cost) => (cost && cost < 0.0001 ? "less than $0.0001" : `$${cost.toFixed(4)}`);
 
-export class Talk {
+export class Conversation {
   constructor(place) {
     this.place = place;
     this.clear();
@@ -57,7 +57,7 @@ export class Talk {
     this.calls = new Map();
     this.tokens = this.cost = 0;
     this.priced = true;
-    this.questions = new Map(); // by sub-agent; the run's own are under ""
+    this.questions = new Map(); // by subagent; those of the main agent are under ""
     this.status = "";
     this.begun = false;
   }
@@ -70,7 +70,7 @@ export class Talk {
     return element;
   }
 
-  tell(event) {
+  show(event) {
     switch (event.type) {
       case "attempt": if (event.number > 1) this.drop(); break;
       case "turn": this.begun = true; break;
@@ -81,7 +81,7 @@ export class Talk {
       case "tool_update": this.progress(event); break;
       case "tool_end": this.result(event); break;
       case "asked": this.questions.set(event.agent ?? "", event.calls); break;
-      case "retry": this.add(el("p", "end", `${event.error}; trying again in ${event.delay.toFixed(1)} s (${event.attempt} of ${event.max_retries})`)); break;
+      case "retry": this.add(el("p", "end", `Retrying in ${event.delay.toFixed(1)}s (attempt ${event.attempt} of ${event.max_retries}): ${event.error}`)); break;
       case "end": this.end(event); break;
     }
   }
@@ -119,7 +119,7 @@ export class Talk {
     if (!this.begun) this.before(message.content ?? []);
   }
 
-  // Calls of the conversation that this run goes on from: of them only the messages are told.
+  // Tool calls of copied messages: a fork reports only the messages, without events for their calls.
   before(content) {
     for (const block of content) {
       if (block.type === "tool_use") this.call(block);
@@ -157,7 +157,7 @@ export class Talk {
     this.call(event.call);
     const box = this.calls.get(event.call.id), { result } = event;
     box.classList.add(result.is_error ? "failed" : "done");
-    box.querySelector("summary").append(el("span", "quiet", ` ${result.is_error ? "failed" : "done"}${event.seconds ? ` in ${event.seconds.toFixed(1)} s` : ""}`));
+    box.querySelector("summary").append(el("span", "quiet", ` ${result.is_error ? "failed" : "done"}${event.seconds ? ` in ${event.seconds.toFixed(1)}s` : ""}`));
     const output = box.querySelector(".output");
     output.hidden = false;
     output.textContent = textOf(result.content ?? "");
@@ -177,7 +177,7 @@ export class Talk {
     if (event.status !== "completed") this.add(el("p", "end bad", event.error ? `${event.status}: ${event.error}` : event.status));
   }
 
-  // What the whole run took, that of sub-agents included.
+  // Show the totals of the whole run, including subagents.
   total(result) {
     this.tokens = result.total_tokens;
     this.priced = typeof result.cost === "number";
@@ -188,6 +188,6 @@ export class Talk {
 
   get figures() {
     if (!this.tokens) return "";
-    return `${this.tokens.toLocaleString("en")} tokens · ${this.priced ? money(this.cost) : "price not known"}`;
+    return `${this.tokens.toLocaleString("en")} tokens · ${this.priced ? money(this.cost) : "price unknown"}`;
   }
 }

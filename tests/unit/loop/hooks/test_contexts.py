@@ -1,0 +1,131 @@
+"""The contexts of hooks: what a handler may set, what is converted, and what is rejected."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from mainspring.errors import NetworkError
+from mainspring.loop.hooks import (
+    BeforeInject,
+    ContextTransform,
+    ModelErrorHook,
+    StreamThinking,
+    SystemBefore,
+    SystemTransform,
+    ToolGate,
+    ToolResultsAfter,
+    TurnAfter,
+    TurnBefore,
+)
+from mainspring.messages import AgentMessage, CustomMessage, Message, ToolUseBlock, Usage
+from mainspring.models import ModelRequest
+from tests.unit.loop.harness import Script, agent, said, text_reply
+
+CALL = ToolUseBlock("c1", "look")
+
+
+def texts(messages: Any) -> list[str]:
+    return [m.custom_type if isinstance(m, CustomMessage) else m.text for m in messages]
+
+
+@pytest.mark.covers("HOK-44")
+def test_messages_may_be_text_one_message_or_several() -> None:
+    error: Any = ModelErrorHook(1, "t", NetworkError("down"), (), 1)
+    injected: Any = BeforeInject("steer", [])
+    results: Any = ToolResultsAfter("r", Message.user("x"), Message.user("y"))
+    for value, expected in (
+        ("text", ["text"]),
+        (Message.user("one"), ["one"]),
+        (CustomMessage("note"), ["note"]),
+        ([Message.user("a"), CustomMessage("b")], ["a", "b"]),
+        ((Message.user("a"),), ["a"]),
+        ((m for m in [Message.user("a")]), ["a"]),
+    ):
+        kept = list(value) if not isinstance(value, str | Message | CustomMessage) else value
+        injected.messages = results.follow = error.messages = kept
+        assert texts(injected.messages) == texts(results.follow) == texts(error.messages) == expected
+        assert isinstance(injected.messages, list)
+        assert isinstance(error.messages, tuple)
+
+
+@pytest.mark.covers("HOK-44")
+def test_what_a_field_rejects_is_named_and_the_field_keeps_its_value() -> None:
+    context: Any = ContextTransform([Message.user("a")], 1, "t")
+    with pytest.raises(TypeError, match=r"^this field takes messages, not int, str$"):
+        context.messages = [1, "x", 2, Message.user("b")]
+    assert texts(context.messages) == ["a"]
+    system: Any = SystemTransform("S", 1, "t")
+    with pytest.raises(TypeError, match="^this field takes text, not int$"):
+        system.system = 3
+    assert system.system == "S"
+    after: Any = TurnAfter(1, "t", Message.user("m"), Usage(), {})
+    assert after.continue_with == ()
+    after.continue_with = "go on"
+    assert after.continue_with == "go on"
+    after.continue_with = (Message.user("go on"),)
+    assert texts(after.continue_with) == ["go on"]
+    before: Any = TurnBefore(1, "t", ModelRequest(messages=[]), {})
+    with pytest.raises(TypeError, match="^a run can end as completed, .*, not as 'tired'$"):
+        before.stop = "tired"
+    with pytest.raises(TypeError, match="^a request is a ModelRequest, not int$"):
+        before.request = 3
+    before.stop = "max_cost"
+    before.stop = None
+    assert before.stop is None
+
+
+def test_a_gate_is_decided_by_a_block_or_by_a_pause_that_no_approval_covers() -> None:
+    for approved, block, pause, settled in (
+        (False, False, "", False),
+        (False, "no", "", True),
+        (True, True, "", True),
+        (False, False, "sure?", True),
+        (True, False, "sure?", False),
+    ):
+        gate = ToolGate(CALL, "t", {}, approved=approved)
+        gate.block, gate.pause = block, pause
+        assert gate.is_decided is settled
+        assert (gate.reason, gate.result) == ("", None)
+
+
+def test_a_repeated_request_keeps_its_messages_unless_others_are_given() -> None:
+    messages = (Message.user("a"),)
+    hook = ModelErrorHook(2, "t", NetworkError("down"), messages, 3)
+    assert (hook.should_retry, hook.is_decided, hook.attempt, hook.turn) == (False, False, 3, 2)
+    hook.retry()
+    assert hook.is_decided
+    assert hook.messages is messages
+    hook.retry("shorter")
+    assert texts(hook.messages) == ["shorter"]
+    hook.retry([])
+    assert hook.messages == ()
+
+
+def test_the_smallest_contexts_hold_what_they_are_made_of() -> None:
+    assert (SystemBefore("r", "S").run_id, SystemBefore("r", "S").system) == ("r", "S")
+    assert (StreamThinking("hm", "t").thinking, StreamThinking("hm", "t").turn_id) == ("hm", "t")
+
+
+@pytest.mark.covers("HOK-20")
+async def test_a_handler_may_store_a_shorter_history_before_a_request() -> None:
+    compacted: list[Any] = []
+    replaced: list[Sequence[AgentMessage]] = []
+
+    async def shorten(ctx: ContextTransform) -> None:
+        if ctx.turn_id and len(ctx.messages) > 2:
+            await ctx.compact(ctx.messages[-1:], "length")
+            replaced.append(ctx.messages)
+
+    model = Script(text_reply("a"), text_reply("b"))
+    one = agent(model, hooks={ContextTransform: shorten, "context:compacted": compacted.append})
+    await one.run("one")
+    await one.run("two")
+    assert [texts(r.messages) for r in model.requests] == [["one"], ["two"]]
+    assert texts(one.messages) == ["two", "b"]
+    assert [texts(m) for m in replaced] == [["two"]]
+    [hook] = compacted
+    assert (texts(hook.before), texts(hook.after), hook.reason) == (["one", "a", "two"], ["two"], "length")
+    alone = ContextTransform([Message.user("a"), Message.user("b")], 1, "t")
+    await alone.compact(alone.messages[1:], "length")
+    assert [said(m).text for m in alone.messages] == ["b"]

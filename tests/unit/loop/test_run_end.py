@@ -1,0 +1,186 @@
+"""How a run ends when its time is up, when an abort arrives late, and what the callers and listeners see of it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from mainspring.cancellation import CancelToken
+from mainspring.errors import AgentAbortedError, AgentProviderError
+from mainspring.events import StreamEvent
+from mainspring.loop import HookBus, LoopContext, RunOptions, agent_loop
+from mainspring.loop.hooks import AgentAbort, RunDone, SessionEnd, TurnAfter
+from mainspring.models import ModelRequest
+from mainspring.tools import ToolContext, ToolRegistry, tool
+from tests.unit.loop.harness import (
+    Script,
+    agent,
+    assert_results_follow_calls,
+    config,
+    said,
+    text_reply,
+    tool_call_reply,
+)
+
+
+@tool
+async def look(key: str) -> str:
+    """Look something up."""
+    return f"value of {key}"
+
+
+def sleep_in(hook: Any, seconds: float) -> dict[Any, Any]:
+    """A handler that outlasts the time limit of its run."""
+
+    async def sleep(ctx: Any) -> None:
+        expired = asyncio.Event()
+        asyncio.get_running_loop().call_later(seconds, expired.set)
+        await expired.wait()
+
+    return {hook: sleep}
+
+
+async def test_an_error_after_the_time_limit_is_raised() -> None:
+    one = agent(Script(text_reply("")), hooks=sleep_in(TurnAfter, 0.03))
+    ended: list[Any] = []
+    one.on(SessionEnd, ended.append)
+    with pytest.raises(AgentProviderError, match="neither text nor a tool call") as caught:
+        await one.run("go", behavior=RunOptions(max_seconds=0.01, max_repairs=0))
+    assert caught.value.outcome is not None
+    assert caught.value.outcome.status == ended[0].status == "error"
+    assert ended[0].error is caught.value
+
+
+async def test_a_cancellation_after_the_time_limit_is_raised() -> None:
+    expired, release = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def stubborn(ctx: ToolContext) -> str:
+        """Ignore the first cancellation."""
+        try:
+            await release.wait()
+        except asyncio.CancelledError:
+            expired.set()
+            await release.wait()
+        return "late"
+
+    one = agent(Script(tool_call_reply("stubborn")), tools=[stubborn])
+    run = asyncio.ensure_future(one.run("go", behavior=RunOptions(max_seconds=0.01, abort_grace=5)))
+    await expired.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert_results_follow_calls(one.messages)
+
+
+async def test_an_abort_before_the_time_limit_is_an_abort() -> None:
+    started = asyncio.Event()
+    one = agent(Script(text_reply("slow", hang_after=1, started=started)), hooks=sleep_in(TurnAfter, 0.03))
+    run = asyncio.ensure_future(one.run("go", behavior=RunOptions(max_seconds=0.02, abort_grace=1)))
+    await started.wait()
+    one.abort("by hand")
+    with pytest.raises(AgentAbortedError, match="by hand"):
+        await run
+
+
+class AbortedAtTheEnd(Script):
+    """A model whose caller aborts while the finished stream is being closed."""
+
+    def __init__(self, signal: CancelToken, *answers: Any) -> None:
+        super().__init__(*answers)
+        self.signal = signal
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
+        try:
+            async for event in super().stream(request):
+                yield event
+        finally:
+            self.signal.cancel("by hand")
+            await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("retry", [True, False])
+async def test_a_complete_response_stays_complete_if_the_abort_arrives_after_it(retry: bool) -> None:
+    signal, events = CancelToken(), list[Any]()
+    after: list[TurnAfter] = []
+    bus = HookBus({TurnAfter: after.append})
+    bus.subscribe(events.append)
+    ctx = LoopContext()
+    behavior = RunOptions() if retry else RunOptions(retry=None)
+    model = AbortedAtTheEnd(signal, text_reply("whole", tokens=7))
+    with pytest.raises(AgentAbortedError, match="by hand") as caught:
+        await agent_loop("go", ctx, config(model, bus=bus, behavior=behavior), signal)
+    message = said(ctx.messages[-1])
+    assert (message.text, message.stop_reason, message.error) == ("whole", "end_turn", None)
+    assert "error" not in [e.type for e in events]
+    assert [(a.usage.total_tokens, a.error) for a in after] == [(7, None)]
+    assert caught.value.outcome is not None
+    assert caught.value.outcome.text == "whole"
+
+
+async def test_an_abandoned_tool_publishes_nothing_more() -> None:
+    signal, release, finished = CancelToken(), asyncio.Event(), asyncio.Event()
+    events: list[Any] = []
+
+    @tool
+    async def stubborn(ctx: ToolContext) -> str:
+        """Report before and after the abort."""
+        ctx.update("before")
+        signal.cancel("enough")
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        ctx.update("after")
+        ctx.metadata(title="after")
+        finished.set()
+        return "late"
+
+    bus = HookBus()
+    bus.subscribe(events.append)
+    ctx = LoopContext(tools=ToolRegistry([stubborn]))
+    with pytest.raises(AgentAbortedError):
+        await agent_loop(
+            "go",
+            ctx,
+            config(Script(tool_call_reply("stubborn")), bus=bus, behavior=RunOptions(abort_grace=0.01)),
+            signal,
+        )
+    release.set()
+    await finished.wait()
+    assert [e.output for e in events if e.type == "tool_execution_update"] == ["before"]
+    assert events[-1].type == "agent_end"
+
+
+@pytest.mark.parametrize("by", ["abort", "cancel"])
+async def test_the_last_hooks_carry_how_the_run_ended(by: str) -> None:
+    started = asyncio.Event()
+    one = agent(Script(tool_call_reply("look", key="a", tokens=5), text_reply("slow", hang_after=1, started=started)), tools=[look])  # fmt: skip
+    ends: list[Any] = []
+    events: list[Any] = []
+    for hook in (AgentAbort, SessionEnd, RunDone):
+        one.on(hook, ends.append)
+    one.subscribe(events.append)
+    run = asyncio.ensure_future(one.run("go"))
+    await started.wait()
+    if by == "abort":
+        one.abort("enough")
+    else:
+        run.cancel()
+    with pytest.raises(AgentAbortedError if by == "abort" else asyncio.CancelledError) as caught:
+        await run
+    abort, end, done = ends
+    reason = "enough" if by == "abort" else "cancelled"
+    assert (type(abort), abort.reason, abort.run_id) == (AgentAbort, reason, events[0].run_id)
+    for hook in (end, done):
+        assert (hook.status, hook.turns, hook.usage.total_tokens) == ("aborted", 2, 5)
+        assert (type(hook.error), hook.run_id) == (type(caught.value), events[0].run_id)
+    last = events[-1]
+    assert (last.type, last.status, last.run_id) == ("agent_end", "aborted", events[0].run_id)
+    assert list(last.messages) == list(one.messages)
+    if by == "abort":
+        assert last.error is end.error is done.error is caught.value
+    else:
+        assert last.error is None

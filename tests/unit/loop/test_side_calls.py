@@ -1,0 +1,174 @@
+"""Model calls outside the conversation: what they send, what is counted, and when they are rejected."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from mainspring.errors import AgentError, ModelError, NetworkError
+from mainspring.events import StreamEvent
+from mainspring.loop import HookBus, LoopContext, RunOptions, agent_loop
+from mainspring.loop.hooks import ContextTransform, RunDone, SessionEnd, UsageUpdate
+from mainspring.messages import Cost, Message, Usage
+from mainspring.models import ModelRequest, RetryConfig
+from mainspring.testing.scripted_model import Reply
+from tests.unit.loop.harness import Script, agent, config, fail, text_reply, tool_call_reply
+
+
+def request(text: str = "which?") -> ModelRequest:
+    return ModelRequest(messages=[Message.user(text)])
+
+
+def priced(text: str, tokens: int = 10) -> Reply:
+    return Reply(text, usage=Usage(output_tokens=tokens, cost=Cost(output=0.5)))
+
+
+async def run_with(side: Any, model: Script, **behavior: Any) -> tuple[Any, list[UsageUpdate]]:
+    """Run with one side call before the first request."""
+    updates: list[UsageUpdate] = []
+    bus = HookBus({ContextTransform: side, UsageUpdate: updates.append})
+    options = RunOptions(**{"retry": None, **behavior})
+    return await agent_loop("go", LoopContext(), config(model, bus=bus, behavior=options)), updates
+
+
+async def test_a_side_call_uses_the_model_of_the_run_unless_it_names_another() -> None:
+    answers: list[str] = []
+    asked = request()
+
+    async def select(ctx: ContextTransform) -> None:
+        answers.extend([(await ctx.side_call("select", asked)).text])
+        answers.extend([(await ctx.side_call("title", asked, model=other)).text])
+
+    model, other = Script(priced("mine"), text_reply("ok")), Script(priced("other", 5))
+    result, updates = await run_with(select, model)
+    assert answers == ["mine", "other"]
+    assert model.requests[0] is other.requests[0] is asked
+    assert [(u.turn, u.usage.total_tokens, u.total.total_tokens, u.purpose) for u in updates] == [
+        (1, 10, 10, "select"),
+        (1, 5, 15, "title"),
+        (1, 0, 15, ""),
+    ]
+    assert {k: v.total_tokens for k, v in result.stats.side_usage.items()} == {"select": 10, "title": 5}
+    assert result.usage.total_tokens == 15
+
+
+async def test_the_usage_of_several_side_calls_for_one_purpose_adds_up() -> None:
+    async def select(ctx: ContextTransform) -> None:
+        for _ in range(3):
+            await ctx.side_call("select", request())
+
+    result, _ = await run_with(select, Script(priced("a"), priced("b"), priced("c"), text_reply("ok")))
+    assert result.stats.side_usage["select"].total_tokens == 30
+
+
+async def test_a_side_call_is_retried_like_any_and_publishes_nothing() -> None:
+    events: list[Any] = []
+
+    async def select(ctx: ContextTransform) -> None:
+        assert (await ctx.side_call("select", request(), model=other)).text == "found"
+
+    other = Script(fail(NetworkError("down")), text_reply("found"))
+    one = agent(Script(text_reply("ok")), hooks={ContextTransform: select})
+    one.subscribe(events.append)
+    await one.run("go", behavior=RunOptions(retry=RetryConfig(base_delay_ms=1, jitter=0)))
+    assert len(other.requests) == 2
+    assert "model_retry" not in [e.type for e in events]
+
+
+async def test_a_side_call_that_fails_counts_what_it_used() -> None:
+    errors: list[ModelError] = []
+
+    async def select(ctx: ContextTransform) -> None:
+        with pytest.raises(ModelError) as caught:
+            await ctx.side_call("select", request(), model=Script(fail(NetworkError("down"))))
+        errors.append(caught.value)
+
+    result, updates = await run_with(select, Script(text_reply("ok", tokens=3)))
+    assert [str(e) for e in errors] == ["down"]
+    assert [(u.usage.total_tokens, u.purpose) for u in updates] == [(0, "select"), (3, "")]
+    assert result.stats.side_usage["select"] == Usage.zero()
+
+
+class WithoutEnd(Script):
+    """A model whose stream ends before its response does."""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
+        async for event in super().stream(request):
+            if event.type == "done":
+                return
+            yield event
+
+
+async def test_a_side_call_without_a_complete_response_is_a_failure() -> None:
+    errors: list[ModelError] = []
+
+    async def select(ctx: ContextTransform) -> None:
+        with pytest.raises(ModelError, match="ended before its response was complete") as caught:
+            await ctx.side_call("select", request(), model=WithoutEnd(priced("half")))
+        errors.append(caught.value)
+
+    result, updates = await run_with(select, Script(text_reply("ok")))
+    assert [(e.reason, e.provider) for e in errors] == [("stream_cut", "scripted")]
+    assert updates[0].purpose == "select"
+    assert "select" in result.stats.side_usage
+
+
+@pytest.mark.parametrize(
+    ("limit", "status"),
+    [({"max_total_tokens": 10}, "max_tokens"), ({"max_cost": 0.5}, "max_cost"), ({"max_seconds": 0}, "max_seconds")],
+)
+async def test_a_side_call_after_a_limit_is_rejected_with_the_limit(limit: dict[str, Any], status: str) -> None:
+    rejected: list[str] = []
+
+    async def title(ctx: SessionEnd) -> None:
+        with pytest.raises(AgentError) as caught:
+            await ctx.side_call("title", request(), model=other)
+        rejected.append(str(caught.value))
+
+    other = Script(text_reply("never"))
+    one = agent(Script(priced("answer")), hooks={SessionEnd: title})
+    await one.run("go", behavior=RunOptions(**limit))
+    assert rejected == [f"Cannot call a model for 'title': the run has reached its limit ({status})."]
+    assert other.requests == []
+
+
+async def test_the_limit_of_turns_is_not_a_limit_of_side_calls() -> None:
+    titles: list[str] = []
+
+    async def title(ctx: SessionEnd) -> None:
+        titles.append((await ctx.side_call("title", request(), model=Script(text_reply("A title")))).text)
+
+    one = agent(Script(text_reply("answer")), hooks={SessionEnd: title})
+    await one.run("go", behavior=RunOptions(max_turns=1))
+    assert titles == ["A title"]
+
+
+async def test_a_side_call_after_the_run_is_rejected() -> None:
+    calls: list[Any] = []
+    one = agent(Script(text_reply("answer")))
+    one.on(SessionEnd, lambda ctx: calls.append(ctx.side_call))
+
+    async def late(ctx: RunDone) -> None:
+        with pytest.raises(AgentError, match=r"^Cannot call a model for 'late': the run has ended\.$"):
+            await ctx.side_call("late", request())
+        with pytest.raises(AgentError, match="no run is active"):
+            await one.side_call("late", request())
+        calls.append(ctx.side_call)
+
+    one.on(RunDone, late)
+    await one.run("go")
+    assert len(calls) == 2
+    with pytest.raises(AgentError, match=r"^Cannot call a model for 'later': the run has ended\.$"):
+        await calls[0]("later", request())
+    with pytest.raises(AgentError, match=r"^Cannot call a model for 'later': no run is active\.$"):
+        await one.side_call("later", request())
+    one.add_usage(Usage(output_tokens=5), "later")
+
+
+async def test_usage_that_a_caller_adds_counts_toward_the_limits() -> None:
+    one = agent(Script(tool_call_reply("nope", tokens=1), text_reply("never")))
+    one.on(ContextTransform, lambda ctx: one.add_usage(Usage(output_tokens=20), "child"))
+    result = await one.run("go", behavior=RunOptions(max_total_tokens=21))
+    assert (result.status, result.usage.total_tokens) == ("max_tokens", 21)
+    assert result.stats.side_usage == {"child": Usage(output_tokens=20)}
+    assert [u.total_tokens for u in result.stats.turn_usage] == [1]
