@@ -56,7 +56,12 @@ def methods(kind: type[Hook]) -> list[str]:
     found: list[str] = []
     for base in kind.__mro__:
         for name, value in vars(base).items():
-            if inspect.isfunction(value) and not name.startswith("_") and name != "block_on_error" and name not in found:
+            if (
+                inspect.isfunction(value)
+                and not name.startswith("_")
+                and name != "block_on_error"
+                and name not in found
+            ):
                 found.append(name)
     return found
 

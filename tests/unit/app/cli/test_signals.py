@@ -34,7 +34,9 @@ def test_an_end_that_hangs_is_cut_short_with_the_terminal_restored() -> None:
 
 
 def test_a_terminal_that_nobody_reads_does_not_keep_it() -> None:
-    done = run("signals._restore = __import__('threading').Event().wait\n    signals.start_deadline(0.1)\n    while True: pass")
+    done = run(
+        "signals._restore = __import__('threading').Event().wait\n    signals.start_deadline(0.1)\n    while True: pass"
+    )
     assert (done.returncode, done.stdout) == (1, "")
 
 
