@@ -179,7 +179,7 @@ async def test_a_run_that_failed_is_tried_again_where_it_was(reopen: Reopen) -> 
         await agents.run(run.id).retry()
         result = await finish(agents.run(run.id))
         told = [item.event async for item in agents.run(run.id).events()]
-        with pytest.raises(DurableError, match="is done, whatever its result says"):
+        with pytest.raises(DurableError, match="is done, regardless of its result"):
             await agents.run(run.id).retry()
     assert (result.status, result.text) == ("completed", "Done.")
     assert world.done == ["write a", "hold b", "hold b"]

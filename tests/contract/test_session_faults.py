@@ -163,7 +163,7 @@ from mainspring.loop import CoreAgent
 from mainspring.sessions import Session, SessionPlug
 from mainspring.env.memory import MemoryEnv; from mainspring.testing.scripted_model import ScriptedModel
 from tests.contract.test_session_faults import STORES
-session = Session.open("s1", home=STORES[sys.argv[1]](Path(sys.argv[2])), if_taken="fork")
+session = Session.open("s1", home=STORES[sys.argv[1]](Path(sys.argv[2])), if_locked="fork")
 print("open", flush=True)
 sys.stdin.readline()
 agent = CoreAgent(ScriptedModel(*["answer"] * 20), env=MemoryEnv(), plugs=[SessionPlug(session)])

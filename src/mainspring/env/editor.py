@@ -208,7 +208,7 @@ class EditorEnv:
         self.path_filter: Any = env.path_filter
         self.search_path = env.search_path
         self.scratch: dict[str, Any] = env.scratch
-        self.name_of: Callable[[str], str] = env.display_name if isinstance(env, PathNaming) else str
+        self.display_name: Callable[[str], str] = env.display_name if isinstance(env, PathNaming) else str
 
     @property
     def cwd(self) -> str:

@@ -243,8 +243,8 @@ class RunState:
         unfinished = self.bus.start(hook)
         if unfinished is None:
             return hook
-        # With a grace of 0 an aborted run calls no handler; only gates allow that.
-        grace = 0 if hook.gate else self.config.behavior.abort_grace or 0.001
+        # Never 0: the scope of an aborted run would end before it awaits the handlers that have started.
+        grace = (0 if hook.gate else self.config.behavior.abort_grace) or 0.001
         try:
             async with cancel_scope(self.signal, grace):
                 await unfinished

@@ -379,7 +379,7 @@ class Session(AbstractContextManager["Session"]):
         cwd: str | os.PathLike[str] | None = None,
         *,
         home: HomeOrStore | None = None,
-        if_taken: Literal["read", "fork"] = "read",
+        if_locked: Literal["read", "fork"] = "read",
         options: SessionOptions | None = None,
     ) -> Self:
         """Open the most recent session of a folder, for any spelling of its path.
@@ -392,7 +392,7 @@ class Session(AbstractContextManager["Session"]):
             if info.problem:
                 skipped.append(info.problem)
                 continue
-            session = cls.open(info.place, home=home, if_locked=if_taken, options=options)
+            session = cls.open(info.place, home=home, if_locked=if_locked, options=options)
             for text in skipped:
                 session.journal.add_warning(Problem("damaged", f"{text}; it was skipped"))
             return session

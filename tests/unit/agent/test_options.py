@@ -115,5 +115,5 @@ def test_a_function_that_cannot_be_a_tool_says_what_to_write() -> None:
         """Look."""
         return key
 
-    with pytest.raises(TypeError, match=f"write `ctx: {ToolContext.__name__}` if it is to get the context of the call"):
+    with pytest.raises(TypeError, match=f"Write `ctx: {ToolContext.__name__}` if it receives the context of the call"):
         agent(tools=[look])

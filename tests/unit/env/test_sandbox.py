@@ -613,7 +613,7 @@ def test_the_project_cannot_be_a_folder_of_keys(home: Path, provider: SandboxBac
     (home / ".ssh" / "x").mkdir(parents=True)
     with pytest.raises(ConfigError, match="contains secrets"):
         SandboxEnv(home / ".ssh" / "x", provider=provider, home=str(home))
-    with pytest.raises(ConfigError, match="make it first"):
+    with pytest.raises(ConfigError, match="Create it first"):
         SandboxEnv(home, provider=provider, home=str(home), writable=["none"])
 
 

@@ -239,4 +239,4 @@ async def test_a_scripted_model_says_what_it_is_told() -> None:
     assert model.remaining == 0
     over = await own.invoke("more")
     assert isinstance(over, Failure)
-    assert "has 4 answers" in over.message
+    assert "only 4 responses" in over.message

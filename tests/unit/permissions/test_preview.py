@@ -126,7 +126,7 @@ async def test_a_file_that_changed_after_the_yes_is_not_written(call: ScriptedCa
 
     [told] = await run(where, Person(meanwhile), call)
 
-    assert "changed after this was approved" in told
+    assert "changed after this call was approved" in told
     assert await content(where, path) == b"two of another kind\n"
 
 

@@ -361,7 +361,7 @@ def open_session(
         session = Session.open(find_session(name, cwd, home=folder).place, home=folder, if_locked="fork", options=how)
     elif options.continued:
         try:
-            session = Session.latest(cwd, home=folder, if_taken="fork", options=how)
+            session = Session.latest(cwd, home=folder, if_locked="fork", options=how)
         except SessionError as error:
             raise SessionError(
                 f"Cannot continue: {error} Omit --continue to start a session, or choose one with --session ID."

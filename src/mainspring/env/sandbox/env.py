@@ -95,7 +95,7 @@ def sandboxed_executor(box: SandboxPolicy) -> ThreadPoolExecutor | None:
         return None
     outside = tuple(h for h in box.hidden if not any(is_inside(h, root) for root in box.writable))
     rules = landlock_rules(replace(box, hidden=outside))
-    rules += [("read", os.path.abspath(path)) for path in sys.path]  # a module may be imported during the work
+    rules += [("read", path) for path in sys.path if os.path.isabs(path)]  # a module may be imported during the work
 
     def restrict() -> None:
         lockdown.apply_landlock(rules, network=True, scopes=False)

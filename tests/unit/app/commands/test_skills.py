@@ -153,7 +153,7 @@ def test_skills_of_a_project_count_once_it_is_trusted(command: Command) -> None:
     inner.mkdir()
     before = command.run("skills", "--cwd", str(inner))
     assert "theirs" not in before.out
-    assert "theirs/SKILL.md: the project is not trusted" in before.err
+    assert "theirs/SKILL.md: The project is not trusted" in before.err
     assert command.run("trust").code == 0
     assert "theirs" in command.run("skills", "--cwd", str(inner)).out
     command.settings({"skills": {"trustProjectSkills": False}})
