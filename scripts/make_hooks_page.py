@@ -47,7 +47,7 @@ def fields(kind: type[Hook]) -> list[str]:
     for base in reversed(kind.__mro__):
         slots = getattr(base, "__slots__", ())
         names += [n for n in slots if not n.startswith("_") and n not in names and n != "side_call"]
-        names += [n for n, v in vars(base).items() if isinstance(v, property) and n not in {"settled", *names}]
+        names += [n for n, v in vars(base).items() if isinstance(v, property) and n not in {"is_decided", *names}]
     return names
 
 
@@ -56,7 +56,12 @@ def methods(kind: type[Hook]) -> list[str]:
     found: list[str] = []
     for base in kind.__mro__:
         for name, value in vars(base).items():
-            if inspect.isfunction(value) and not name.startswith("_") and name != "fail_closed" and name not in found:
+            if (
+                inspect.isfunction(value)
+                and not name.startswith("_")
+                and name != "block_on_error"
+                and name not in found
+            ):
                 found.append(name)
     return found
 
