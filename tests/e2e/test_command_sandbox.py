@@ -54,7 +54,7 @@ def test_the_strongest_layer_is_taken_and_keys_stay_hidden(command: Command) -> 
     done = command.run("-p", "x", "--sandbox", "--allow", f"read_file({key})", "--allow", "shell")
 
     assert (done.code, done.out) == (0, "done\n")
-    assert "holds writes outside the project" in done.err
+    assert "blocks writes outside the project" in done.err
     read, ran = command.server.requests[1]["messages"][-2:]
     assert "the sandbox hides it" in json.dumps(read)
     assert "cat: " in json.dumps(ran)

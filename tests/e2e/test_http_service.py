@@ -140,7 +140,7 @@ def test_a_run_comes_to_its_end_before_the_service_does(command: Command):
         assert '"status":"completed","text":"It took its time."' in told
         _, err = service.process.communicate(timeout=15)
         assert service.process.returncode == 0
-        assert "no run is taken on any more" in err
+        assert "no new runs" in err
 
 
 def test_a_second_signal_ends_it_at_once(command: Command):
@@ -150,7 +150,7 @@ def test_a_second_signal_ends_it_at_once(command: Command):
         assert command.server.asked.wait(15)
         service.process.send_signal(signal.SIGINT)
         assert service.process.stderr
-        while "ending" not in service.process.stderr.readline():
+        while "Shutting down" not in service.process.stderr.readline():
             pass
         assert service.end(signal.SIGINT)[0] == 0
 

@@ -33,11 +33,11 @@ def test_the_model_is_a_name_a_provider_or_an_object(monkeypatch: pytest.MonkeyP
         ("openai", "gpt-5-mini"),
         ("local", "a:b"),
     ]
-    with pytest.raises(ProviderConfigError, match="no provider 'nope'"):
+    with pytest.raises(ProviderConfigError, match="Unknown provider: 'nope'"):
         Agent("x", provider="nope")
     with pytest.raises(ConfigError, match="not both"):
         Agent("openai:gpt-5", provider=model)
-    with pytest.raises(ConfigError, match="nothing for provider"):
+    with pytest.raises(ConfigError, match="already has the provider"):
         Agent(model, provider="openai")
 
 

@@ -54,14 +54,17 @@ from mainspring.sessions.event_log import SessionEventLog
 from mainspring.sessions.output_offload import OffloadOutputsPlug, count_missing_outputs
 from mainspring.sessions.rewind import FileSnapshots
 from mainspring.subagents import SPAWN_TOOL, Subagents, load_definitions
-from mainspring.telemetry import Telemetry, TelemetryOptions, Tracing
 from mainspring.tools import Tool, ToolRegistry
 from mainspring.tools.builtin import ALL_TOOL_NAMES, COMMON_ALIASES, builtin_tools
 
 if TYPE_CHECKING:
     from mainspring.sessions import find_session
+    from mainspring.telemetry import Telemetry, TelemetryOptions, Tracing
 else:
     find_session = lazy_function("mainspring.sessions", "find_session")
+    Telemetry = lazy_function("mainspring.telemetry", "Telemetry")
+    TelemetryOptions = lazy_function("mainspring.telemetry", "TelemetryOptions")
+    Tracing = lazy_function("mainspring.telemetry", "Tracing")
 
 
 DEFAULT_MAX_TURNS = 50

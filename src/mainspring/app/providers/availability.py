@@ -34,7 +34,6 @@ from mainspring.models import (
 )
 from mainspring.models.catalog import load_catalog
 from mainspring.models.embedded.download import is_downloaded
-from mainspring.models.embedded.engine import is_engine_installed
 from mainspring.models.embedded.weights import DEFAULT, WEIGHTS, download_command, find_weights, models_dir
 from mainspring.models.port import ZERO_PRICES, TokenPrices
 from mainspring.models.providers import codex, foundry
@@ -304,7 +303,7 @@ async def _probe_hosts(models: Mapping[str, ModelProvider]) -> dict[str, bool]:
 
 
 def _embedded_attachment() -> list[ModelListing]:
-    has_engine = is_engine_installed()
+    has_engine = embedded.is_engine_installed()
     views: list[ModelListing] = []
     for known in WEIGHTS.values():
         here = is_downloaded(known, models_dir())

@@ -170,7 +170,8 @@ class SandboxEnv(LocalEnv):
         )
         box = self._make_box("", "/")  # fail here if the policy is invalid
         folder = os.path.realpath(os.path.join(self._files.home, ".agent/sandbox") if journal is None else journal)
-        exposed = any(is_inside(folder, root) for root in box.writable) and not box.guards(folder)
+        # A command could forge a record there, and the guard would move the record away as a new file.
+        exposed = any(is_inside(folder, root) for root in box.writable)
         self._journal = Journal("" if exposed else folder)
         self.recovered = self._recover(box.writable)
 
