@@ -167,6 +167,7 @@ def test_stopping_and_going_on_with_the_session(chat: Chatting) -> None:
     terminal.wait("Here we are again.")
     said = [m["content"] for m in chat.server.requests[-1]["messages"] if m["role"] == "user"]
     assert "never mind" in str(said)
+    terminal.wait_gone("Esc to stop")
     terminal.keys("C-c")
     terminal.wait("Press Ctrl-C again to exit")
     terminal.keys("C-c")

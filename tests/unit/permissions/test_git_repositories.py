@@ -124,7 +124,10 @@ async def test_a_history_too_long_to_check_asks(tmp_path: Path, monkeypatch: pyt
     env = LocalEnv(str(make_repository(tmp_path, ":")))
     assert (await decide("git log -p", env)).outcome == "allow"
 
-    monkeypatch.setattr("mainspring.permissions.recursive_reads.MAX_SECONDS", 0.0)
+    slow = tmp_path / "bin" / "git"
+    slow.write_text("#!/bin/sh\nexec sleep 20\n")
+    slow.chmod(0o755)
+    monkeypatch.setattr("mainspring.permissions.recursive_reads.MAX_SECONDS", 0.1)
 
     decision = await decide("git log -p", env)
     assert decision.outcome == "ask"
