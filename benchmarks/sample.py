@@ -83,6 +83,7 @@ def rss_kb(kind: str = "VmRSS") -> int:
 
 
 async def timed(work) -> tuple[float, float]:
+    gc.collect()  # else a full collection of what was loaded before falls into some measurements and not into others
     cpu, wall = time.process_time(), time.perf_counter()
     await work
     return time.process_time() - cpu, time.perf_counter() - wall

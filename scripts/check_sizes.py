@@ -79,13 +79,15 @@ def measure_block(statements: list[ast.stmt], file: str, found: list[Finding]) -
 
 
 def only_reexports(tree: ast.Module) -> bool:
-    """Whether an `__init__.py` holds imports, `__all__`, dunder or private names and the lazy `__getattr__`, nothing else."""
+    """Whether an `__init__.py` holds imports, `__all__`, dunder or private names, lazy functions, and the lazy `__getattr__`, nothing else."""
 
     def is_fine(node: ast.stmt) -> bool:
         match node:
             case ast.Import() | ast.ImportFrom():
                 return True
             case ast.Expr(value=ast.Constant(value=str())):
+                return True
+            case ast.Assign(value=ast.Call(func=ast.Name(id="lazy_function"))):
                 return True
             case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
                 return name.startswith("_")

@@ -17,9 +17,11 @@ _IGNORABLE = (
     *(0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFEFF, 0xFFA0),
     *(*range(0x180B, 0x1810), *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070)),
     *(*range(0xFE00, 0xFE10), *range(0xFFF0, 0xFFFC), *range(0x1BCA0, 0x1BCA4), *range(0x1D159, 0x1D15A)),
-    *(*range(0x1D173, 0x1D17B), *range(0xE0000, 0xE1000)),
+    *range(0x1D173, 0x1D17B),
 )
-"""Characters that Unicode allows to render as nothing, and characters that look blank but are not spaces."""
+"""Characters that Unicode allows to render as nothing, and characters that look blank but are not spaces; see `_SUPPLEMENT`."""
+_SUPPLEMENT = ("\U000e0000", "\U000e0fff")
+"""First and last of 4096 more: tags and variation selectors. As a set they would take half a megabyte of every process."""
 _HIDDEN = frozenset([chr(code) for code in (*range(0x20), *range(0x7F, 0xA0), *_IGNORABLE)])
 _DRAWN = frozenset(
     [
@@ -52,7 +54,11 @@ def find_invisible(text: str) -> str | None:
     if text.isascii() and text.isprintable():
         return None
     for char in text:
-        if char not in _PLAIN and char not in _SELECTORS and (char in _HIDDEN or unicodedata.category(char)[0] in "CZ"):
+        if (
+            char not in _PLAIN
+            and char not in _SELECTORS
+            and (_is_ignorable(char) or unicodedata.category(char)[0] in "CZ")
+        ):
             return char
     return None
 
@@ -178,9 +184,13 @@ def _kind(char: str) -> str:
     return {"Z": "space"}.get(category[0], "mark" if category in ("Mn", "Me") else "")
 
 
+def _is_ignorable(char: str) -> bool:
+    return char in _HIDDEN or _SUPPLEMENT[0] <= char <= _SUPPLEMENT[1]
+
+
 def _is_hidden(char: str) -> bool:
     category = unicodedata.category(char)
-    return char in _HIDDEN or category == "Cs" or (category == "Cf" and char not in _DRAWN)
+    return _is_ignorable(char) or category == "Cs" or (category == "Cf" and char not in _DRAWN)
 
 
 def _escape(char: str) -> str:

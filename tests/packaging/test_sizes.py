@@ -64,6 +64,8 @@ def test_suppressions_are_counted_in_comments_only() -> None:
         ('"""Doc."""\nfrom a import b\n__all__ = ["b"]\n', True),
         ("if TYPE_CHECKING:\n    from a import b\n_HOMES = {}\ndef __getattr__(name): ...\n", True),
         ('__all__, __getattr__ = exports(__name__, {"b": "B"})\n', True),
+        ('if TYPE_CHECKING:\n    from a import b\nelse:\n    b = lazy_function("a", "b")\n', True),
+        ("if TYPE_CHECKING:\n    from a import b\nelse:\n    b = find()\n", False),
         ("x = 1\n", False),
         ("_, y = 1, 2\n", False),
         ("def helper(): ...\n", False),

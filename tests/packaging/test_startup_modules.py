@@ -78,6 +78,19 @@ def test_a_run_in_print_mode_loads_no_screen_and_nothing_that_it_does_not_use(tm
     assert foreign(names) & heavy == set()
 
 
+def test_a_run_of_the_library_loads_no_built_in_tools_and_no_patterns_of_secrets() -> None:
+    with ChatServer("hello") as server:
+        names = loaded(
+            "import asyncio\nfrom mainspring import Agent\nfrom mainspring.models import create_model\n"
+            f"model = create_model('openai:test-model', base_url={server.base_url!r}, api_key='sk-test-0123456789abcdefghij')\n"
+            "assert asyncio.run(Agent(model).run('hi')).text == 'hello'"
+        )
+    unused = ("app", "tools.builtin", "redaction.", "permissions", "sessions", "models.errors", "models.auth.oauth",
+              "models.langchain.m", "callbacks", "telemetry", "durable")  # fmt: skip
+    assert "mainspring.loop" in names
+    assert not [name for name in names for part in unused if name.startswith(f"mainspring.{part}")]
+
+
 def test_the_first_prompt_is_drawn_with_next_to_nothing() -> None:
     names = loaded("import mainspring.app.tui.start")
     assert foreign(names) <= {"msgspec", "typing_extensions"}

@@ -18,7 +18,7 @@ from mainspring.loop.hooks import OAuthRefresh, SessionEnd, SessionStart
 from mainspring.mcp.tool_search import ToolSearchPlug
 from mainspring.messages import AgentMessage, Message, TextBlock, ToolDefinition
 from mainspring.models import ModelRequest
-from mainspring.models.auth.oauth import TokenRefreshed, on_token_refresh
+from mainspring.models.auth.credentials import TokenRefreshed, on_token_refresh
 from mainspring.policies.disclosure import Disclosure, LoadMode
 from mainspring.subagents import AgentDefinition, Subagents
 from mainspring.tools import Tool

@@ -54,7 +54,7 @@ from mainspring.policies.reads import ClearStaleReads, FileReadState, ReadBefore
 from mainspring.policies.repeated_calls import RepeatedCallsWarning
 from mainspring.policies.request_settings import disable_prompt_cache
 from mainspring.tools import LazyTool, Tool
-from mainspring.tools.builtin import ALL_TOOL_NAMES
+from mainspring.tools.names import ALL_TOOL_NAMES
 
 if TYPE_CHECKING:
     from mainspring.loop import CoreAgent, ResolvedRunOptions

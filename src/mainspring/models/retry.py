@@ -15,7 +15,6 @@ from mainspring.cancellation import sleep as cancellable_sleep
 from mainspring.errors import MainspringError, ModelError
 from mainspring.events import StreamEvent, StreamStart
 from mainspring.lazy import lazy_function
-from mainspring.models.errors import extract_retry_after
 
 if TYPE_CHECKING:
     from mainspring.models.errors import classify_exception
@@ -28,7 +27,6 @@ __all__ = [
     "RetryInfo",
     "RetryOptions",
     "calculate_delay",
-    "extract_retry_after",
     "is_retryable_error",
     "read_until_content",
     "retry_stream",

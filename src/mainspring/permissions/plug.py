@@ -25,7 +25,7 @@ from mainspring.permissions.sensitive_paths import SensitivePaths
 from mainspring.text import escape_invisible
 from mainspring.threads import run_in_thread
 from mainspring.tools import Tool
-from mainspring.tools.builtin import ALL_TOOL_NAMES
+from mainspring.tools.names import ALL_TOOL_NAMES
 from mainspring.tools.support.editing.preview import Preview, preview_changes
 
 if TYPE_CHECKING:

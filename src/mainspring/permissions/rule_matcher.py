@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mainspring.lazy import lazy_re
+from mainspring.lazy import lazy_function, lazy_re
 from mainspring.permissions.command_patterns import (
     CommandPattern,
     MatchCertainty,
@@ -18,16 +18,19 @@ from mainspring.permissions.command_patterns import (
 )
 from mainspring.permissions.path_patterns import PathPattern, compile_path_pattern
 from mainspring.permissions.paths import ProjectPaths, ResolvedPath
-from mainspring.permissions.portable import relative_program
 from mainspring.permissions.rules import FILE_TOOLS, Effect, RuleSet, SpecRule, names_line
 from mainspring.shell_analysis import wildcards
-from mainspring.shell_analysis.programs import uncovered
 from mainspring.shell_analysis.references import normalize_host
 from mainspring.shell_analysis.syntax import Word, program_name
 from mainspring.text import fold
 
 if TYPE_CHECKING:
+    from mainspring.permissions.portable import relative_program
+    from mainspring.shell_analysis.programs import uncovered
     from mainspring.shell_analysis.syntax import AnalyzedCommand
+else:  # the tables of programs are needed only for commands
+    relative_program = lazy_function("mainspring.permissions.portable", "relative_program")
+    uncovered = lazy_function("mainspring.shell_analysis.programs", "uncovered")
 
 EDIT_TOOLS = frozenset(("edit", "multi_edit", "apply_patch"))
 """Tools that show the content of a file while they change it."""

@@ -6,16 +6,18 @@ import re
 from typing import TYPE_CHECKING
 
 from mainspring.errors import ConfigError
-from mainspring.lazy import lazy_re
+from mainspring.lazy import lazy_function, lazy_re
 from mainspring.permissions.command_patterns import compile_command_pattern, matches_exactly
 from mainspring.permissions.paths import ProjectPaths, ResolvedPath
 from mainspring.permissions.rules import names_line, parse_rule
 from mainspring.shell_analysis import wildcards
-from mainspring.shell_analysis.programs import uncovered
 from mainspring.text import find_invisible
 
 if TYPE_CHECKING:
+    from mainspring.shell_analysis.programs import uncovered
     from mainspring.shell_analysis.syntax import AnalyzedCommand
+else:  # the tables of programs are needed only for commands
+    uncovered = lazy_function("mainspring.shell_analysis.programs", "uncovered")
 
 MAX_RULE_CHARS = 300
 """Maximum length of a suggested rule; users would not read a longer one."""

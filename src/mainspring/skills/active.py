@@ -21,7 +21,7 @@ from mainspring.permissions.paths import ProjectPaths
 from mainspring.permissions.sensitive_paths import PathGroup, SensitivePaths
 from mainspring.policies.structured import OUTPUT_TOOL
 from mainspring.skills.skill import Skill
-from mainspring.tools.builtin import COMMON_ALIASES
+from mainspring.tools.names import COMMON_ALIASES
 
 REACTIVATED_NOTE = "[The skill {name} is active again; its instructions stand above, unchanged.]"
 """Added to the history for a skill that the host activates while its text is already there."""

@@ -14,7 +14,7 @@ from mainspring.errors import ConfigError
 from mainspring.frontmatter import parse_fields_and_body
 from mainspring.lazy import lazy_re
 from mainspring.loop import RunOptions
-from mainspring.tools.builtin import COMMON_ALIASES
+from mainspring.tools.names import COMMON_ALIASES
 
 if TYPE_CHECKING:
     from mainspring.models import ModelProvider

@@ -25,7 +25,7 @@ from mainspring.app.chat.message_queue import (
 from mainspring.app.chat.status import StatusReporter
 from mainspring.app.compose.conversation import Conversation
 from mainspring.app.compose.plan_mode import build_plan_prompt, save_answer_as_plan
-from mainspring.app.providers.availability import ensure_weights
+from mainspring.app.providers.weights import ensure_weights
 from mainspring.app.run.events import Notice as RunNotice
 from mainspring.app.run.events import Progress, RunEvent
 from mainspring.cancellation import CancelToken

@@ -25,7 +25,7 @@ from mainspring.app.compose.conversation import Conversation, open_conversation
 from mainspring.app.compose.plan_mode import build_plan_prompt, save_answer_as_plan
 from mainspring.app.printing.output_schema import load_output_schema
 from mainspring.app.printing.text_output import RunPrinter, create_printer
-from mainspring.app.providers.availability import ensure_weights
+from mainspring.app.providers.weights import ensure_weights
 from mainspring.app.run.events import (
     Notice,
     RunEventHandler,

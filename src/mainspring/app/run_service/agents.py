@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from mainspring.app.compose.client_services import ClientServices
 from mainspring.app.compose.conversation import open_conversation
-from mainspring.app.providers.availability import ensure_weights
+from mainspring.app.providers.weights import ensure_weights
 from mainspring.app.run.events import RunEventHandler
 from mainspring.app.run.options import LaunchOptions
 from mainspring.cancellation import CancelToken

@@ -102,6 +102,8 @@ def build_mcp_plug(
     found = discover_mcp_servers(cwd, settings, given)
     for notice in found.notices:
         report(Notice(notice))
+    if not found.servers:
+        return None
     keys = mcp.server_prefixes([s.name for s in found.servers])
     servers = [s for s in found.servers if server_filter is None or server_filter(keys[s.name])]
     left = [keys[s.name] for s in found.servers if s.enabled and s not in servers]

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -20,9 +20,16 @@ from mainspring.app.workspace.paths import UserPaths
 from mainspring.app.workspace.settings import parse_settings
 from mainspring.app.workspace.settings.jsonc import JsonError, edit_jsonc
 from mainspring.errors import ConfigError
+from mainspring.lazy import lazy_function
 from mainspring.locks import LockTimeoutError, lock_directory
-from mainspring.permissions import RuleSet, RuleSource, SpecRule, is_portable, parse_rule, relative_program
+from mainspring.permissions import RuleSet, RuleSource, SpecRule, parse_rule
 from mainspring.state_files import write_text_atomically
+
+if TYPE_CHECKING:
+    from mainspring.permissions import is_portable, relative_program
+else:  # only saving a rule needs the tables of programs
+    is_portable = lazy_function("mainspring.permissions.portable", "is_portable")
+    relative_program = lazy_function("mainspring.permissions.portable", "relative_program")
 
 MEMORY_FILE_NAME = "grants.json"
 

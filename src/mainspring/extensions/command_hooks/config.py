@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from mainspring.errors import ConfigError
-from mainspring.tools.builtin import COMMON_ALIASES
+from mainspring.tools.names import COMMON_ALIASES
 
 CommandEvent = Literal[
     "SessionStart",

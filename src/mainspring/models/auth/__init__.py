@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from mainspring.models.auth.credentials import EnvironmentKey as EnvironmentKey
     from mainspring.models.auth.credentials import FirstCredential as FirstCredential
     from mainspring.models.auth.credentials import KeyCallback as KeyCallback
+    from mainspring.models.auth.credentials import TokenRefreshed as TokenRefreshed
+    from mainspring.models.auth.credentials import on_token_refresh as on_token_refresh
+    from mainspring.models.auth.credentials import token_refresh_listener as token_refresh_listener
     from mainspring.models.auth.login_flows import device_login as device_login
     from mainspring.models.auth.login_flows import login as login
     from mainspring.models.auth.oauth import OAuthClient as OAuthClient
     from mainspring.models.auth.oauth import OAuthCredential as OAuthCredential
-    from mainspring.models.auth.oauth import TokenRefreshed as TokenRefreshed
-    from mainspring.models.auth.oauth import on_token_refresh as on_token_refresh
-    from mainspring.models.auth.oauth import token_refresh_listener as token_refresh_listener
     from mainspring.models.auth.tokens import OAuthTokens as OAuthTokens
     from mainspring.models.auth.tokens import Token as Token
     from mainspring.models.auth.tokens import TokenCredential as TokenCredential
@@ -34,8 +34,9 @@ __all__, __getattr__ = lazy_exports(
     {
         "azure": "SCOPE AzureCliCredential EntraIdCredential KeyVaultSecret",
         "login_flows": "device_login login",
-        "oauth": "OAuthClient OAuthCredential TokenRefreshed on_token_refresh token_refresh_listener",
+        "oauth": "OAuthClient OAuthCredential",
         "tokens": "OAuthTokens TokenFile Token TokenCredential",
-        "credentials": "ApiKey CredentialResolver EnvironmentKey FirstCredential CallableKey KeyCallback",
+        "credentials": "ApiKey CredentialResolver EnvironmentKey FirstCredential CallableKey KeyCallback "
+        "TokenRefreshed on_token_refresh token_refresh_listener",
     },
 )

@@ -1,4 +1,4 @@
-"""API keys from the configuration and the environment, and credential resolvers.
+"""API keys from the configuration and the environment, credential resolvers, and listeners for refreshed tokens.
 
 An empty string is the same as a missing key. `HttpModel` calls a resolver before each request and reports credentials that a
 host rejected.
@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Literal, Protocol, runtime_checkable
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from mainspring.errors import ModelError, ProviderConfigError
 from mainspring.models.transport.environment import is_loopback
@@ -239,3 +243,56 @@ class FirstCredential:
         """Report the rejection to the source that is in use."""
         if self._chosen is not None:
             self._chosen.invalidate(given)
+
+
+class TokenRefreshed(Struct, frozen=True):
+    """Event for a refreshed token.
+
+    Attributes:
+        provider: Name of the provider.
+        account: Account ID, if known.
+        expires: Expiry of the new token, in seconds since 1970; ``None`` if unknown.
+        reason: ``expired`` if the old token was about to expire, ``refused`` if the host rejected it.
+    """
+
+    provider: str
+    account: str = ""
+    expires: float | None = None
+    reason: Literal["expired", "refused"] = "expired"
+
+
+RefreshCallback = Callable[[TokenRefreshed], Awaitable[object] | object]
+"""Callback for a refreshed token; may be async. Its exceptions are logged and do not fail the request."""
+
+
+_listener: ContextVar[RefreshCallback | None] = ContextVar("mainspring_oauth_listener", default=None)
+
+
+def on_token_refresh(callback: RefreshCallback) -> Callable[[], None]:
+    """Call ``callback`` for each token that a request of this task, or of a task it starts, refreshes.
+
+    Returns:
+        A function that restores the previous callback.
+    """
+    before = _listener.get()
+    _listener.set(callback)
+
+    def stop() -> None:
+        _listener.set(before)
+
+    return stop
+
+
+def current_listener() -> RefreshCallback | None:
+    """Return the callback of this task."""
+    return _listener.get()
+
+
+@contextmanager
+def token_refresh_listener(callback: RefreshCallback) -> Generator[None]:
+    """Call `on_token_refresh` for the duration of a ``with`` block."""
+    stop = on_token_refresh(callback)
+    try:
+        yield
+    finally:
+        stop()

@@ -7,77 +7,22 @@ import inspect
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from contextlib import asynccontextmanager, contextmanager
-from contextvars import ContextVar
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Literal
 from urllib.parse import urlencode
 
 from msgspec import Struct
 
 from mainspring.errors import AuthenticationError, InvalidResponseError, ProviderConfigError
 from mainspring.locks import lock_file
+from mainspring.models.auth.credentials import RefreshCallback, TokenRefreshed, current_listener
 from mainspring.models.auth.tokens import REFRESH_MARGIN, OAuthTokens, Token, TokenCredential, TokenFile, token_expiry
 from mainspring.models.errors import classify_error
 from mainspring.models.json_values import as_dict, as_number
 from mainspring.models.transport.default import default_transport
 from mainspring.models.transport.errors import host_and_port
 from mainspring.models.transport.port import Timeouts, Transport
-
-
-class TokenRefreshed(Struct, frozen=True):
-    """Event for a refreshed token.
-
-    Attributes:
-        provider: Name of the provider.
-        account: Account ID, if known.
-        expires: Expiry of the new token, in seconds since 1970; ``None`` if unknown.
-        reason: ``expired`` if the old token was about to expire, ``refused`` if the host rejected it.
-    """
-
-    provider: str
-    account: str = ""
-    expires: float | None = None
-    reason: Literal["expired", "refused"] = "expired"
-
-
-RefreshCallback = Callable[[TokenRefreshed], Awaitable[object] | object]
-"""Callback for a refreshed token; may be async. Its exceptions are logged and do not fail the request."""
-
-
-_listener: ContextVar[RefreshCallback | None] = ContextVar("mainspring_oauth_listener", default=None)
-
-
-def on_token_refresh(callback: RefreshCallback) -> Callable[[], None]:
-    """Call ``callback`` for each token that a request of this task, or of a task it starts, refreshes.
-
-    Returns:
-        A function that restores the previous callback.
-    """
-    before = _listener.get()
-    _listener.set(callback)
-
-    def stop() -> None:
-        _listener.set(before)
-
-    return stop
-
-
-def current_listener() -> RefreshCallback | None:
-    """Return the callback of this task."""
-    return _listener.get()
-
-
-@contextmanager
-def token_refresh_listener(callback: RefreshCallback) -> Generator[None]:
-    """Call `on_token_refresh` for the duration of a ``with`` block."""
-    stop = on_token_refresh(callback)
-    try:
-        yield
-    finally:
-        stop()
-
 
 TOKEN_REQUEST_TIMEOUTS = Timeouts(connect=10.0, first_byte=30.0, idle=30.0, total=60.0)
 """Time limits of a token request."""

@@ -1,41 +1,11 @@
-"""Lists of the built-in tools."""
+"""The built-in tools as a list."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from types import MappingProxyType
 
+from mainspring.tools.names import ALL_TOOL_NAMES, DEFAULT_TOOL_NAMES
 from mainspring.tools.tool import Tool
-
-DEFAULT_TOOL_NAMES = (
-    *("read_file", "write_file", "edit", "multi_edit", "glob", "grep", "list_files", "shell", "jobs", "fetch"),
-    "todo_write",
-)
-"""Tools that a model is offered by default, in the order in which the model sees them."""
-
-OPTIONAL_TOOL_NAMES = ("apply_patch", "todo_read", "ask_user", "present_plan")
-"""Tools that are offered only on request: another way to edit, and tools that require a user."""
-
-SAMPLE_TOOL_NAMES = ("hello", "greet", "search_books")
-"""Sample tools."""
-
-ALL_TOOL_NAMES = (*DEFAULT_TOOL_NAMES, *OPTIONAL_TOOL_NAMES, *SAMPLE_TOOL_NAMES)
-"""All built-in tools."""
-
-COMMON_ALIASES: Mapping[str, str] = MappingProxyType(
-    {
-        "read": "read_file",
-        "write": "write_file",
-        "list": "list_files",
-        "bash": "shell",
-        "task": "spawn",
-        "todowrite": "todo_write",
-        "todoread": "todo_read",
-        "webfetch": "fetch",
-    }
-)
-"""Common names in other programs, with the corresponding names here; accepted by the command line as tool names."""
 
 
 def builtin_tools(*, include_optional: bool = False) -> list[Tool]:
