@@ -87,14 +87,14 @@ def tool_call_reply(name: str, /, *, tokens: int = 0, stop: StopReason | None = 
     return Reply(calls=(ScriptedCall(name, arguments, f"call{next(_ids)}"),), usage=tokens_of(tokens), stop_reason=stop)
 
 
-def calls(*answers: Reply | ToolUseBlock) -> Any:
+def tool_calls_reply(*answers: Reply | ToolUseBlock) -> Any:
     """One answer with the calls of several; blocks are taken as they are, ids included."""
     if all(isinstance(a, ToolUseBlock) for a in answers):
         return list(answers)
     return Reply(calls=tuple([a.calls[0] for a in answers if isinstance(a, Reply)]))
 
 
-def cut(text: str, after: Reply) -> Reply:
+def truncated_reply(text: str, after: Reply) -> Reply:
     """An answer that breaks off in the middle of the call ``after``."""
     return Reply(text, calls=after.calls, truncate_after=2)
 
@@ -104,7 +104,7 @@ def fail(error: Exception) -> Exception:
     return error
 
 
-def config(model: Script, *, behavior: RunOptions | None = None, vision: bool = True, **fields: Any) -> LoopConfig:
+def make_config(model: Script, *, behavior: RunOptions | None = None, vision: bool = True, **fields: Any) -> LoopConfig:
     """A configuration around a scripted model."""
     settled = (behavior or RunOptions()).resolve()
     if not vision:
@@ -112,7 +112,7 @@ def config(model: Script, *, behavior: RunOptions | None = None, vision: bool = 
     return LoopConfig(model=model, env=MemoryEnv({}), behavior=settled, **fields)
 
 
-def agent(model: Script, **options: Any) -> CoreAgent:
+def make_agent(model: Script, **options: Any) -> CoreAgent:
     """An agent around a scripted model."""
     return CoreAgent(model, env=MemoryEnv({}), **options)
 
@@ -139,7 +139,7 @@ def assert_results_follow_calls(messages: Iterable[AgentMessage]) -> None:
             assert before.tool_uses
 
 
-def said(message: AgentMessage) -> Message:
+def as_message(message: AgentMessage) -> Message:
     """The message, known to be one of a model conversation."""
     assert isinstance(message, Message)
     return message
