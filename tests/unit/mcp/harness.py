@@ -17,23 +17,23 @@ from mainspring.testing.scripted_model import ScriptedModel
 RAW = Path(__file__).with_name("raw_server.py")
 
 
-def raw(*flags: str, name: str = "raw", **fields: Any) -> McpServerConfig:
+def raw_server_config(*flags: str, name: str = "raw", **fields: Any) -> McpServerConfig:
     """The server of `raw_server.py` with these flags."""
     return McpServerConfig(name=name, command=sys.executable, args=("-S", "-E", str(RAW), *flags), **fields)
 
 
-def info(name: str, **fields: Any) -> ToolInfo:
+def make_tool_info(name: str, **fields: Any) -> ToolInfo:
     """A tool that takes a text."""
     schema = {"type": "object", "properties": {"text": {"type": "string"}}}
     return ToolInfo(name=name, description=f"It does {name}.", input_schema=schema, **fields)
 
 
-def twin(*names: str, **fields: Any) -> InMemoryServer:
+def make_echo_server(*names: str, **fields: Any) -> InMemoryServer:
     """A server in memory whose tools give back what they got."""
-    return InMemoryServer([(info(name), lambda text="", n=name: f"{n}: {text}") for name in names], **fields)
+    return InMemoryServer([(make_tool_info(name), lambda text="", n=name: f"{n}: {text}") for name in names], **fields)
 
 
-def agent_with(
+def make_agent(
     servers: Mapping[str, InMemoryServer], *script: Any, mcp: Mapping[str, Any] | None = None, **fields: Any
 ) -> Agent:
     """An agent that follows a script and has these servers."""
@@ -42,7 +42,7 @@ def agent_with(
     return Agent(ScriptedModel(*script), execution=MemoryEnv(), mcp_servers=plug, **fields)
 
 
-def plug_of(agent: Agent) -> McpPlug:
+def get_plugin(agent: Agent) -> McpPlug:
     """The plug of an agent."""
     return next(p for p in agent.plugs if isinstance(p, McpPlug))
 
@@ -52,7 +52,7 @@ def results(agent: Agent) -> list[ToolResultBlock]:
     return [r for m in agent.messages if isinstance(m, Message) for r in m.tool_results]
 
 
-async def until(condition: Callable[[], Any], seconds: float = 10.0) -> None:
+async def wait_until(condition: Callable[[], Any], seconds: float = 10.0) -> None:
     """Wait for something that happens elsewhere."""
     async with asyncio.timeout(seconds):
         while not condition():

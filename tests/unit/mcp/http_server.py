@@ -72,10 +72,10 @@ class HttpServer:
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
                 self.requests.append((method, path, headers))
                 status, extra, data = self._answer(method, path, headers, body)
-                said = json.dumps(data).encode() if data is not None else b""
-                extra = {"Content-Type": "application/json", "Content-Length": str(len(said)), **extra}
-                told = "".join([f"{k}: {v}\r\n" for k, v in extra.items()])
-                writer.write(f"HTTP/1.1 {status} X\r\n{told}\r\n".encode() + said)
+                payload = json.dumps(data).encode() if data is not None else b""
+                extra = {"Content-Type": "application/json", "Content-Length": str(len(payload)), **extra}
+                header_lines = "".join([f"{k}: {v}\r\n" for k, v in extra.items()])
+                writer.write(f"HTTP/1.1 {status} X\r\n{header_lines}\r\n".encode() + payload)
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             pass

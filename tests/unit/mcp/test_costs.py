@@ -7,7 +7,7 @@ from mainspring.messages import ToolDefinition
 
 
 @pytest.mark.covers("BYD-11")
-def test_a_server_costs_its_schemas_or_its_names() -> None:
+def test_eager_server_costs_its_schemas_and_lazy_server_its_names() -> None:
     schema = {"type": "object", "properties": {"query": {"type": "string", "description": "x" * 400}}}
     cost = estimate_cost([ToolDefinition(f"mcp__docs__tool_{n}", "y" * 400, schema) for n in range(10)])
 
@@ -17,5 +17,5 @@ def test_a_server_costs_its_schemas_or_its_names() -> None:
     assert 100 < estimate_search_cost() < 400
 
 
-def test_nothing_costs_nothing() -> None:
+def test_server_without_tools_costs_no_tokens() -> None:
     assert estimate_cost([]) == ServerTokenCost(tools=0, eager=0, lazy=0)
