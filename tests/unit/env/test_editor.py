@@ -109,7 +109,10 @@ async def test_renamed_file_keeps_the_unsaved_text(env: EditorEnv, editor: Edito
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    disk=st.binary(max_size=60), typed=st.none() | st.text(max_size=60), at=st.integers(0, 70), most=st.integers(0, 70)
+    disk=st.binary(max_size=60),
+    typed=st.none() | st.text(max_size=60),
+    at=st.integers(0, 70),
+    length=st.integers(0, 70),
 )
 async def test_partial_read_is_a_slice_of_the_whole_file(
     tmp_path: Path, disk: bytes, typed: str | None, at: int, length: int

@@ -13,9 +13,9 @@ SOON = Timeouts(connect=5, first_byte=5, idle=5)
 @pytest.fixture
 async def transport() -> AsyncGenerator[Http1Transport]:
     """One that is closed in the end."""
-    own = Http1Transport()
-    yield own
-    await own.aclose()
+    http_transport = Http1Transport()
+    yield http_transport
+    await http_transport.aclose()
 
 
 async def ask(

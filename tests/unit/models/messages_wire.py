@@ -43,8 +43,8 @@ def call(index: int, id: str, name: str, *pieces: str) -> list[dict[str, Any]]:
 
 
 def end(reason: str | None = "end_turn", *, usage: dict[str, Any] | None = None, **more: Any) -> list[dict[str, Any]]:
-    told = {"type": "message_delta", "delta": {"stop_reason": reason, **more}, "usage": usage or {}}
-    return [told, {"type": "message_stop"}]
+    message_delta = {"type": "message_delta", "delta": {"stop_reason": reason, **more}, "usage": usage or {}}
+    return [message_delta, {"type": "message_stop"}]
 
 
 def sse(*events: dict[str, Any] | str) -> bytes:

@@ -62,7 +62,7 @@ async def serve(
 ) -> AsyncGenerator[Server]:
     """Serve the answers in order; the last one is given again and again."""
     seen = Server(scheme="https" if tls else "http")
-    left = list(answers)
+    remaining = list(answers)
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         seen.connections += 1
@@ -71,8 +71,8 @@ async def serve(
         try:
             while (request := await _request(reader)) is not None:
                 seen.requests.append(request)
-                answer = left.pop(0) if len(left) > 1 else left[0]
-                if not await _give(answer(request) if callable(answer) else answer, reader, writer):
+                answer = remaining.pop(0) if len(remaining) > 1 else remaining[0]
+                if not await _send(answer(request) if callable(answer) else answer, reader, writer):
                     break
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
@@ -89,7 +89,7 @@ async def serve(
         server.close()
 
 
-async def _give(answer: Answer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+async def _send(answer: Answer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
     """Send an answer; false if the connection is over."""
     for piece in answer:
         if isinstance(piece, bytes):
@@ -107,10 +107,10 @@ async def _give(answer: Answer, reader: asyncio.StreamReader, writer: asyncio.St
 async def _pause(seconds: float, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
     """Wait; false if the client went away meanwhile."""
     end = asyncio.get_running_loop().time() + seconds
-    while (left := end - asyncio.get_running_loop().time()) > 0:
+    while (remaining := end - asyncio.get_running_loop().time()) > 0:
         if reader.at_eof() or writer.transport.is_closing():
             return False
-        await asyncio.sleep(min(left, 0.02))
+        await asyncio.sleep(min(remaining, 0.02))
     return True
 
 

@@ -39,7 +39,7 @@ from mainspring.models.usage import normalize_usage, reported_cost, with_cost
         ({"total_tokens": 7}, Usage(0, 7, 0, 0, 7)),
     ],
 )  # fmt: skip
-def test_counts_have_one_form(raw: dict[str, Any], usage: Usage) -> None:
+def test_token_counts_of_all_formats_are_normalized(raw: dict[str, Any], usage: Usage) -> None:
     assert normalize_usage(raw) == usage
 
 
@@ -54,18 +54,20 @@ def test_counts_have_one_form(raw: dict[str, Any], usage: Usage) -> None:
         {"prompt_tokens": float("inf")},
     ],
 )
-def test_nothing_told_is_nothing_known(raw: dict[str, Any]) -> None:
+def test_missing_or_invalid_counts_return_none(raw: dict[str, Any]) -> None:
     assert normalize_usage(raw) is None
 
 
 COUNTS = st.integers(0, 10_000)
 
 
-@given(prompt=COUNTS, output=COUNTS, cached=COUNTS, written=COUNTS, reasoning=COUNTS, apart=st.booleans())
-def test_the_providers_total_always_holds(
-    prompt: int, output: int, cached: int, written: int, reasoning: int, apart: bool
+@given(
+    prompt=COUNTS, output=COUNTS, cached=COUNTS, written=COUNTS, reasoning=COUNTS, is_reasoning_separate=st.booleans()
+)
+def test_total_of_the_provider_is_preserved(
+    prompt: int, output: int, cached: int, written: int, reasoning: int, is_reasoning_separate: bool
 ) -> None:
-    total = prompt + output + (reasoning if apart else 0)
+    total = prompt + output + (reasoning if is_reasoning_separate else 0)
     usage = normalize_usage(
         {
             "prompt_tokens": prompt,
@@ -82,7 +84,7 @@ def test_the_providers_total_always_holds(
     assert usage.reasoning_tokens <= usage.output_tokens
 
 
-def test_money_is_what_the_provider_says_else_what_the_price_says_else_unknown() -> None:
+def test_cost_comes_from_the_provider_or_the_price() -> None:
     usage = Usage(1_000_000, 500_000, 100_000, 10_000)
 
     assert with_cost(usage, ModelInfo("m", "p")).cost is None
@@ -104,5 +106,5 @@ def test_money_is_what_the_provider_says_else_what_the_price_says_else_unknown()
         ({}, None),
     ],
 )
-def test_hosts_tell_their_price_in_several_ways(raw: dict[str, Any], cost: Cost | None) -> None:
+def test_reported_cost_supports_several_formats(raw: dict[str, Any], cost: Cost | None) -> None:
     assert reported_cost(raw) == cost

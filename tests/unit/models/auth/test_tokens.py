@@ -29,7 +29,7 @@ class Source:
 
 
 @pytest.mark.covers("PRV-13")
-async def test_a_token_is_kept_until_shortly_before_its_end() -> None:
+async def test_token_is_cached_until_shortly_before_it_expires() -> None:
     source = Source()
     credential = source.credential()
 
@@ -41,7 +41,7 @@ async def test_a_token_is_kept_until_shortly_before_its_end() -> None:
     assert source.asked == [None, None]
 
 
-async def test_a_token_that_lives_shortly_is_not_fetched_each_time() -> None:
+async def test_short_lived_token_is_not_fetched_each_time() -> None:
     source = Source(lasting=50)
     credential = source.credential()
 
@@ -53,7 +53,7 @@ async def test_a_token_that_lives_shortly_is_not_fetched_each_time() -> None:
     assert len(source.asked) == 2
 
 
-async def test_a_token_without_an_end_is_kept_until_it_is_refused() -> None:
+async def test_token_without_expiry_is_cached_until_it_is_rejected() -> None:
     source = Source(lasting=None)
     credential = source.credential()
     given = await credential()
@@ -68,7 +68,7 @@ async def test_a_token_without_an_end_is_kept_until_it_is_refused() -> None:
     assert source.asked == [None, "t1"]
 
 
-async def test_all_who_ask_at_once_share_one_fetch() -> None:
+async def test_concurrent_callers_share_one_fetch() -> None:
     source = Source()
     credential = source.credential()
 
@@ -78,7 +78,7 @@ async def test_all_who_ask_at_once_share_one_fetch() -> None:
     assert len(source.asked) == 1
 
 
-async def test_a_fetch_goes_on_when_the_one_who_asked_gives_up() -> None:
+async def test_fetch_continues_if_the_first_caller_is_cancelled() -> None:
     source = Source()
     source.gate.clear()
     credential = source.credential()
@@ -94,7 +94,7 @@ async def test_a_fetch_goes_on_when_the_one_who_asked_gives_up() -> None:
         await first
 
 
-async def test_a_failed_fetch_is_tried_again_by_the_next() -> None:
+async def test_failed_fetch_is_retried_by_the_next_caller() -> None:
     answers: list[Token | Exception] = [AuthenticationError("no"), Token("t")]
 
     async def fetch(refused: str | None) -> Token:
@@ -109,7 +109,7 @@ async def test_a_failed_fetch_is_tried_again_by_the_next() -> None:
     assert (await credential.token()).value == "t"
 
 
-def test_one_credential_serves_several_event_loops() -> None:
+def test_credential_works_in_several_event_loops() -> None:
     async def fetch(refused: str | None) -> Token:
         return Token("t", 1.0)  # long over: each asks anew
 
@@ -118,5 +118,5 @@ def test_one_credential_serves_several_event_loops() -> None:
     assert asyncio.run(credential.token()).value == asyncio.run(credential.token()).value == "t"
 
 
-def test_a_token_does_not_show() -> None:
+def test_token_is_hidden_in_the_repr() -> None:
     assert "secret" not in repr(Token("secret", 5.0, {"x": "secret"}))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-Says = Callable[..., Path]
+SetEngineOutput = Callable[..., Path]
 
 
 @pytest.fixture
-def says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Says:
+def set_engine_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SetEngineOutput:
     """Set what the engine writes, a text a request; gives the file in which it notes the requests."""
     engine = str(Path(__file__).with_name("fake_engine"))
     monkeypatch.syspath_prepend(engine)
@@ -29,7 +29,7 @@ def says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Says:
 
 
 @pytest.fixture
-def gguf(tmp_path: Path) -> Path:
+def model_file(tmp_path: Path) -> Path:
     """A model file that the engine does not look into."""
     path = tmp_path / "some model.gguf"
     path.write_bytes(b"GGUF")
