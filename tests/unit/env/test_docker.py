@@ -1,4 +1,4 @@
-"""Containers: with podman where it is installed, and with a program that takes docker's arguments everywhere."""
+"""Containers: with podman if it is installed, and always with a program that accepts the arguments of docker."""
 
 import asyncio
 import os
@@ -47,14 +47,14 @@ async def make_environments(engine_path: str, project: Path) -> AsyncIterator[Ma
 
 @pytest.fixture
 async def make(engine_path: str, project: Path) -> AsyncIterator[Make]:
-    """Makes environments, with each engine."""
+    """Return a function that creates environments with each engine."""
     async for create in make_environments(engine_path, project):
         yield create
 
 
 @pytest.fixture(params=["fake_docker", "busybox_docker"])
 async def make_fake(request: pytest.FixtureRequest, project: Path) -> AsyncIterator[Make]:
-    """Makes environments whose container is this machine: quick."""
+    """Return a function that creates environments whose container is this machine, which is fast."""
     async for create in make_environments(request.getfixturevalue(request.param), project):
         yield create
 
@@ -65,7 +65,7 @@ async def output(container: ContainerEnv, script: str, **options: Any) -> str:
 
 
 def read_log(engine_path: str) -> str:
-    """How the fake engine was called to run containers."""
+    """Return the calls of the fake engine that run containers."""
     return read_text(f"{engine_path}.log")
 
 

@@ -1,4 +1,4 @@
-"""Files of an editor: what is typed there and not saved is what tools read, and writes go through it."""
+"""Files of an editor: tools read unsaved text, and writes go through the editor."""
 
 from pathlib import Path
 

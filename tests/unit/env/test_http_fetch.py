@@ -1,4 +1,4 @@
-"""Which addresses `fetch` may connect to: the registries of special-purpose addresses, row by row."""
+"""Addresses that `fetch` may connect to: the registries of special-purpose addresses, row by row."""
 
 from ipaddress import ip_address, ip_network
 
@@ -76,7 +76,7 @@ PUBLIC = ("8.8.8.8", "1.1.1.1", "93.184.216.34", "100.63.255.255", "100.128.0.0"
 
 
 def _embed_ipv4(ipv4: str) -> list[str]:
-    """An IPv4 address inside IPv6 ones that lead to it."""
+    """Return IPv6 addresses that contain an IPv4 address."""
     number = int(ip_address(ipv4))
     inside = [
         int(ip_address(start)) | number for start in ("::ffff:0:0", "64:ff9b::", "2606::5efe:0:0", "2606::200:5efe:0:0")

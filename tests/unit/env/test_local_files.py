@@ -1,4 +1,4 @@
-"""Files of this machine: what a write keeps, and what a read refuses."""
+"""Local files: attributes that a write preserves, and files that cannot be read."""
 
 import os
 import socket
@@ -122,7 +122,7 @@ async def test_file_is_rewritten_if_renaming_is_impossible(
 async def test_incomplete_write_of_a_drive_is_reported(
     env: LocalEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: bool
 ) -> None:
-    """As some that are synced do, without an error."""
+    """Some synchronized drives store less data without an error."""
     (tmp_path / "x").write_bytes(b"old")
     if not renames:
         os.link(tmp_path / "x", tmp_path / "y")
@@ -144,7 +144,7 @@ async def test_write_keeps_extended_attributes(env: LocalEnv, tmp_path: Path) ->
     try:
         os.setxattr(tmp_path / "x", "user.note", b"kept")
     except (OSError, AttributeError):
-        return  # Not every system and file system has them.
+        return  # Some systems and file systems have no extended attributes.
     await env.write_bytes("x", b"new")
     assert os.getxattr(tmp_path / "x", "user.note") == b"kept"
 
@@ -156,7 +156,7 @@ async def test_read_only_file_is_not_replaced(env: LocalEnv, tmp_path: Path, mon
 
     def deny_access(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         if path == "x" and flags & os.O_WRONLY:
-            raise PermissionError(13, "Permission denied", path)  # as for any user but root
+            raise PermissionError(13, "Permission denied", path)  # Any user except root gets this error.
         return make(path, flags, mode, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "open", deny_access)

@@ -1,4 +1,4 @@
-"""The in-memory environment: what tests can do with it beyond the contract."""
+"""The in-memory environment: features for tests beyond the common interface."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Paths for reading, and names that mean the same."""
+"""Display paths, path variants, and lookalike names."""
 
 import pytest
 

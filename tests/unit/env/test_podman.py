@@ -1,4 +1,4 @@
-"""Containers of a real engine. Only where `TEST_PODMAN=1` asks for it: `make soak`."""
+"""Containers of a real engine. They run only with `TEST_PODMAN=1`, which `make soak` sets."""
 
 import signal
 import subprocess
@@ -29,7 +29,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def make_real(podman: str, project: Path) -> AsyncIterator[Make]:
-    """Makes environments that contain something."""
+    """Return a function that creates environments with real isolation."""
     async for create in make_environments(podman, project):
         yield create
 

@@ -1,4 +1,4 @@
-"""Running programs: real ones, and nothing of them is left behind."""
+"""Running real programs without leaving processes behind."""
 
 import asyncio
 import hashlib
@@ -36,7 +36,7 @@ def is_running(pid: int) -> bool:
 
 
 async def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait for something that another process does."""
+    """Wait for a condition that another process makes true."""
 
     def wait() -> None:
         while not condition():
@@ -84,7 +84,7 @@ async def test_command_has_no_input_and_no_terminal(env: LocalEnv) -> None:
     if sys.platform == "linux":
         assert result.stdout.text.startswith(
             "/dev/null\n"
-        )  # Not a pipe, which some programs would read instead of files.
+        )  # The input is not a pipe, because some programs would read a pipe instead of files.
 
 
 async def test_input_is_passed_completely(env: LocalEnv) -> None:
@@ -92,7 +92,7 @@ async def test_input_is_passed_completely(env: LocalEnv) -> None:
     result = await env.run("sha256sum", stdin=data)
     assert result.stdout.text.split()[0] == hashlib.sha256(data).hexdigest()
     assert (await env.run(["wc", "-c"], stdin=b"12345")).stdout.text.split() == ["5"]
-    assert (await env.run("true", stdin=data)).exit_code == 0  # It may leave its input unread.
+    assert (await env.run("true", stdin=data)).exit_code == 0  # The program may leave its input unread.
 
 
 async def test_long_script_does_not_exceed_the_argument_limit(env: LocalEnv) -> None:
@@ -106,7 +106,7 @@ async def test_script_is_not_visible_in_the_process_list(env: LocalEnv) -> None:
 
 
 def test_is_shell_rejects_a_stub_program(tmp_path: Path) -> None:
-    """As the ``bash`` that Windows brings along, where there is no Linux for it."""
+    """Windows has such a ``bash`` if no Linux distribution is installed."""
     stub = tmp_path / "bash"
     stub.write_text("#!/bin/sh\necho 'Windows Subsystem for Linux has no installed distributions.'\n", encoding="utf-8")
     stub.chmod(0o755)

@@ -1,4 +1,4 @@
-"""What runs by itself ends with the program, also where that is killed."""
+"""Background processes end with the program, even if the program is killed."""
 
 import asyncio
 import subprocess

@@ -1,4 +1,4 @@
-"""What each layer of the sandbox holds: tried out, and compared with what it says of itself."""
+"""The protection of each sandbox backend, compared with its own description."""
 
 import asyncio
 import contextlib
@@ -30,18 +30,18 @@ pytestmark = [pytest.mark.covers("EXE-03", "BYD-17"), pytest.mark.timeout(60)]
 Make = Callable[..., SandboxEnv]
 
 ALONE = "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1"
-"""Pytest without the plugins that happen to be installed, which take seconds to load."""
+"""Run pytest without the installed plugins, which take seconds to load."""
 
 
 @pytest.fixture(params=LAYERS)
 def provider(request: pytest.FixtureRequest) -> SandboxBackend:
-    """Each layer that works on this machine."""
+    """Return each backend that works on this machine."""
     return layer(request.param)
 
 
 @pytest.fixture
 def base_folder() -> Iterator[Path]:
-    """A folder that is not below /tmp, since that may be another one in a sandbox."""
+    """Return a folder outside of /tmp, which a sandbox may replace."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         yield Path(folder).resolve()
 
@@ -63,7 +63,7 @@ def home(base_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 async def make(provider: SandboxBackend, project: Path, home: Path) -> AsyncIterator[Make]:
-    """Makes sandboxes in the project, with a key in the home folder."""
+    """Return a function that creates sandboxes for the project, with a key in the home folder."""
     environments: list[SandboxEnv] = []
     (home / ".ssh").mkdir()
     (home / ".ssh" / "id_rsa").write_text("KEY")
@@ -78,7 +78,7 @@ async def make(provider: SandboxBackend, project: Path, home: Path) -> AsyncIter
 
 
 async def output(env: ExecutionEnv, script: str) -> str:
-    """What a script prints, errors included."""
+    """Return the output of a script, including its errors."""
     result = await env.run(script + "\n", timeout=45)
     return result.stdout.text + result.stderr.text
 
@@ -252,7 +252,7 @@ async def test_git_file_of_a_worktree_is_guarded(make: Make, project: Path, base
 
 
 async def test_kernel_settings_cannot_be_changed(make: Make) -> None:
-    """Root may write there without any capability; the file is opened, and nothing is written to it."""
+    """Root can write there without capabilities, so the test opens the file without writing to it."""
     env = make()
     for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/vm/swappiness", "/proc/sysrq-trigger"):
         assert not await succeeds(env, f": >> {path}"), path
@@ -395,7 +395,7 @@ def running_program(arguments: list[str], **options: Any) -> Iterator[subprocess
 
 
 def find_sleep_processes(folder: Path) -> dict[str, int]:
-    """The processes that sleep in a folder, by what they were called with."""
+    """Return the PIDs of the sleep processes in a folder by their command line."""
     listed = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 1) for line in listed.splitlines()]
     return {args: int(pid) for pid, args in rows if args.startswith("sleep 6") and _cwd(int(pid)) == folder}
@@ -457,7 +457,7 @@ async def test_ignore_files_above_the_project_apply(make: Make, base_folder: Pat
 
 
 def test_all_methods_with_a_path_are_covered() -> None:
-    harmless = {"realpath", "is_ignored", "lock"}  # they tell nothing of what is in a file
+    harmless = {"realpath", "is_ignored", "lock"}  # These methods do not reveal the content of a file.
     with_path = {
         name
         for name, method in vars(ExecutionEnv).items()
@@ -497,7 +497,7 @@ async def test_tools_and_programs_share_the_temporary_folder(make: Make, provide
 
 
 class NoBuffers:
-    """An editor that has nothing open."""
+    """An editor without open files."""
 
     async def read(self, path: str) -> str | None:
         return None
@@ -562,7 +562,7 @@ async def test_private_folder_is_deleted_on_close(make: Make) -> None:
     assert not exists(os.path.dirname(private))
 
 
-# --- ordinary work ----------------------------------------------------------------------------------------------------
+# --- ordinary commands ------------------------------------------------------------------------------------------------
 
 
 async def test_c_project_can_be_built(make: Make, project: Path) -> None:
@@ -601,7 +601,7 @@ async def test_project_can_be_a_subfolder_of_a_repository(make: Make, base_folde
     assert "a" in await output(make(), "git status -s -uall")
 
 
-# --- which layer ------------------------------------------------------------------------------------------------------
+# --- backends ---------------------------------------------------------------------------------------------------------
 
 
 async def test_unavailable_backends_are_reported(project: Path) -> None:

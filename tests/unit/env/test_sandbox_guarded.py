@@ -1,4 +1,4 @@
-"""Commands in a sandbox leave nothing behind that runs later outside of it, and a linked worktree can commit."""
+"""Commands in a sandbox leave no files that run later outside of it, and a linked worktree can commit."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ def provider(request: pytest.FixtureRequest) -> SandboxBackend:
 
 @pytest.fixture
 def base_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder outside of /tmp, with a home folder, and variables that keep the user's settings of git out."""
+    """Return a folder outside of /tmp with a home folder, isolated from the user's Git settings."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         (Path(folder) / "home").mkdir()
         monkeypatch.setenv("HOME", f"{folder}/home")
@@ -72,7 +72,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def guarded_files(root: Path) -> dict[str, str]:
-    """The guarded files of a project by their path, with their content."""
+    """Return the content of the guarded files of a project by their path."""
     tree = GuardedTree(str(root)).find()
     files: dict[str, str] = {}
     waiting = list(tree.all)

@@ -1,4 +1,4 @@
-"""The parts of the sandbox that need no sandbox to be tried: what is in a box, and the profile for macOS."""
+"""Parts that can be tested without a sandbox: the policy of a project, Landlock rules, and the macOS profile."""
 
 import os
 from pathlib import Path

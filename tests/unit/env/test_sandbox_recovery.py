@@ -1,4 +1,4 @@
-"""Commands in a sandbox leave nothing behind if Mainspring is killed, and no edit of the user is lost."""
+"""If Mainspring is killed, sandboxed commands leave no files that run later, and no edit of the user is lost."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ PLANT = (
 
 
 def kill_during_script(project: Path, provider: SandboxBackend, script: str) -> None:
-    """Run a script in a sandbox of another program, and kill the program once the script has made the file ``up``."""
+    """Run a script in a sandbox of another program and kill the program once the file ``up`` exists."""
     code = f"""
         import asyncio
         from mainspring.env.sandbox import *

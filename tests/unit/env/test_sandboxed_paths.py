@@ -1,4 +1,4 @@
-"""`ConfinedEnv`: nothing outside of the workspace, and no writing where that is switched off."""
+"""`ConfinedEnv`: no access outside of the workspace, and no writes if it is read-only."""
 
 import os
 from pathlib import Path

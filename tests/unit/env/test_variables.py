@@ -1,4 +1,4 @@
-"""Which variables programs get."""
+"""The environment variables of child processes."""
 
 import pytest
 

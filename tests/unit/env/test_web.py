@@ -1,4 +1,4 @@
-"""Getting pages: what is reached, what is refused, and when it ends. Real local servers, an injected look-up of names."""
+"""Fetching web pages: allowed addresses, rejected addresses, and limits, with real local servers and an injected resolver."""
 
 import asyncio
 import gzip
@@ -21,7 +21,7 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Server:
-    """Answers every request with the same bytes, and keeps what was asked."""
+    """A server that sends the same bytes for every request and records the requests."""
 
     def __init__(self) -> None:
         self.answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"
@@ -35,7 +35,7 @@ class Server:
             writer.write(self.answer[:20] if self.hangs else self.answer)
             await writer.drain()
             if self.hangs:
-                await reader.read()  # until the other side gives up
+                await reader.read()  # Wait until the client disconnects.
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
@@ -99,7 +99,7 @@ async def test_invalid_host_name_is_rejected(host: str) -> None:
 
 
 async def test_host_is_resolved_once_and_connected_by_that_address(server: Server) -> None:
-    """A name that changes its address between check and use does not get through."""
+    """A name that changes its address between check and use is rejected."""
     answers = [["127.0.0.1"], ["169.254.169.254"]]
     looked_up: list[str] = []
 

@@ -1,4 +1,4 @@
-"""The event queue: nothing lost, everybody released."""
+"""The event stream and cancel tokens: no event is lost, and every waiting reader is released."""
 
 import asyncio
 

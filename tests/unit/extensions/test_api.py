@@ -1,4 +1,4 @@
-"""What an extension can register and do, and what it knows of the agent."""
+"""The API of extensions: registration, actions, and access to the agent."""
 
 import logging
 import time
@@ -52,7 +52,7 @@ shell = define_tool(
 
 
 class ScriptedUI:
-    """Somebody who answers as they are told. A `UserInterface`."""
+    """A `UserInterface` with prepared answers."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -103,7 +103,7 @@ def make_calls(*arguments: str, name: str = "look") -> Reply:
     return Reply("", calls=[ScriptedCall(name, {key: a}) for a in arguments])
 
 
-# --- what it registers ----------------------------------------------------------------------------------------------
+# --- registration ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("EXT-09")
@@ -178,7 +178,7 @@ async def test_late_registrations_apply_immediately_and_can_be_removed() -> None
     assert "late" not in api.tools
 
 
-# --- what it does ---------------------------------------------------------------------------------------------------
+# --- actions --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("EXT-10")
@@ -259,7 +259,7 @@ async def test_context_can_abort_the_run() -> None:
         await agent.run("go")
 
 
-# --- people ---------------------------------------------------------------------------------------------------------
+# --- user interface -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("EXT-13", "SEC-08")
@@ -354,7 +354,7 @@ async def test_wrapped_tool_calls_the_handlers_of_extensions() -> None:
     assert (await look(ctx, key="a")).output == "value of a"
 
 
-# --- built in, and examples -----------------------------------------------------------------------------------------
+# --- built-in extensions and examples -------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("EXT-15")

@@ -1,4 +1,4 @@
-"""Commands as hooks of an agent: real shell commands in a real environment."""
+"""Shell commands as hooks of an agent, in a real environment."""
 
 import asyncio
 import json
@@ -46,7 +46,7 @@ def hook(event: CommandEvent, command: str, **fields: Any) -> CommandHook:
 
 
 def print_answer(**answer: Any) -> str:
-    """A command that says this."""
+    """Return a command that prints this answer."""
     return f"cat >/dev/null; echo '{json.dumps(answer)}'"
 
 
@@ -118,7 +118,7 @@ async def test_failing_command_denies_the_call(env: LocalEnv, command: str, reas
 
 @pytest.mark.parametrize("command", ["exit 1", "echo '{'", "sleep 60"])
 async def test_on_failure_continue_allows_the_call(env: LocalEnv, command: str, caplog: Any) -> None:
-    """A time-out or a crash has an outcome of its own, and the settings say which (known problem P-17)."""
+    """The settings decide whether a timeout or a crash denies the call (known problem P-17)."""
     helper = hook("PreToolUse", command, timeout=0.2, on_failure="continue")
     prompt = hook("UserPromptSubmit", command, timeout=0.2, on_failure="continue")
     agent = make_agent(env, [helper, prompt], look_up("a"), "done")
@@ -240,7 +240,7 @@ async def test_matcher_selects_the_tools_of_a_hook(env: LocalEnv) -> None:
     assert results(agent) == ["value of a"]
 
 
-# --- behind a call --------------------------------------------------------------------------------------------------
+# --- after a call ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("BYD-01")

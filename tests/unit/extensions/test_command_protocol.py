@@ -1,4 +1,4 @@
-"""What is read from a command's exit code and output: what cannot be understood is a failure, never consent."""
+"""The exit code and output of a command: invalid output is a failure, never an approval."""
 
 import json
 from typing import Any, get_args
@@ -25,7 +25,7 @@ def make_verdict(event: CommandEvent, out: Any = "", code: int = 0, err: str = "
 
 
 def is_allowed(verdict: Verdict) -> bool:
-    """Whether a call or prompt would go on."""
+    """Return True if the call or prompt is allowed."""
     return not verdict.failure and verdict.deny is None and verdict.ask is None and verdict.stop is None
 
 
@@ -76,7 +76,7 @@ def test_other_exit_codes_fail_even_with_an_approving_output(code: int) -> None:
 @pytest.mark.parametrize("event", sorted(GATES))
 def test_invalid_output_is_a_failure(event: CommandEvent, out: str) -> None:
     plain = event in CONTEXT_EVENTS and not any(line.startswith("{") for line in out.splitlines())
-    assert bool(make_verdict(event, out).failure) is not plain  # for a prompt, plain text is text for the model
+    assert bool(make_verdict(event, out).failure) is not plain  # Plain text is context for a prompt.
 
 
 @pytest.mark.covers("BYD-01")

@@ -1,4 +1,4 @@
-"""What handlers of extensions get under the short names, and what becomes of their answers."""
+"""The short event names of extensions: the data for handlers and the effect of their return values."""
 
 import asyncio
 from typing import Any, cast
@@ -25,7 +25,7 @@ async def look(key: str, times: int = 1) -> str:
 
 
 def make_agent(*script: Any, extensions: Any = (), **options: Any) -> Agent:
-    """An agent that follows a script."""
+    """Return an agent that follows a script."""
     return Agent(
         ScriptedModel(*script),
         execution=MemoryEnv(),
@@ -36,7 +36,7 @@ def make_agent(*script: Any, extensions: Any = (), **options: Any) -> Agent:
 
 
 def requests(agent: Agent) -> list[Any]:
-    """What the model was asked."""
+    """Return the requests to the model."""
     assert isinstance(agent.model, ScriptedModel)
     return [seen.request for seen in agent.model.requests]
 
@@ -132,7 +132,7 @@ async def test_before_agent_start_changes_the_system_prompt_and_adds_a_message()
     one, two = requests(agent)
     assert one.system == "You help. Be brief. Really."
     assert texts(one) == ["go", "about 'go'", "and more"]
-    assert two.system == "You help."  # it was changed for one run
+    assert two.system == "You help."  # The change applies to one run only.
     assert agent.context.system == "You help."
 
 
@@ -222,7 +222,7 @@ async def test_tool_call_can_be_blocked_with_a_reason_for_the_final_arguments() 
         seen.append(event.input)
         if event.input["key"] == "secret":
             return {"block": True, "reason": "keep out"}
-        event.input["key"] = "changed"  # a copy: it changes nothing
+        event.input["key"] = "changed"  # The handler gets a copy, so this changes nothing.
         return None
 
     def extension(api: ExtensionAPI) -> None:
@@ -247,7 +247,7 @@ async def test_tool_call_can_be_blocked_with_a_reason_for_the_final_arguments() 
         "value of open" * 2,
     ]
     assert seen[1]["key"] == "secret"
-    assert seen[2]["times"] == 2  # as they were coerced
+    assert seen[2]["times"] == 2  # after coercion
 
 
 @pytest.mark.covers("EXT-06")

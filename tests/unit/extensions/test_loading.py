@@ -1,4 +1,4 @@
-"""Extensions in folders and packages, at run time, and anew; broken ones harm nothing and say why."""
+"""Extensions in folders and packages, at run time, and on reload; broken ones are reported and skipped."""
 
 import asyncio
 import gc
@@ -25,7 +25,7 @@ def make_agent(*script: Any, extensions: Any = (), **options: Any) -> Agent:
 
 
 def handlers_by_hook(agent: Agent) -> dict[Any, list[Any]]:
-    """What is on the bus now."""
+    """Return the handlers that are registered now."""
     return {kind: list(entries) for kind, entries in agent.bus._handlers.items()}
 
 
@@ -191,7 +191,7 @@ def test_installed_packages_can_provide_extensions(tmp_path: Path, monkeypatch: 
     assert "is not a function" in found.problems[0].reason
 
 
-# --- anew -----------------------------------------------------------------------------------------------------------
+# --- reload ---------------------------------------------------------------------------------------------------------
 
 
 async def test_reload_loads_new_files_and_keeps_broken_ones(tmp_path: Path) -> None:
@@ -355,7 +355,7 @@ def test_removing_handlers_restores_the_hook_bus(
         random.shuffle(removers)
         for remove in removers:
             remove()
-            remove()  # a second time does nothing
+            remove()  # The second call does nothing.
     else:
         extensions.remove("x")
 

@@ -1,4 +1,4 @@
-"""What ends a run from outside: an abort, a cancellation, the clock; always in time, and never with half a pair."""
+"""Stopping a run: an abort, a cancellation, and the time limit end it quickly, and every call has its result."""
 
 import asyncio
 import time
@@ -49,7 +49,7 @@ async def look(key: str) -> str:
 
 @tool
 async def stubborn() -> str:
-    """Go on in spite of a cancellation."""
+    """Continue after a cancellation."""
     for _ in range(6):
         try:
             await asyncio.sleep(0.05)
@@ -59,7 +59,7 @@ async def stubborn() -> str:
 
 
 def make_blocking_handler(called: asyncio.Event) -> Callable[[Any], Any]:
-    """A handler that never comes back by itself."""
+    """Return a handler that never returns."""
 
     async def wait(ctx: Any) -> None:
         called.set()
@@ -69,7 +69,7 @@ def make_blocking_handler(called: asyncio.Event) -> Callable[[Any], Any]:
 
 
 async def stop_run(agent: CoreAgent, when: asyncio.Event, *, by: str = "abort") -> float:
-    """Stop a run once ``when`` is set; the seconds until it was over."""
+    """Stop a run once ``when`` is set, and return how many seconds it took to end."""
     run = asyncio.ensure_future(agent.run("go"))
     await when.wait()
     started = time.monotonic()
@@ -168,7 +168,7 @@ async def test_abort_keeps_a_dequeued_steering_message() -> None:
     assert as_message(agent.messages[-1]).text == "look elsewhere"
 
 
-# --- the clock --------------------------------------------------------------------------------------------------------
+# --- the time limit ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("BYD-20")
@@ -240,7 +240,7 @@ async def test_side_call_is_counted_but_not_added_to_the_history() -> None:
 async def test_tool_can_make_a_side_call_with_the_model_of_the_run() -> None:
     @tool
     async def sample() -> str:
-        """Have a server sample."""
+        """Call the model for a server."""
         return (await agent.side_call("sampling", make_request("sample"))).text
 
     agent = make_agent(
@@ -306,7 +306,7 @@ async def test_usage_of_failed_responses_is_counted() -> None:
 async def test_tool_can_add_usage_that_counts_toward_the_cost_limit() -> None:
     @tool
     async def spawn() -> str:
-        """Have somebody else work."""
+        """Report the usage of a subagent."""
         agent.add_usage(Usage(input_tokens=40, cost=Cost(input=2.0)), "child")
         return "done"
 

@@ -1,4 +1,4 @@
-"""The Agent: one conversation, its runs, and who may listen and stop them."""
+"""The agent: its conversation, runs, subscribers, and aborts."""
 
 import asyncio
 import gc
@@ -315,7 +315,7 @@ async def test_tool_definition_is_built_once_on_first_use() -> None:
 
 
 class RunCounter:
-    """A plug that counts runs."""
+    """A plugin that counts runs."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -354,7 +354,7 @@ async def test_fifty_concurrent_agents_share_no_state() -> None:
 
 
 def count_run_objects() -> dict[str, int]:
-    """How many objects of runs there are in this process."""
+    """Count the objects of runs in this process."""
     gc.collect()
     found = Counter(type(o).__name__ for o in gc.get_objects())
     return {

@@ -1,4 +1,4 @@
-"""What an agent keeps between runs and what one run may override: queues, options, the abort signal, and the reset."""
+"""The state of an agent between runs and the options of one run: queues, options, the abort signal, and the reset."""
 
 import asyncio
 from typing import Any
@@ -130,7 +130,7 @@ async def test_reset_drops_the_tool_calls_of_a_paused_run() -> None:
 
 
 class Plug:
-    """A plugin without a state: it cannot be reset."""
+    """A plugin without a state, so it has no reset."""
 
     def install(self, agent: CoreAgent) -> None:
         self.agent = agent

@@ -1,4 +1,4 @@
-"""A model call that fails or is aborted: the one error event, the partial message, the retries, and the usage."""
+"""A model call that fails or is aborted: the single error event, the partial message, the retries, and the usage."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -58,7 +58,7 @@ async def look(key: str) -> str:
 
 
 def make_broken_reply(text: str = "half an answer", tokens: int = 7) -> Reply:
-    """A stream that breaks off in the middle of its text."""
+    """Return a reply that breaks off in the middle of its text."""
     usage = Usage(output_tokens=tokens, cost=Cost(output=0.25))
     return Reply(text, chunk_count=len(text), truncate_after=4, usage=usage)
 
@@ -66,7 +66,7 @@ def make_broken_reply(text: str = "half an answer", tokens: int = 7) -> Reply:
 async def run_until_failure(
     model: Script, ctx: LoopContext | None = None, **options: Any
 ) -> tuple[AgentError, list[Any]]:
-    """Run until the failure; return it with the events."""
+    """Run until the failure and return the error with the events."""
     bus = options.pop("bus", None) or HookBus()
     events: list[Any] = []
     bus.subscribe(events.append)
@@ -157,7 +157,7 @@ async def test_usage_of_a_broken_stream_is_counted_once() -> None:
 
 
 class UsageThenError(Script):
-    """A model that reports its usage and then fails, as often as it is asked to."""
+    """A model that reports its usage and then fails, ``failures`` times."""
 
     def __init__(self, failures: int, *answers: Any) -> None:
         super().__init__(*answers)
@@ -370,7 +370,7 @@ async def test_abort_while_the_request_is_built_sends_no_request() -> None:
     assert "turn_start" not in [e.type for e in events]
 
 
-# --- what is published of a good stream ---------------------------------------------------------------------------------
+# --- events of a successful stream ---------------------------------------------------------------------------------------
 
 
 async def test_response_is_published_with_its_id_and_turn() -> None:

@@ -1,4 +1,4 @@
-"""Every hook of a run: when it fires, what it carries, and what a handler may change."""
+"""Every hook of a run: when it fires, its data, and the allowed changes."""
 
 import inspect
 from types import MappingProxyType
@@ -55,7 +55,7 @@ async def look(key: str, deep: bool = False) -> str:
 
 
 def record_hooks(bus: HookBus, *, order: int = 50) -> list[tuple[str, Hook]]:
-    """Everything that fires on a bus, as it fires."""
+    """Record all hooks that fire on a bus."""
     seen: list[tuple[str, Hook]] = []
     for kind in HOOKS.values():
         bus.on(kind, lambda ctx: seen.append((ctx.event, ctx)), order=order)
@@ -63,7 +63,7 @@ def record_hooks(bus: HookBus, *, order: int = 50) -> list[tuple[str, Hook]]:
 
 
 async def run_and_record_hooks(*script: Any, **options: Any) -> list[tuple[str, Hook]]:
-    """The hooks of one run."""
+    """Run an agent once and return the hooks that fired."""
     agent = make_agent(Script(*script), tools=[look], **options)
     seen = record_hooks(agent.bus)
     await agent.run("go", raise_errors=False)
@@ -384,7 +384,7 @@ def test_mutable_names_are_fields_and_every_hook_documents_when_it_fires() -> No
         slots = {n for base in kind.__mro__ for n in (*getattr(base, "__slots__", ()), *vars(base))}
         assert kind.when, kind
         assert inspect.getdoc(kind) != inspect.getdoc(Hook)
-        if "context" not in slots:  # a hook of a sub-agent has the fields of the child's own
+        if "context" not in slots:  # A hook of a subagent has the fields of the subagent's own context.
             assert set(kind.mutable) <= slots, kind
 
 

@@ -1,4 +1,4 @@
-"""Responses that lead nowhere: how many the run accepts in a row, what resets the count, and how it fails."""
+"""Invalid responses: how many in a row a run accepts, what resets the count, and how the run fails."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def make_valid_call() -> Reply:
 
 
 def make_invalid_replies() -> dict[str, Reply]:
-    """Invalid responses by the reason that the failure carries."""
+    """Return invalid replies by the reason in the error."""
     return {
         "empty": text_reply(" \n", thinking="hm"),
         "bad_tool_calls": tool_call_reply("look"),

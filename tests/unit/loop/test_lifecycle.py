@@ -1,4 +1,4 @@
-"""An agent before, between and during runs: warm-up, tools and thinking at run time, answers to a paused run, several at once."""
+"""An agent before, during, and between runs: warm-up, changes of tools and thinking, answers to a paused run, and concurrency."""
 
 import asyncio
 import gc
@@ -30,7 +30,7 @@ async def look(key: str) -> str:
 
 
 class SlowPlugin:
-    """A plug that takes its time to get ready."""
+    """A plugin whose preparation waits for an event."""
 
     def __init__(self, failures: int = 0) -> None:
         self.begun = self.ready = self.resets = 0
@@ -56,7 +56,7 @@ class SlowPlugin:
 
 
 class StartableEnv(MemoryEnv):
-    """An environment that has to be started."""
+    """An environment that counts its starts."""
 
     started = 0
 
@@ -211,7 +211,7 @@ async def test_tools_and_system_prompt_of_one_run_keep_the_encoding_cache() -> N
 
 
 def pause_for_keys(*names: str) -> dict[Any, Any]:
-    """Handlers that have somebody answer for some keys."""
+    """Return handlers that pause the run for these keys."""
 
     def check_permission(ctx: PermissionCheck) -> None:
         if ctx.input["key"] in names:
@@ -221,7 +221,7 @@ def pause_for_keys(*names: str) -> dict[Any, Any]:
 
 
 def pending_ids_by_key(core_agent: CoreAgent) -> dict[str, str]:
-    """The ids of waiting calls by what they look for."""
+    """Return the IDs of the pending calls by their key."""
     assert core_agent.pending is not None
     return {c.input["key"]: c.id for c in core_agent.pending.calls}
 
@@ -312,7 +312,7 @@ async def test_answer_requires_a_paused_call() -> None:
         core_agent.answer({"ghost": Approve()})
 
 
-# --- several of them --------------------------------------------------------------------------------------------------
+# --- concurrency and event loops --------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("BYD-16")
@@ -342,12 +342,12 @@ async def test_concurrency_safe_calls_run_together_up_to_the_limit(cap: int) -> 
 
     @tool
     async def safe() -> str:
-        """May run beside others."""
+        """Run together with other calls."""
         return await work("safe")
 
     @tool(concurrency_safe=False)
     async def alone() -> str:
-        """Runs alone."""
+        """Run alone."""
         return await work("alone")
 
     script = tool_calls_reply(*(tool_call_reply(n) for n in ("safe", "safe", "safe", "safe", "alone", "alone", "safe")))

@@ -1,4 +1,4 @@
-"""The loop, without an Agent: what is asked, what runs, what joins the history, and how it ends."""
+"""The loop without an agent: requests, tool calls, history, and the end of a run."""
 
 import asyncio
 from typing import Any
@@ -325,7 +325,7 @@ async def test_abort_ends_the_run_with_one_error_at_any_moment(when: str) -> Non
 
     @tool
     async def wait() -> str:
-        """Wait for ever."""
+        """Wait forever."""
         started.set()
         await asyncio.Event().wait()
         return "never"
@@ -397,7 +397,7 @@ async def test_cancelling_the_task_completes_the_tool_results_and_propagates() -
 
     @tool
     async def wait() -> str:
-        """Wait for ever."""
+        """Wait forever."""
         started.set()
         await asyncio.Event().wait()
         return "never"

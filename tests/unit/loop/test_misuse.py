@@ -1,4 +1,4 @@
-"""What a caller, a handler or a tool gets wrong is told, stays where it is, and never passes for a yes."""
+"""Mistakes of a caller, handler, or tool are reported, do no further harm, and are never an approval."""
 
 import asyncio
 from typing import Any, cast
@@ -62,7 +62,9 @@ async def test_answer_accepts_only_approve_or_deny(answer: Any) -> None:
     with pytest.raises(TypeError, match=r"Approve\(\) or Deny\(\)"):
         agent.answer(answer)
     assert agent.pending is not None
-    agent.pending.answers.update(answer if isinstance(answer, dict) else {"a": answer})  # by the back door
+    agent.pending.answers.update(
+        answer if isinstance(answer, dict) else {"a": answer}
+    )  # The private attribute bypasses the type check.
     assert (await agent.run()).status == "paused"
     assert ran == []
     agent.answer(Deny())

@@ -1,4 +1,4 @@
-"""How a run ends when its time is up, when an abort arrives late, and what the callers and listeners see of it."""
+"""The end of a run at its time limit or after a late abort, and the reports to callers and listeners."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ async def look(key: str) -> str:
 
 
 def make_slow_handler(hook: Any, seconds: float) -> dict[Any, Any]:
-    """A handler that outlasts the time limit of its run."""
+    """Return a handler that runs longer than the time limit."""
 
     async def sleep(ctx: Any) -> None:
         expired = asyncio.Event()
@@ -87,7 +87,7 @@ async def test_abort_before_the_time_limit_is_an_abort() -> None:
 
 
 class AbortOnCloseModel(Script):
-    """A model whose caller aborts while the finished stream is being closed."""
+    """A model whose caller aborts while the finished stream is closed."""
 
     def __init__(self, signal: CancelToken, *answers: Any) -> None:
         super().__init__(*answers)

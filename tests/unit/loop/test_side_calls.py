@@ -1,4 +1,4 @@
-"""Model calls outside the conversation: what they send, what is counted, and when they are rejected."""
+"""Model calls outside the conversation: their requests, usage, and rejections."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -92,7 +92,7 @@ async def test_failed_side_call_counts_its_usage() -> None:
 
 
 class EndlessModel(Script):
-    """A model whose stream ends before its response does."""
+    """A model whose stream ends before its response is complete."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         async for event in super().stream(request):

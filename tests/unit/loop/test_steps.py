@@ -1,4 +1,4 @@
-"""The seam to the outside: a run on a recorder is replayed without touching model, tools or clock."""
+"""Recording and replay: a recorded run is replayed without model, tools, or clock."""
 
 import ast
 from pathlib import Path
@@ -107,7 +107,7 @@ async def test_sleep_ends_when_the_run_is_aborted() -> None:
 
 @pytest.mark.covers("TST-10")
 def test_loop_uses_clock_randomness_and_model_only_through_steps(repository: Path) -> None:
-    """Clock, randomness, sleeping and the model are reached through the steps only."""
+    """Only `steps.py` may access the clock, randomness, sleep, and the model."""
     forbidden = {"time", "random", "uuid", "secrets", "os", "datetime", "socket", "subprocess"}
     for path in sorted((repository / "src/mainspring/loop").glob("*.py")):
         if path.name == "steps.py":

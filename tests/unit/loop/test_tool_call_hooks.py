@@ -1,4 +1,4 @@
-"""What each hook and event of a tool call carries, which of them fire, and the result that the model gets."""
+"""The hooks and events of a tool call: their data, when they fire, and the result for the model."""
 
 import asyncio
 from types import MappingProxyType
@@ -57,7 +57,7 @@ async def count() -> str:
 
 
 class TurnRecord:
-    """One turn with tool calls: its results, its events, and the hooks that fired."""
+    """The results, events, and hooks of one turn with tool calls."""
 
     def __init__(self) -> None:
         self.results: list[Any] = []
@@ -94,7 +94,7 @@ async def run_turn(
 
 
 def make_raw_call(text: str) -> Reply:
-    """A response with one call whose arguments are this text."""
+    """Return a reply with one call and these raw arguments."""
     return Reply(calls=(ScriptedCall("add", {}, "c1", text),))
 
 
@@ -335,7 +335,7 @@ async def test_permission_handlers_receive_a_copy_of_the_input(hook: Any) -> Non
     assert turn.fired(ToolTransform)[0].input == {"items": [1, 2]}
 
 
-# --- what a tool gets --------------------------------------------------------------------------------------------------
+# --- the context of a tool ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("TDF-05")

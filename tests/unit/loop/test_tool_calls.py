@@ -1,4 +1,4 @@
-"""Tool calls: the order of the steps, who may say what, and one result for each call whatever happens."""
+"""Tool calls: the order of the steps, the handlers that may change a call, and one result for each call."""
 
 import asyncio
 from typing import Any
@@ -34,7 +34,7 @@ async def add(a: int, b: int = 1) -> str:
 
 
 async def run_calls(*turn: Any, tools: Any = (add,), hooks: Any = None, **options: Any) -> tuple[list[Any], list[Any]]:
-    """Run one turn with these calls; gives the results and the events."""
+    """Run one turn with these calls and return the results and the events."""
     bus = HookBus(hooks)
     events: list[Any] = []
     bus.subscribe(events.append)

@@ -1,4 +1,4 @@
-"""A tool that stops in an odd way is a failed call, never the end of the run or of the program."""
+"""A tool that raises an unusual exception fails only its own call, not the run or the program."""
 
 import asyncio
 import threading
@@ -44,7 +44,7 @@ def make_failing_tool(error: BaseException, kind: str) -> Any:
 
 @tool
 async def fine() -> str:
-    """Go on."""
+    """Succeed."""
     await asyncio.sleep(0)
     return "fine"
 
@@ -122,7 +122,7 @@ async def test_cancelling_queued_calls_leaves_no_warnings(recwarn: pytest.Warnin
 async def test_invalid_output_is_converted_to_text(output: Any) -> None:
     @tool
     async def odd() -> ToolResult:
-        """Give something else."""
+        """Return invalid output."""
         return ToolResult(output=output, title="t")
 
     agent = make_agent(Script(tool_call_reply("odd"), text_reply("done")), tools=[odd])

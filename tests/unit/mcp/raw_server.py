@@ -1,8 +1,8 @@
-"""A server in plain Python, without the SDK: it starts in a moment and can do everything wrong that servers do.
+"""A server in plain Python, without the SDK, that starts quickly and can make every mistake that real servers make.
 
-Its behaviour is given as flags: ``hang`` (never answers), ``die`` (ends at once), ``noise`` (prints what is no message), ``pages``
-(one tool a page), ``loop`` (the same page for ever), ``deaf`` (keeps running when its input is closed), ``flood`` (fills stderr),
-``odd`` (tools that are none), ``changes``, ``logs`` and ``errors`` (without end: its list changed, a line of its log, a line on stderr).
+Flags select the behavior: ``hang`` (never responds), ``die`` (exits immediately), ``noise`` (prints invalid messages), ``pages``
+(one tool per page), ``loop`` (the same page forever), ``deaf`` (keeps running after its input is closed), ``flood`` (fills stderr),
+``odd`` (invalid tools), ``changes``, ``logs``, and ``errors`` (endless list changes, log messages, or lines on stderr).
 """
 
 import json

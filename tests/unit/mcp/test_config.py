@@ -1,4 +1,4 @@
-"""How servers are configured: every form there is, entry by entry."""
+"""Server configuration: all supported formats, entry by entry."""
 
 from typing import Any
 

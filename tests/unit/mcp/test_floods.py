@@ -1,4 +1,4 @@
-"""A server that tells something without end is heard, keeps nobody from its answers, and fills no memory and no disk."""
+"""A server that sends endless notifications: the client handles them, still responds, and fills neither memory nor disk."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ async def test_endless_tool_list_changes_are_read_at_intervals(monkeypatch: pyte
 
 
 class ChangingTools(dict[str, Any]):
-    """Tools of a server that gets others in the moment in which they are read."""
+    """Tools of a server that change while they are read."""
 
     def __init__(self, server: InMemoryServer) -> None:
         super().__init__(server.tools)
@@ -65,7 +65,7 @@ async def test_lines_above_the_rate_limit_are_skipped_and_counted(flag: str, tmp
         assert (await read_state(server))["listed"] == 1
         assert len(server.log.lines) <= MAX_LINES
 
-    last = -1  # every line is there, or counted where it is not
+    last = -1  # Every line is in the file or counted as skipped.
     missing = 0
     for line in file.read_text().splitlines():
         skipped = re.fullmatch(r"\[mainspring\] Skipped (\d+) lines that came too fast", line)
@@ -79,7 +79,7 @@ async def test_lines_above_the_rate_limit_are_skipped_and_counted(flag: str, tmp
 
 
 class SlowConnector(InMemoryConnector):
-    """Has something to load that takes longer than a server may take to connect."""
+    """A connector whose preload takes longer than the connect timeout."""
 
     def __init__(self) -> None:
         super().__init__({"a": make_echo_server("one")})

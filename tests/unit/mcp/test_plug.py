@@ -1,4 +1,4 @@
-"""Servers of an agent: started together, offered when they are ready, bound by whatever binds tools."""
+"""The servers of an agent: start together, become available when ready, and obey the same rules as other tools."""
 
 import asyncio
 import time
@@ -36,7 +36,7 @@ from tests.unit.mcp.harness import get_plugin, make_agent, make_echo_server, mak
 
 
 def offered_tool_names(agent: Agent) -> list[list[str]]:
-    """For each request the names of the tools that the model was told of."""
+    """Return the tool names of each request."""
     assert isinstance(agent.model, ScriptedModel)
     return [[t.name for t in seen.request.tools] for seen in agent.model.requests]
 
@@ -289,7 +289,7 @@ async def test_late_server_does_not_delay_the_run_and_joins_between_turns() -> N
     first, second, third = offered_tool_names(agent)
     assert first == ["mcp__a__echo"]
     assert second == third == ["mcp__b__echo", "mcp__a__echo"]
-    # The list is the same object from request to request as long as nothing changes, so are its bytes.
+    # The list is the same object from request to request while nothing changes, so its bytes are the same too.
     assert isinstance(agent.model, ScriptedModel)
     assert agent.model.requests[1].request.tools is agent.model.requests[2].request.tools
 
@@ -502,7 +502,7 @@ async def test_progress_reaches_listeners() -> None:
 
 
 class ScriptedUser:
-    """Somebody to talk to, with answers ready."""
+    """A user with prepared answers."""
 
     def __init__(self, *answers: Said | None) -> None:
         self.answers = list(answers)

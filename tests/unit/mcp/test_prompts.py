@@ -1,4 +1,4 @@
-"""Prompts of servers as commands: their words become arguments."""
+"""Prompts of servers as commands: the typed words become arguments."""
 
 import pytest
 

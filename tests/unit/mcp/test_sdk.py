@@ -1,4 +1,4 @@
-"""Servers elsewhere: both eras of the protocol, sessions that are forgotten, refusals, and logins."""
+"""Remote servers: both protocol versions, expired sessions, HTTP errors, and logins."""
 
 import asyncio
 import stat
@@ -89,12 +89,12 @@ async def test_unreachable_host_is_reported() -> None:
     assert caught.value.reason == "connect"
 
 
-# --- the official server side, in both eras ----------------------------------------------------------------------------
+# --- the server of the SDK, in both protocol versions ------------------------------------------------------------------
 
 
 @asynccontextmanager
 async def run_sdk_server() -> AsyncGenerator[str]:
-    """A server made with the SDK, in this process."""
+    """Run a server made with the SDK in this process."""
     import uvicorn
     from mcp.server.mcpserver import Context, MCPServer
 
@@ -113,7 +113,7 @@ async def run_sdk_server() -> AsyncGenerator[str]:
 
     @mcp_server.tool()
     async def grow(ctx: Context) -> str:
-        """Have one tool more."""
+        """Add a tool."""
         mcp_server.add_tool(add, name="grown")
         await ctx.notify_tools_changed()
         return "grown"
@@ -156,7 +156,7 @@ async def test_both_protocol_versions_are_supported() -> None:
                 assert answer.structured == {"result": 3}
                 assert await call_with_progress(server) == ("done", [(1, 2, "half")])
                 if mode == "2026-07-28":
-                    continue  # adopted without a look, so nothing is known of what it can do
+                    continue  # This version has no initialization, so the capabilities of the server are unknown.
                 assert [r.uri for r in await server.list_resources()] == ["memo://{name}"]
                 assert (await server.read_resource("memo://x"))[0]["resource"]["text"] == "memo x"
                 assert (await server.get_prompt("greet", {"name": "Ann"}))[0].content[0]["text"] == "Hello Ann"
@@ -182,7 +182,7 @@ async def get(url: str) -> str:
 
 
 class Browser:
-    """The user's browser: it goes where it is sent, and back."""
+    """A browser that follows the login URL and the callback."""
 
     def __init__(self, server: HttpServer) -> None:
         self.server = server
@@ -212,7 +212,7 @@ async def test_login_is_stored_and_refreshed_once(tmp_path: Path) -> None:
             assert text_of(await web.call("echo", {"text": "in"})) == "in"
         assert server.registrations == 1
 
-        # Near its end the token is renewed by one of those who need it; the others wait and read it.
+        # When the token is about to expire, one client refreshes it. The others wait and read the new token.
         file.update(expires=time.time() - 1)
         async with (
             connect_mcp(config, tokens=tmp_path / "logins") as one,
@@ -221,7 +221,7 @@ async def test_login_is_stored_and_refreshed_once(tmp_path: Path) -> None:
             await asyncio.gather(one.call("echo", {"text": "a"}), two.call("echo", {"text": "b"}))
         assert server.refreshes == 1
 
-        # One that the server takes away before its end is renewed too, and the request made again.
+        # A token that the server revokes before it expires is refreshed too, and the request is repeated.
         server.tokens.clear()
         async with connect_mcp(config, tokens=tmp_path / "logins") as web:
             assert text_of(await web.call("echo", {"text": "again"})) == "again"

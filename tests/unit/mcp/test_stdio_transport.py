@@ -1,4 +1,4 @@
-"""Servers that are programs: started, asked, cancelled, killed, and never left behind."""
+"""Servers that are programs: start, call, cancel, kill, and leave no process behind."""
 
 import asyncio
 import json
@@ -152,7 +152,7 @@ async def test_broken_response_ends_its_call_and_keeps_the_connection(line: str,
         else:
             assert isinstance(outcome, Answer)
             assert expected_text in (outcome.structured, *[b["text"] for b in outcome.content])
-        assert (await server.call("pid", {})).content[0]["text"] == pid  # the connection stands
+        assert (await server.call("pid", {})).content[0]["text"] == pid  # The connection is still open.
 
 
 async def test_invalid_lists_are_replaced_by_empty_lists() -> None:
@@ -171,7 +171,7 @@ async def test_progress_is_reported_and_extends_the_timeout() -> None:
         with pytest.raises(McpError, match="no response or progress for 0.4 seconds") as caught:
             await server.call("slow", {})
         assert caught.value.reason == "timeout"
-        # What is still to come of the call is passed over, and the session is as good as before.
+        # Later messages of the call are ignored, and the session still works.
         assert json.loads((await server.call("state", {})).content[0]["text"])["cancelled"]
         assert (await server.call("echo", {"text": "on"})).content[0]["text"] == "on"
 
@@ -190,7 +190,7 @@ async def test_cancelled_call_is_cancelled_on_the_server() -> None:
     async with connect_mcp(raw_server_config()) as server:
         call = asyncio.ensure_future(server.call("slow", {}))
         await wait_until(lambda: server._timeouts._clocks)
-        await server.call("echo", {})  # the first one has been sent before
+        await server.call("echo", {})  # The first call was sent before this one.
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call

@@ -1,4 +1,4 @@
-"""What a search finds, in which order, and what it says."""
+"""The tool search: matches, ranking, and result text."""
 
 import json
 from typing import Any
@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.env import MemoryEnv
-from mainspring.mcp import create_tool_search  # the public place: hosts make one of their own
+from mainspring.mcp import (
+    create_tool_search,
+)  # Import from the public package because applications create this tool too.
 from mainspring.mcp.tool_search import DEFAULT_RESULTS, MAX_RESULTS, ToolIndex
 from mainspring.tools import Tool, ToolContext, ToolResult, define_tool
 

@@ -1,4 +1,4 @@
-"""The names of tools: legal everywhere, the same after every start, and never for two."""
+"""Tool names: valid for every provider, stable across starts, and unique."""
 
 import re
 

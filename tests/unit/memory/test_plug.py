@@ -1,4 +1,4 @@
-""""""
+"""Memory files: the system prompt, notes, and the format of the files."""
 
 import os
 import re

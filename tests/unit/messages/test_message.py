@@ -1,4 +1,4 @@
-"""Images where there is nobody to see them."""
+"""Images in messages for a model without vision."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Messages, blocks and usage: values that survive the trip to JSON and back."""
+"""Messages, blocks, and usage: encoding to JSON and decoding."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""The hook bus: who is asked, in which order, and what a failure does."""
+"""The hook bus: which handlers are called, in which order, and the effect of a failure."""
 
 import subprocess
 import sys

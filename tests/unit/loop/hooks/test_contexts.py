@@ -1,4 +1,4 @@
-"""The contexts of hooks: what a handler may set, what is converted, and what is rejected."""
+"""The contexts of hooks: allowed, converted, and rejected values."""
 
 from collections.abc import Sequence
 from typing import Any
