@@ -62,9 +62,8 @@ async def test_answer_accepts_only_approve_or_deny(answer: Any) -> None:
     with pytest.raises(TypeError, match=r"Approve\(\) or Deny\(\)"):
         agent.answer(answer)
     assert agent.pending is not None
-    agent.pending.answers.update(
-        answer if isinstance(answer, dict) else {"a": answer}
-    )  # The private attribute bypasses the type check.
+    # This bypasses the check of answer().
+    agent.pending.answers.update(answer if isinstance(answer, dict) else {"a": answer})
     assert (await agent.run()).status == "paused"
     assert ran == []
     agent.answer(Deny())

@@ -1,4 +1,4 @@
-"""The direct transport, as tests of it use it."""
+"""Helpers for tests of the direct transport."""
 
 from collections.abc import AsyncGenerator
 
@@ -12,7 +12,7 @@ SOON = Timeouts(connect=5, first_byte=5, idle=5)
 
 @pytest.fixture
 async def transport() -> AsyncGenerator[Http1Transport]:
-    """One that is closed in the end."""
+    """Return a transport that is closed after the test."""
     http_transport = Http1Transport()
     yield http_transport
     await http_transport.aclose()
@@ -21,6 +21,6 @@ async def transport() -> AsyncGenerator[Http1Transport]:
 async def ask(
     transport: Http1Transport, url: str, body: bytes = b"x", limits: Timeouts = SOON, method: str = "POST"
 ) -> tuple[int, bytes]:
-    """Ask a host; the status, and all of the body."""
+    """Send a request and return the status and the whole body."""
     async with transport.open(method, url, {}, body, limits) as answer:
         return answer.status, b"".join([chunk async for chunk in answer.chunks()])

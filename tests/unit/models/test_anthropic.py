@@ -1,4 +1,4 @@
-"""The provider anthropic: its settings, what its models take, its errors, what is left out after a refusal."""
+"""The provider anthropic: settings, model capabilities, errors, and repeated requests after a rejection."""
 
 import json
 from typing import Any
@@ -285,7 +285,7 @@ async def test_failing_key_function_is_a_configuration_error() -> None:
         create_anthropic_adapter({"connect_timeout": "soon"})
 
 
-# --- refusals ----------------------------------------------------------------------------------------------------------
+# --- rejections --------------------------------------------------------------------------------------------------------
 
 FULL: dict[str, Any] = {
     "max_output_tokens": 20_000,
@@ -304,7 +304,7 @@ NEW = profile(
 def change_after_rejection(
     using: ModelProfile, refusal: str, messages: list[Message] = HI, **fields: Any
 ) -> tuple[Any, Any]:
-    """The body before, and the first that differs after the refusal."""
+    """Return the body before the rejection and the first different body after it."""
     before = body(messages, using, **fields)
     for changed in AnthropicProtocol().without_rejected(using, refusal):
         after = body(messages, changed, **fields)

@@ -1,4 +1,4 @@
-"""Any history, however odd, is a valid request; kept bytes and a fresh encoding are the same."""
+"""Any history becomes a valid request, and a cached encoding equals a fresh one."""
 
 import json
 from collections.abc import Callable

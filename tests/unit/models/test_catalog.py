@@ -1,4 +1,4 @@
-"""What the catalogue knows of models, and what a call costs by it."""
+"""The model catalog and the cost of a call."""
 
 import time
 from importlib.resources import files
@@ -114,10 +114,10 @@ def test_catalog_is_small_and_loads_quickly() -> None:
     load_catalog.cache_clear()
     started = time.process_time()
     find_model_info("openai", "gpt-5-mini")
-    assert time.process_time() - started < 0.05  # 2 ms on the machine this was written on
+    assert time.process_time() - started < 0.05  # 2ms on the development machine
 
 
-# --- what people know better -------------------------------------------------------------------------------------------
+# --- configured facts --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("MOD-32")
@@ -166,7 +166,7 @@ def test_unknown_fact_is_rejected() -> None:
         to_provider_config({"provider": "p", "models": {"m": {"windw": 1}}})
 
 
-# --- what a call costs --------------------------------------------------------------------------------------------------
+# --- cost of a call -----------------------------------------------------------------------------------------------------
 
 INFO = ModelInfo("m", "p", prices=(1.0, 10.0, 0.1, 1.25), tiers=(PriceTier(1000, (2.0, 20.0, 0.2, 2.5), 5.0),))
 
@@ -200,9 +200,9 @@ def test_one_hour_cache_writes_cost_more() -> None:
         return round(cost.cache_write * 1e6, 6)
 
     assert write_cost(INFO, 0) == 125
-    assert write_cost(INFO, 40) == 60 * 1.25 + 40 * 2  # twice the input where no rate is told
+    assert write_cost(INFO, 40) == 60 * 1.25 + 40 * 2  # twice the input price if the model has no rate
     assert write_cost(ModelInfo("m", "p", prices=INFO.prices, cache_write_1h=3.0), 100) == 300
-    assert write_cost(INFO, 1000) == 200  # never more than was written
+    assert write_cost(INFO, 1000) == 200  # never more than the written tokens
 
 
 def test_unknown_price_gives_no_cost_and_zero_price_gives_zero_cost() -> None:

@@ -1,4 +1,4 @@
-"""`LLMClient`: results instead of exceptions, callbacks, a model made when needed."""
+"""`LLMClient`: results instead of exceptions, callbacks, and a model that is built on first use."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What can be chosen for a single call, answers by a schema, and the helpers around the client."""
+"""Options of a single call, structured responses, and the helpers of the client."""
 
 import asyncio
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ from mainspring.testing.scripted_model import Reply, ScriptedModel
 
 
 class ModelFactory:
-    """A registry that remembers what it made models of."""
+    """A registry that records the configurations of its models."""
 
     def __init__(self, *script: Any) -> None:
         self.configs: list[ProviderConfig] = []
@@ -134,7 +134,7 @@ async def test_get_api_key_is_called_with_the_provider_name() -> None:
     source = factory.configs[0].api_key
 
     assert (len(factory.configs), client.get_model_name()) == (1, "m1")
-    assert [await source(), await source()] == ["key-1", "key-2"]  # the model asks before each request
+    assert [await source(), await source()] == ["key-1", "key-2"]  # The model calls the function before each request.
     assert request == ["mine", "mine"]
     await client.invoke("Hi", api_key="own")
     assert factory.configs[-1].api_key == "own"
@@ -157,7 +157,7 @@ async def test_complete_returns_one_message() -> None:
     assert (await complete(retried, "Hi", retry_config=RetryConfig(base_delay_ms=1))).text == "Back"
 
 
-# --- answers by a schema -----------------------------------------------------------------------------------------------
+# --- structured responses ----------------------------------------------------------------------------------------------
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]}
 
@@ -284,7 +284,7 @@ class Answer:
     [
         ({"usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}}, Usage(10, 5)),
         ({"usage": {"input_tokens": 10, "output_tokens": 5}}, Usage(10, 5)),
-        # Anthropic counts its cache beside the input.
+        # Anthropic counts cached tokens separately from the input.
         ({"usage": {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 20}}, Usage(10, 5, 100, 20)),
         ({"prompt_tokens": 130, "completion_tokens": 5, "total_tokens": 135, "cache_read_input_tokens": 100}, Usage(30, 5, 100)),
         ({"token_usage": {"prompt_tokens": 1, "completion_tokens": 2}}, Usage(1, 2)),
@@ -331,7 +331,7 @@ def test_longer_delays_can_be_configured() -> None:
     assert [models.calculate_delay(n, patient) for n in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
-# --- what the package exports ------------------------------------------------------------------------------------------
+# --- exports of the package --------------------------------------------------------------------------------------------
 
 NAMED_BY_SOURCES = """
     ModelProvider ModelRequest ModelResponse ModelInfo ModelResult Success Failure ModelErrorCode TokenUsage ProviderConfig

@@ -1,4 +1,4 @@
-"""Gemini: what is sent, what is understood, and how the provider is configured."""
+"""Gemini: requests, responses, and the configuration of the provider."""
 
 import json
 from collections.abc import Sequence
@@ -76,7 +76,7 @@ def message(*chunks: dict[str, Any]) -> Message:
     return last.message
 
 
-# --- answers -----------------------------------------------------------------------------------------------------------
+# --- responses ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("STR-05", "STR-06", "STR-07", "MOD-39")
@@ -125,7 +125,10 @@ def test_streamed_response_has_thinking_text_and_parallel_calls() -> None:
 @pytest.mark.parametrize(
     ("counts", "expected"),
     [
-        ({"promptTokenCount": 10, "totalTokenCount": 17, "candidatesTokenCount": 4}, (10, 7, 3)),  # thoughts not told
+        (
+            {"promptTokenCount": 10, "totalTokenCount": 17, "candidatesTokenCount": 4},
+            (10, 7, 3),
+        ),  # thoughts are not reported
         (
             {"promptTokenCount": 10, "candidatesTokenCount": 7, "thoughtsTokenCount": 3, "totalTokenCount": 17},
             (10, 7, 3),
@@ -645,7 +648,7 @@ def test_schema_conversion_accepts_any_schema(schema: dict[str, Any]) -> None:
     openapi_schema(schema)
 
 
-# --- refusals ----------------------------------------------------------------------------------------------------------
+# --- rejections --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Providers that speak Chat Completions: github, openrouter, cerebras, and hosts that a factory makes."""
+"""Providers with the Chat Completions protocol: github, openrouter, cerebras, and custom hosts."""
 
 import stat
 import sys
@@ -39,7 +39,7 @@ async def get_key(model: Any) -> Any:
     return await as_http_model(model)._get_credential()
 
 
-# --- what all of them do alike -----------------------------------------------------------------------------------------
+# --- common to all providers -------------------------------------------------------------------------------------------
 
 HOSTED = [
     ("openrouter", "OPENROUTER_API_KEY", "https://openrouter.ai/api/v1", "openrouter/auto"),
@@ -51,7 +51,7 @@ HOSTED = [
 
 @pytest.fixture(autouse=True)
 def empty_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A PATH with nothing on it but what a test puts there."""
+    """Set PATH to an empty folder."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -110,7 +110,7 @@ async def test_invalid_setting_and_failing_key_function_raise_config_errors(
     name: str, variable: str, url: str, model: str
 ) -> None:
     class Odd(BaseException):
-        """Not even an `Exception`: it is not ours to swallow."""
+        """An error that is not an `Exception`, so the provider must not catch it."""
 
     def fail() -> str:
         raise RuntimeError("vault is sealed")
@@ -192,7 +192,7 @@ async def test_compatible_provider_needs_url_model_and_key(monkeypatch: pytest.M
     assert (created.profile.base_url, await get_key(created)) == ("https://env.example/v1", "from-environment")
 
 
-# --- what each does of its own -----------------------------------------------------------------------------------------
+# --- specific to one provider ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("CAC-06", "CAC-07", "PRV-24", "PRV-25")
@@ -211,7 +211,7 @@ def test_only_openrouter_passes_cache_breakpoints() -> None:
 
 
 def fake_gh(folder: Path, script: str) -> Path:
-    """A ``gh`` that does what a test wants; it notes how it was called."""
+    """Put a ``gh`` on PATH that runs this code and logs its arguments."""
     program = folder / "gh"
     notes = folder / "calls"
     program.write_text(
@@ -229,7 +229,7 @@ async def test_github_token_comes_from_settings_environment_or_gh(
     notes = fake_gh(empty_path, "print('from-gh')")
     model = create_model("github")
 
-    assert not notes.exists()  # Nothing is asked before the first request.
+    assert not notes.exists()  # The program is not called before the first request.
     assert await get_key(model) == {"authorization": "Bearer from-gh"}
     assert await get_key(model) == {"authorization": "Bearer from-gh"}
     assert notes.read_text() == "auth token --secure-storage\n"

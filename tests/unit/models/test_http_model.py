@@ -1,4 +1,4 @@
-"""A model behind HTTP: what it sends, how it reads, what it makes of refusals."""
+"""A model over HTTP: requests, responses, and rejections."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What importing the model layer loads, in a fresh process."""
+"""Modules that are loaded when the model layer is imported in a new process."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""LangChain chat models as models of ours, with its real classes."""
+"""LangChain chat models as models of Mainspring, with the real LangChain classes."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ LOOK = ToolDefinition("look", "Looks.", {"type": "object", "properties": {"at": 
 
 
 class StreamingChatModel(BaseChatModel):
-    """A chat model that streams scripted chunks and keeps what it was asked."""
+    """A chat model that streams scripted chunks and records its requests."""
 
     model: str = "stand-in-1"
     temperature: float | None = None
@@ -133,7 +133,7 @@ async def get_response(*chunks: Any, **fields: Any) -> Message:
     return last.message
 
 
-# --- answers -----------------------------------------------------------------------------------------------------------
+# --- responses ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("PRV-37", "STR-12", "MOD-39")
@@ -465,7 +465,7 @@ async def test_factory_can_return_a_chat_model() -> None:
 
 @pytest.fixture
 def vertex(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package of an integration that is installed as far as imports can tell."""
+    """Install a fake integration package."""
     module = type(sys)("langchain_google_vertexai")
     module.ChatVertexAI = StreamingChatModel
     module.NotOne = dict

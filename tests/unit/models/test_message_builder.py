@@ -1,4 +1,4 @@
-"""The growing message: cheap while it grows, exact whenever somebody looks."""
+"""The message builder: cheap while the message grows, and correct whenever it is read."""
 
 from typing import Any
 

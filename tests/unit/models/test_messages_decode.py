@@ -1,4 +1,4 @@
-"""Answers of Anthropic Messages, with the oddities of gateways before it."""
+"""Responses of Anthropic Messages, with the variations of gateways."""
 
 import json
 from typing import Any
@@ -168,7 +168,7 @@ def test_stop_reason_is_tool_use_for_complete_calls_and_max_tokens_for_truncated
     assert calls(cut) == [("c", "look", '{"at": "x')]
 
 
-# --- what the host does by itself --------------------------------------------------------------------------------------
+# --- server tools and compaction ---------------------------------------------------------------------------------------
 
 
 def test_results_of_server_tools_are_kept_as_opaque_blocks() -> None:

@@ -262,7 +262,7 @@ def test_images_of_a_failed_call_follow_the_result() -> None:
     assert image["type"] == "image"
 
 
-# --- what the host's own tools did -------------------------------------------------------------------------------------
+# --- server tools ------------------------------------------------------------------------------------------------------
 
 SEARCHED = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}}
 FOUND = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [{"url": "u", "encrypted_content": "E"}]}
@@ -542,7 +542,7 @@ def test_thinking_budget_is_not_requested_during_calls_made_without_thinking() -
 
 
 def find_markers(sent: Any) -> list[str]:
-    """Where cache markers are: paths of the objects that hold one."""
+    """Return the paths of all objects with a cache marker."""
     found: list[str] = []
 
     def look(value: Any, path: str) -> None:
@@ -687,7 +687,7 @@ def test_one_encoding_cache_works_for_several_models() -> None:
         assert body(history, using, scratch=scratch)["messages"] == body(history, using)["messages"]
 
 
-# --- everything at once ------------------------------------------------------------------------------------------------
+# --- any history -------------------------------------------------------------------------------------------------------
 
 WORDS = st.text(max_size=8) | st.sampled_from(
     ["", " ", "\n", ']},{"role": "user","content":[', "\ud800", "\N{GRINNING FACE}"]
@@ -745,7 +745,7 @@ def test_any_history_becomes_a_valid_request(history: list[Message], cut: int, s
 
 
 def check_protocol_rules(sent: dict[str, Any]) -> None:
-    """The rules of the protocol."""
+    """Assert that a request follows the rules of the protocol."""
     items = sent["messages"]
     assert items[0]["role"] == "user"
     open_calls: list[str] = []

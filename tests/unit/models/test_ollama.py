@@ -1,4 +1,4 @@
-"""Ollama over its own protocol: what is sent, what is understood, and how the provider is configured."""
+"""Ollama over its own protocol: requests, responses, and the configuration of the provider."""
 
 import json
 from collections.abc import Sequence
@@ -69,7 +69,7 @@ def message(*lines: bytes) -> Message:
 LAST = line(done=True, done_reason="stop", prompt_eval_count=7, eval_count=5)
 
 
-# --- answers -----------------------------------------------------------------------------------------------------------
+# --- responses ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("OPT-11", "STR-12")

@@ -1,4 +1,4 @@
-"""Chat Completions answers, with the oddities of the hosts that speak it."""
+"""Responses of Chat Completions, with the variations of its hosts."""
 
 import json
 from typing import Any
@@ -341,7 +341,7 @@ def test_repeated_message_after_deltas_is_ignored() -> None:
 def test_surrogates_and_raw_control_characters_are_read(pieces: list[str], text: str) -> None:
     raw = [json.dumps(chunk({"content": "HERE"})).replace("HERE", piece) for piece in pieces]
     stream = "".join(f"data: {r}\r\n\r\n" for r in raw) if "\n" not in text else None
-    if stream is None:  # An LF ends a line of the stream; only a whole body can hold one raw.
+    if stream is None:  # A line feed ends a line of the stream, so only an unstreamed body can contain one.
         whole = raw[0].replace("delta", "message").encode()
         assert read(whole)[-1].partial.text == text
         return
@@ -350,7 +350,7 @@ def test_surrogates_and_raw_control_characters_are_read(pieces: list[str], text:
     assert read(body)[-1].partial.text == text
 
 
-# --- the end -----------------------------------------------------------------------------------------------------------
+# --- the end of a response ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -583,7 +583,7 @@ def test_known_price_gives_a_cost() -> None:
     assert answer.usage.cost == Cost(10 / 1e6, 10 / 1e6)
 
 
-# --- anything at all ---------------------------------------------------------------------------------------------------
+# --- any input ---------------------------------------------------------------------------------------------------------
 
 SCALARS = st.none() | st.booleans() | st.integers(-3, 10**12) | st.floats(allow_nan=False) | st.text(max_size=5)
 ANY = st.recursive(

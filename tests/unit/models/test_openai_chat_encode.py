@@ -169,7 +169,7 @@ def test_lone_surrogates_are_replaced() -> None:
     assert sent["tools"][0]["function"]["description"] == "d\ufffd"
 
 
-# --- reasoning goes back where it came from ----------------------------------------------------------------------------
+# --- reasoning ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ def test_output_limit_is_clamped_to_the_model_and_the_context_window() -> None:
     assert "max_tokens" not in body([Message.user("Hi")], small)
 
 
-# --- encoded once ------------------------------------------------------------------------------------------------------
+# --- the encoding cache ------------------------------------------------------------------------------------------------
 
 
 def turn(number: int) -> list[Message]:
@@ -404,7 +404,7 @@ def test_call_without_a_result_is_not_cached_as_complete() -> None:
     assert sent([*history, turn(2)[1]])[-1] == {"role": "tool", "tool_call_id": "c2", "content": "x" * 20}
 
 
-# --- refusals ----------------------------------------------------------------------------------------------------------
+# --- rejections --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

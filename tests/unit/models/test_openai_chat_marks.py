@@ -1,4 +1,4 @@
-"""Cache breakpoints over Chat Completions, and what of a request belongs to hosts that are not OpenAI."""
+"""Cache breakpoints over Chat Completions, and requests to hosts other than OpenAI."""
 
 import json
 from typing import Any
@@ -106,7 +106,7 @@ def test_cached_encoding_contains_no_breakpoints() -> None:
 
 
 def remove_breakpoints(sent: Any) -> Any:
-    """The same without breakpoints, and with parts of text alone as a text."""
+    """Return a copy without breakpoints and with text parts joined to a string."""
     if isinstance(sent, list):
         return [remove_breakpoints(value) for value in sent]
     if not isinstance(sent, dict):

@@ -1,4 +1,4 @@
-"""Answers over Responses: the table of events, and hosts that leave out, repeat or change what they say."""
+"""Responses of the Responses protocol: its events, and hosts that leave out, repeat, or change them."""
 
 import json
 from typing import Any
@@ -151,7 +151,7 @@ def test_encrypted_reasoning_without_text_is_kept() -> None:
     assert "encrypted_content" in str(events[-1].partial.content[0])
 
 
-# --- the ways of saying less, or more ----------------------------------------------------------------------------------
+# --- missing and repeated events ---------------------------------------------------------------------------------------
 
 
 def events_without(*kinds: str) -> list[dict[str, Any]]:
@@ -331,7 +331,7 @@ def test_empty_response_becomes_empty_text() -> None:
     assert whole({"output": []}).content == (TextBlock(""),)
 
 
-# --- how it ends -------------------------------------------------------------------------------------------------------
+# --- the end of a response ---------------------------------------------------------------------------------------------
 
 
 def test_output_limit_sets_the_stop_reason() -> None:
@@ -476,7 +476,7 @@ JUNK = (
 
 
 def change_event(event_: dict[str, Any], data: st.DataObject) -> dict[str, Any]:
-    """An event with some of its fields left out or replaced by anything, at any depth."""
+    """Return an event with some fields removed or replaced, at any depth."""
     decoded: dict[str, Any] = {}
     for name, value in event_.items():
         match data.draw(st.sampled_from(["keep"] * 12 + ["drop", "junk"])):
@@ -507,7 +507,7 @@ def test_any_events_give_a_message_or_a_model_error(data: st.DataObject) -> None
 
 @given(data=st.data())
 def test_missing_or_repeated_events_do_not_change_the_content(data: st.DataObject) -> None:
-    """Each event of the middle may be missing or come twice (pieces only be there or not); the end tells all."""
+    """Each event in the middle may be missing or repeated, except for deltas, which may only be missing."""
     full_output = [e["item"] for e in FULL if e["type"].endswith("item.done")]
     sent: list[dict[str, Any]] = []
     for e in FULL[:-1]:

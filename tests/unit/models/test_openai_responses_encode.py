@@ -1,4 +1,4 @@
-"""Requests over Responses: what is sent, what goes back to the model that made it, and what is encoded only once."""
+"""Requests of the Responses protocol: options, returned output of the model, and the encoding cache."""
 
 import json
 import time
@@ -234,7 +234,7 @@ ANSWER = (
 def encode_again(
     *events: Any, using: ModelProfile | None = None, sending: ModelProfile | None = None
 ) -> list[dict[str, Any]]:
-    """The items of an answer when it goes back."""
+    """Return the input items for the output of a response."""
     answer = message(*events, using=using)
     results = tuple(ToolResultBlock(c.id, c.name, "ok") for c in answer.tool_uses)
     follow = [Message("user", results)] if results else [Message.user("Go on")]
@@ -341,7 +341,7 @@ def test_lone_surrogates_are_replaced() -> None:
     assert body([Message.user("a\ud800b")])["input"][0]["content"] == "a�b"
 
 
-# --- encoded once ------------------------------------------------------------------------------------------------------
+# --- the encoding cache ------------------------------------------------------------------------------------------------
 
 
 def turn(number: int) -> list[Message]:
@@ -400,7 +400,7 @@ def test_other_capabilities_restart_the_encoding() -> None:
     assert sent(ResponsesCapabilities(strict_tools=True))["tools"][0]["strict"] is True
 
 
-# --- refusals ----------------------------------------------------------------------------------------------------------
+# --- rejections --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

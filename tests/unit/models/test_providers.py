@@ -1,4 +1,4 @@
-"""Providers by name: specs, settings, keys, local servers, the catalogue."""
+"""Providers by name: model specs, settings, keys, local servers, and the catalog."""
 
 import asyncio
 import json
@@ -190,7 +190,7 @@ async def test_missing_settings_are_reported_before_a_request(monkeypatch: pytes
     with pytest.raises(ProviderConfigError, match="must start with http"):
         create_model("openai:m", base_url="api.openai.com", api_key="k")
     monkeypatch.setenv("OPENAI_API_KEY", "k")
-    for provider in ("openai", "compatible"):  # It is the address that is wrong, not the key.
+    for provider in ("openai", "compatible"):  # The address is wrong, not the key.
         with pytest.raises(ProviderConfigError, match=f"base URL of {provider} must start with http"):
             create_model(f"{provider}:m", base_url="host:8000")
 
@@ -342,7 +342,7 @@ async def test_server_detection_uses_the_provided_transport() -> None:
     await asyncio.sleep(0)
 
 
-# --- the catalogue -----------------------------------------------------------------------------------------------------
+# --- the catalog -------------------------------------------------------------------------------------------------------
 
 
 def test_model_without_reasoning_has_no_efforts() -> None:

@@ -1,4 +1,4 @@
-"""When and how long after is tried again."""
+"""Retries: which errors are retried, and after which delay."""
 
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
@@ -33,7 +33,7 @@ HI = ModelRequest([Message.user("Hi")])
 
 
 class Clock:
-    """Sleeps in no time and remembers for how long."""
+    """A sleep function that returns immediately and records the delays."""
 
     def __init__(self) -> None:
         self.slept: list[float] = []

@@ -1,4 +1,4 @@
-"""Server-sent events out of bytes in any pieces."""
+"""The parser of server-sent events."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Token counts of many hosts in one form."""
+"""Token counts of many hosts in one format."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from mainspring.models.usage import normalize_usage, reported_cost, with_cost
         ({"promptTokens": 10, "completionTokens": 5, "totalTokens": 15}, Usage(10, 5)),
         ({"inputTokens": 10, "outputTokens": 5}, Usage(10, 5)),
         ({"prompt_tokens": 10.0, "completion_tokens": 5, "total_tokens": None}, Usage(10, 5)),
-        # Cached tokens are part of the prompt and counted once.
+        # Cached tokens are part of the prompt and are counted once.
         ({"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 4}}, Usage(6, 5, 4)),
         ({"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 3}}, Usage(3, 5, 4, 3)),
         ({"prompt_tokens": 10, "completion_tokens": 5, "prompt_cache_hit_tokens": 4, "prompt_cache_miss_tokens": 6}, Usage(6, 5, 4)),
@@ -30,7 +30,7 @@ from mainspring.models.usage import normalize_usage, reported_cost, with_cost
         ({"prompt_tokens": 10, "completion_tokens": 5, "cache_creation_input_tokens": 4}, Usage(6, 5, 0, 4)),
         ({"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 99}}, Usage(0, 5, 10)),
         ({"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": None}, Usage(10, 5)),
-        # Reasoning is part of the output, also where the host counts it apart.
+        # Reasoning is part of the output, even if the host counts it separately.
         ({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15, "completion_tokens_details": {"reasoning_tokens": 4}}, Usage(10, 5, 0, 0, 4)),
         ({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 19, "completion_tokens_details": {"reasoning_tokens": 4}}, Usage(10, 9, 0, 0, 4)),
         ({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 40}, Usage(10, 30, 0, 0, 25)),

@@ -1,4 +1,4 @@
-"""Azure's command line, Entra ID and Key Vault, each with a stand-in."""
+"""The Azure CLI, Entra ID, and Key Vault, each with a fake."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ from mainspring.models.auth.azure import is_azure_cli_installed, is_identity_pac
 
 
 def fake_az(folder: Path, script: str) -> Path:
-    """Put an ``az`` on PATH that does what the lines of a shell script say, and counts its runs."""
+    """Put an ``az`` on PATH that runs these lines of shell script and logs its calls."""
     folder.mkdir(exist_ok=True)
     program = folder / "az"
     program.write_text(f'#!/bin/sh\necho "$@" >> "{folder}/calls"\n{script}\n')
@@ -129,7 +129,7 @@ class SecretClient:
 
 @pytest.fixture
 def azure_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in for the packages of the extra ``azure``."""
+    """Install fakes of the packages of the extra ``azure``."""
     for name, code in (("identity", IDENTITY), ("keyvault/secrets", SECRETS)):
         folder = tmp_path / "site" / "azure" / name
         folder.mkdir(parents=True)
@@ -139,7 +139,9 @@ def azure_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     yield_names = ("azure", "azure.identity", "azure.keyvault", "azure.keyvault.secrets")
     for name in yield_names:
-        monkeypatch.setitem(sys.modules, name, None)  # Remembered, so that the end of the test forgets the stand-ins.
+        monkeypatch.setitem(
+            sys.modules, name, None
+        )  # Register the module so that monkeypatch removes the fake after the test.
         del sys.modules[name]
 
 

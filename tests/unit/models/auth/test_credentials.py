@@ -1,4 +1,4 @@
-"""Keys, variables and functions as credentials, and how a model uses what they give."""
+"""Keys, variables, and functions as credentials, and their use in a model."""
 
 from collections.abc import Mapping
 
@@ -78,7 +78,7 @@ async def test_credential_headers_are_fetched_for_each_request() -> None:
 
 
 class RotatingCredential:
-    """Gives a newer token once the old one was refused."""
+    """A credential that returns a newer token after a rejection."""
 
     def __init__(self) -> None:
         self.number = 1

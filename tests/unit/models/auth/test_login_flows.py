@@ -1,4 +1,4 @@
-"""Logging in, against a server on this machine: with a browser that comes back, and with a code."""
+"""Login against a local server: with a browser callback and with a device code."""
 
 import asyncio
 import base64
@@ -32,7 +32,7 @@ def make_client(server: Server, **changes: Any) -> OAuthClient:
 
 
 async def get(url: str) -> str:
-    """What a browser shows."""
+    """Return the page that a browser shows."""
     target = urlsplit(url)
     reader, writer = await asyncio.open_connection("127.0.0.1", target.port)
     writer.write(f"GET {target.path}?{target.query} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
@@ -42,7 +42,7 @@ async def get(url: str) -> str:
 
 
 class Browser:
-    """Opens the address and comes back with ``answer``, in which STATE stands for the state of the login."""
+    """A browser that opens the callback with each answer; STATE is replaced by the state of the login."""
 
     def __init__(self, *answers: str) -> None:
         self.answers = answers

@@ -1,4 +1,4 @@
-"""OAuth against a server on this machine: tokens in a file, renewed in time, once, and announced."""
+"""OAuth against a local server: tokens in a file, refreshed once before they expire, and reported."""
 
 import asyncio
 import base64
@@ -48,7 +48,7 @@ def form(request: Received) -> dict[str, str]:
 OLD = OAuthTokens("old", "refresh-1", time.time() - 10, "acc")
 
 
-# --- the file ----------------------------------------------------------------------------------------------------------
+# --- the token file ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("PRV-33")
@@ -123,7 +123,7 @@ def test_claims_of_a_web_token_are_decoded() -> None:
         assert token_expiry(broken) is None
 
 
-# --- renewing ----------------------------------------------------------------------------------------------------------
+# --- refresh -----------------------------------------------------------------------------------------------------------
 
 
 def save_tokens(tmp_path: Path, tokens: OAuthTokens = OLD) -> TokenFile:
@@ -182,7 +182,7 @@ async def test_rejected_token_is_refreshed(tmp_path: Path) -> None:
         assert len(server.requests) == 1
     saved = file.read()
     assert saved is not None
-    assert saved.refresh == "refresh-1"  # The server gave no other one.
+    assert saved.refresh == "refresh-1"  # The server returned no new refresh token.
     assert [r.reason for r in callback_events] == ["refused"]
 
 

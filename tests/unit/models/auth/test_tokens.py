@@ -1,4 +1,4 @@
-"""Tokens that expire: kept while they can be used, fetched once for all who wait."""
+"""Tokens that expire: cached while they are valid, and fetched once for all waiting callers."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from mainspring.models.auth import Token, TokenCredential
 
 
 class Source:
-    """Gives numbered tokens and counts how often it was asked."""
+    """A source of numbered tokens that records its calls."""
 
     def __init__(self, lasting: float | None = 1000.0) -> None:
         self.now = 0.0
@@ -111,7 +111,7 @@ async def test_failed_fetch_is_retried_by_the_next_caller() -> None:
 
 def test_credential_works_in_several_event_loops() -> None:
     async def fetch(refused: str | None) -> Token:
-        return Token("t", 1.0)  # long over: each asks anew
+        return Token("t", 1.0)  # This token has expired, so each call fetches a new one.
 
     credential = TokenCredential(fetch)
 

@@ -1,4 +1,4 @@
-"""Repair of a conversation while a request is built."""
+"""The repair of a conversation when a request is built."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def repair(*messages: Message) -> list[Message]:
 
 
 def outline(messages: list[Message]) -> list[str]:
-    """One word a block: ``u:text``, ``+id`` for a call, ``-id`` for its result, ``!id`` for one made up."""
+    """Return one word per block: ``u:text``, ``+id`` for a call, ``-id`` for its result, ``!id`` for an inserted result."""
     words: list[str] = []
     for message in messages:
         for block in message.content:

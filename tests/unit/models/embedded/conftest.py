@@ -1,4 +1,4 @@
-"""An engine that starts at once and says what the test wants, in a real child process."""
+"""A fake engine that starts immediately and writes what the test sets, in a real child process."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ SetEngineOutput = Callable[..., Path]
 
 @pytest.fixture
 def set_engine_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SetEngineOutput:
-    """Set what the engine writes, a text a request; gives the file in which it notes the requests."""
+    """Return a function that sets the output of the engine per request and returns the log of the requests."""
     engine = str(Path(__file__).with_name("fake_engine"))
     monkeypatch.syspath_prepend(engine)
     monkeypatch.setenv("PYTHONPATH", engine)
@@ -30,7 +30,7 @@ def set_engine_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SetEng
 
 @pytest.fixture
 def model_file(tmp_path: Path) -> Path:
-    """A model file that the engine does not look into."""
+    """Return a model file whose content the engine ignores."""
     path = tmp_path / "some model.gguf"
     path.write_bytes(b"GGUF")
     return path

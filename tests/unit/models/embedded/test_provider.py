@@ -1,4 +1,4 @@
-"""The embedded model as a provider: what small models write becomes ordinary events."""
+"""The embedded model as a provider: the output of small models becomes the usual events."""
 
 import asyncio
 import json

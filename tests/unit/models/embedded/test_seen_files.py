@@ -1,4 +1,4 @@
-"""Which files a conversation has named, read off what the real tools give back."""
+"""The files that a conversation has named, found in the results of the real tools."""
 
 from pathlib import Path
 

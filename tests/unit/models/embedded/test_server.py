@@ -1,4 +1,4 @@
-"""The model's process: started on demand, private, ended with us, and honest about its failures."""
+"""The process of the embedded model: started on demand, private, ended with the program, and clear about its failures."""
 
 import asyncio
 import json

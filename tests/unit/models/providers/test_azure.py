@@ -1,4 +1,4 @@
-"""Azure OpenAI: where a deployment is, over which protocol, and with what it opens."""
+"""Azure OpenAI: the URL of a deployment, its protocol, and its credentials."""
 
 import json
 from pathlib import Path
@@ -57,13 +57,13 @@ def url_of(model: ModelProvider) -> str:
 
 
 async def auth_headers(model: ModelProvider) -> dict[str, str]:
-    """The headers that open the door."""
+    """Return the authentication headers."""
     http_model = as_http_model(model)
     headers = http_model._headers(http_model.profile, await http_model._get_credential())
     return {name: headers[name] for name in ("api-key", "authorization") if name in headers}
 
 
-# --- where it is -------------------------------------------------------------------------------------------------------
+# --- URLs --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("PRV-08", "PRV-35")
@@ -210,7 +210,7 @@ def test_registry_with_only_azure_works() -> None:
         only.factory("openai")
 
 
-# --- with what it opens ------------------------------------------------------------------------------------------------
+# --- credentials -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("PRV-09")
@@ -259,7 +259,7 @@ async def test_key_function_can_return_a_key_or_a_token() -> None:
         assert await auth_headers(model) == {"api-key": "own"}
 
 
-# --- over the wire -----------------------------------------------------------------------------------------------------
+# --- over HTTP ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("STR-12", "PRV-10")

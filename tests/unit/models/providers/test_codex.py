@@ -1,4 +1,4 @@
-"""Codex: a ChatGPT account's models, with a login that is renewed, over Responses as that host wants it."""
+"""Codex: the models of a ChatGPT account over the Responses protocol, with a login that is refreshed."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Foundry: Foundry Local through a stand-in for its package, and projects in the cloud."""
+"""Foundry: Foundry Local with a fake of its package, and cloud projects."""
 
 import json
 import sys
@@ -80,7 +80,7 @@ def no_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def sdk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_sdk: None) -> None:
-    """A stand-in for foundry-local-sdk on the path."""
+    """Put a fake of foundry-local-sdk on the path."""
     (tmp_path / "foundry_local_sdk.py").write_text(SDK)
     monkeypatch.syspath_prepend(str(tmp_path))
     del sys.modules["foundry_local_sdk"]

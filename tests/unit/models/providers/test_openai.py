@@ -1,4 +1,4 @@
-"""OpenAI over either of its protocols."""
+"""OpenAI over both of its protocols."""
 
 import json
 from typing import Any
@@ -59,7 +59,7 @@ async def test_request_over_the_responses_api() -> None:
     assert server.requests[0].headers["authorization"] == "Bearer k"
     body = json.loads(server.requests[0].body)
     assert body["reasoning"]["effort"] == "low"
-    assert "prompt_cache_key" not in body  # Nothing is known of this host.
+    assert "prompt_cache_key" not in body  # The capabilities of this host are unknown.
     openai_profile = create_http_model("openai:gpt-5-mini", api="responses").profile
     assert openai_profile.responses.prompt_cache_key
     assert openai_profile.responses.strict_tools is False

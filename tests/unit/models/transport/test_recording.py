@@ -1,4 +1,4 @@
-"""A real run becomes a test without a network."""
+"""Recordings of real requests that are replayed in tests without a network."""
 
 import json
 from pathlib import Path
@@ -78,7 +78,7 @@ async def test_recording_has_the_common_format_and_no_secrets(tmp_path: Path) ->
     assert exchange["response"]["headers"] == {k: v for k, v in HEADERS.items() if k != "set-cookie"}
     result = decode_exchange_to_dict(exchange)
     assert (result["text"], result["usage"]["total_tokens"], result["error"]) == (TEXT, 5, None)
-    # The same request, key and all, finds it again.
+    # The same request, including the key, finds the recording.
     assert (await model(ReplayTransport([exchange])).complete(make_request(f"I use {KEY}"))).text == TEXT
 
 

@@ -1,4 +1,4 @@
-"""What a hostile or broken host may do to the transport of our own, and to what is asked next."""
+"""Hostile and broken hosts, and their effect on later requests."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 @asynccontextmanager
 async def raw(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncGenerator[str]:
-    """A host that does with its connections what ``handler`` does."""
+    """Run a host that handles its connections with ``handler``."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -52,7 +52,7 @@ async def raw(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncGener
 
 
 async def test_data_on_an_idle_connection_is_not_a_response(transport: Http1Transport) -> None:
-    """As of hosts that say 408 before they close what was idle for too long."""
+    """Some hosts send a 408 before they close an idle connection."""
     late = asyncio.Event()
     disconnected = asyncio.Event()
     connections = 0
@@ -80,7 +80,7 @@ async def test_data_on_an_idle_connection_is_not_a_response(transport: Http1Tran
 
 
 def test_stale_connection_is_detected_before_the_next_request() -> None:
-    """The end of a connection, or what nobody asked for, may wait in the socket when the next request is made."""
+    """The end of a connection or unexpected data may be in the socket when the next request starts."""
 
     async def request_twice(listening: socket.socket, late: bytes) -> tuple[int, bytes]:
         transport = Http1Transport()
@@ -91,7 +91,7 @@ def test_stale_connection_is_detected_before_the_next_request() -> None:
         with peer:
             await loop.sock_sendall(peer, OK)
             await first
-            peer.send(late)  # and no turn of the loop in between
+            peer.send(late)  # The event loop does not run in between.
             peer.shutdown(socket.SHUT_WR)
             second = asyncio.ensure_future(ask(transport, url))
             fresh, _ = await asyncio.wait_for(loop.sock_accept(listening), 5)
@@ -116,7 +116,7 @@ async def test_disabled_idle_timeout_does_not_apply(transport: Http1Transport) -
 async def test_request_is_repeated_only_on_a_stale_connection(
     transport: Http1Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What breaks after a long wait, or after any byte of an answer, was at work."""
+    """A failure after a long wait or after the first byte of a response is not due to a stale connection."""
     monkeypatch.setattr("mainspring.models.transport.http1.client.KEEP_ALIVE", 0.2)
     async with serve(plain(b"a"), [0.4, "reset"], plain(b"b"), [b"H", 0.02, "reset"], plain(b"c")) as server:
         assert await ask(transport, server.url) == (200, b"a")
@@ -348,7 +348,7 @@ async def test_configured_headers_cannot_change_the_request_framing(transport: H
 
 
 def certificate(folder: Path, names: str, *, expired: bool = False) -> tuple[Path, ssl.SSLContext]:
-    """A certificate that nobody trusts yet, and a host's context with it."""
+    """Create an untrusted certificate and a server context with it."""
     key, cert = folder / "key.pem", folder / "cert.pem"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     command += ["-keyout", str(key), "-out", str(cert), "-subj", "/CN=127.0.0.1", "-addext", f"subjectAltName={names}"]
@@ -420,7 +420,7 @@ def test_sni_is_sent_and_only_http_1_1_is_offered(tmp_path: Path, monkeypatch: p
 
     asyncio.run(run_client())
     assert named == ["localhost", None]
-    assert connections == 1  # of what encryption says between requests none is taken for noise
+    assert connections == 1  # TLS messages between requests are not mistaken for unexpected data.
 
 
 def test_plain_http_server_gets_no_request_over_tls() -> None:
@@ -483,11 +483,11 @@ async def test_unreadable_certificate_file_is_reported_before_connecting(
             await ask(transport, server.url.replace("http:", "https:"))
 
     assert server.connections == 0
-    gc.collect()  # a socket that was left open would warn
+    gc.collect()  # An open socket would cause a warning.
 
 
 def parse_with_h11(sent: bytes) -> tuple[int, bytes] | None:
-    """What h11 makes of it, if it is whole."""
+    """Return the response that h11 reads if it is complete."""
     reader = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 18)
     reader.send(h11.Request(method="POST", target="/", headers=[("host", "a"), ("content-length", "0")]))
     reader.send(h11.EndOfMessage())

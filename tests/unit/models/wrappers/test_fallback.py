@@ -1,4 +1,4 @@
-"""The next model where one cannot be had."""
+"""Fallback to the next model if one is not available."""
 
 from typing import Any
 

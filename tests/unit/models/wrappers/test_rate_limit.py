@@ -1,4 +1,4 @@
-"""Not more a minute than is allowed; the clock is a number."""
+"""Rate limits per minute, with a fake clock."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ HI = ModelRequest([Message.user("Hi")])
 
 
 class FakeClock:
-    """A clock that goes on only when somebody sleeps."""
+    """A clock that advances only during a sleep."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -47,11 +47,11 @@ async def test_token_estimate_is_corrected_after_the_response() -> None:
     script = ScriptedModel(Reply("Hi", usage=Usage(5000, 1000)), Reply("Hi", usage=Usage(10, 10)), "Hi")
     model = RateLimitedModel(script, tokens_per_minute=6000, clock=fake_clock, sleep=fake_clock.sleep)
 
-    await model.complete(HI)  # about 1000 expected, 6000 told: the bucket is empty
+    await model.complete(HI)  # About 1000 tokens were estimated and 6000 reported, so the bucket is empty.
     assert fake_clock.slept == []
     await model.complete(HI)
     assert sum(fake_clock.slept) == pytest.approx(10, abs=0.1)
-    await model.complete(HI)  # the second was cheap: nothing to wait for but what it took
+    await model.complete(HI)  # The second request was cheap, so the wait covers only its own tokens.
     assert sum(fake_clock.slept) == pytest.approx(10.2, abs=0.2)
 
 

@@ -1,4 +1,4 @@
-"""Tools under other names at the model, and nowhere else."""
+"""Tool aliases, which only the model sees."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def make_agent(*script: Any, aliases: Any = ALIASES, **options: Any) -> tuple[Co
 
 
 def names(message: Any) -> list[str]:
-    """Every name of a tool in a message."""
+    """Return all tool names in a message."""
     return [b.name for b in message.content if hasattr(b, "name")]
 
 
@@ -150,7 +150,7 @@ def test_conflicting_aliases_are_rejected_at_construction(aliases: dict[str, str
 async def test_aliases_that_conflict_with_the_tools_of_a_run_are_rejected() -> None:
     @tool
     async def bash() -> str:
-        """Something else."""
+        """Do something else."""
         return ""
 
     agent, _ = make_agent("ok")

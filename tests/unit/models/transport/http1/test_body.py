@@ -1,4 +1,4 @@
-"""Where a body ends, however it is cut on its way."""
+"""The end of an HTTP body, in any chunks."""
 
 from typing import Literal
 
@@ -174,5 +174,7 @@ def test_corrupted_chunked_body_is_never_read_differently_than_by_h11(
 
     assert result == read_outcome([bytes(sent)])
     if isinstance(result, bytes):
-        lenient = b" ;" in sent or b"\t;" in sent  # which h11 refuses, but whoever reads has to take (RFC 9112, 7.1.1)
+        lenient = (
+            b" ;" in sent or b"\t;" in sent
+        )  # h11 rejects these, but a recipient must accept them (RFC 9112, 7.1.1).
         assert result == b"".join(chunks) or lenient or result == h11_outcome(bytes(sent))

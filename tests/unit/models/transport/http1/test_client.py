@@ -1,4 +1,4 @@
-"""What the transport of our own does that a library did before: names, addresses, lengths, packing, connections."""
+"""The HTTP client: URLs, headers, lengths, compression, connections, and addresses."""
 
 import asyncio
 import gzip
@@ -195,7 +195,7 @@ async def test_idle_timeout_does_not_run_while_the_caller_is_busy(transport: Htt
 
 @pytest.fixture
 def addresses(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The addresses that a name has: what a test puts in."""
+    """Return the list of addresses to which every name resolves."""
     resolved: list[Any] = []
 
     async def resolve(*_: object, **__: object) -> list[Any]:
@@ -262,4 +262,4 @@ def test_connections_close_with_their_event_loop() -> None:
             await asyncio.gather(*(ask(transport, server.url) for _ in range(5)))
             assert server.open_connections == 5
 
-    asyncio.run(run_requests())  # what is left open warns, and warnings are errors
+    asyncio.run(run_requests())  # An open connection would cause a warning, and warnings are errors.
