@@ -72,12 +72,12 @@ def read_log(engine_path: str) -> str:
 async def test_container_starts_on_first_use_and_stops_with_the_environment(fake_docker: str, project: Path) -> None:
     env = ContainerEnv("image:1", project, engine=fake_docker)
     await env.write_bytes("a", b"1")
-    assert env.container is None, "files of the project need none"
+    assert env.container is None, "files of the project need no container"
     assert not Path(f"{fake_docker}.log").exists()
     assert await output(env, "cat a") == "1"
     assert env.container is not None
     assert await output(env, "echo again") == "again\n"
-    assert len(read_log(fake_docker).splitlines()) == 1, "one container for all that is run"
+    assert len(read_log(fake_docker).splitlines()) == 1, "all commands run in one container"
     await env.aclose()
     assert env.container is None
 
@@ -230,7 +230,7 @@ async def test_environments_of_one_folder_have_separate_locks(make: Make) -> Non
     async with one.lock("/a"), asyncio.timeout(1), two.lock("/a"):
         await one.write_bytes("a", b"1")
         await two.write_bytes("a", b"2")
-    assert await one.read_bytes("a") == b"2", "the last one wins, as the page on environments says"
+    assert await one.read_bytes("a") == b"2", "the last write wins, as documented"
 
 
 async def test_changes_of_guarded_files_are_undone(make: Make, project: Path) -> None:

@@ -16,12 +16,12 @@ class Editor:
 
     def __init__(self, *, saves: bool = True) -> None:
         self.open: dict[str, str] = {}
-        self.asked: list[str] = []
+        self.reads: list[str] = []
         self.written: list[str] = []
         self.saves = saves
 
     async def read(self, path: str) -> str | None:
-        self.asked.append(path)
+        self.reads.append(path)
         return self.open.get(path)
 
     async def write(self, path: str, text: str) -> bool:
@@ -60,7 +60,7 @@ async def test_line_endings_and_byte_order_mark_of_the_file_are_preserved(
     file = tmp_path / "a.txt"
     file.write_bytes(b"\xef\xbb\xbfa\r\nb\r\n")
     editor.open[str(file)] = "a\nb"
-    assert await env.read_bytes("a.txt") == b"\xef\xbb\xbfa\r\nb\r\n", "the editor says the same"
+    assert await env.read_bytes("a.txt") == b"\xef\xbb\xbfa\r\nb\r\n", "the text of the editor is the same"
     editor.open[str(file)] = "a\nc\n"
     assert await env.read_bytes("a.txt") == b"\xef\xbb\xbfa\r\nc\r\n"
 
@@ -75,7 +75,7 @@ async def test_editor_is_asked_only_about_text_files_of_the_project(
     (tmp_path / "large").write_bytes(b"x" * (1 << 20) + b"x")
     for name in (str(other), "image", "latin", "large"):
         await env.read_bytes(name)
-    assert editor.asked == []
+    assert editor.reads == []
     with pytest.raises(FileNotFoundError):
         await env.read_bytes("missing")
 
@@ -84,9 +84,9 @@ async def test_writes_go_through_the_editor(env: EditorEnv, editor: Editor, tmp_
     file = tmp_path / "a.py"
     file.write_text("old")
     await env.write_bytes("a.py", b"new")
-    assert (editor.open[str(file)], file.read_text()) == ("new", "old"), "saving is the editor's own affair"
+    assert (editor.open[str(file)], file.read_text()) == ("new", "old"), "the editor decides when to save"
     await env.write_bytes("sub/new.py", b"made")
-    assert (tmp_path / "sub/new.py").read_text() == "made", "a file that is not there yet goes to disk"
+    assert (tmp_path / "sub/new.py").read_text() == "made", "a new file is written to disk"
     await env.write_bytes("a.py", b"\0bin")
     assert file.read_bytes() == b"\0bin"
     assert editor.written == [str(file)]

@@ -38,7 +38,7 @@ async def test_container_starts_on_first_use_and_stops_with_the_environment(make
     env = make_real()
     assert env.container is None
     await env.write_bytes("a", b"1")
-    assert env.container is None, "files of the project need none"
+    assert env.container is None, "files of the project need no container"
     assert await output(env, "cat a") == "1"
     name = env.container
     assert name is not None

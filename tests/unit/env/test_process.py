@@ -169,7 +169,7 @@ async def test_each_process_gets_one_sigterm(env: LocalEnv, monkeypatch: pytest.
     result = await env.run("sleep 60 & setsid sleep 60 & wait", timeout=0.5)
     assert (result.timed_out, result.signal) == (True, "SIGTERM")
     assert [pid == session for pid, session in outside_the_group] == [True], (
-        "one is in no group of ours; the group was asked as one"
+        "one process is outside the group, which gets one signal"
     )
 
 

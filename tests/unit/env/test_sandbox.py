@@ -110,7 +110,7 @@ async def test_project_and_private_folder_are_writable(make: Make, project: Path
     env = make()
     assert await output(env, "mkdir a && echo 1 > a/b && mv a/b c && cat c && rm -r a c && pwd") == f"1\n{project}\n"
     assert await output(env, "echo 2 > $TMPDIR/x && mktemp >/dev/null && touch $XDG_CACHE_HOME/y") == ""
-    assert await output(env, "cat $TMPDIR/x") == "2\n", "it stays from command to command"
+    assert await output(env, "cat $TMPDIR/x") == "2\n", "the private folder is kept between commands"
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ async def test_files_outside_the_project_and_the_system_cannot_be_read(
     env = make()
     assert env.state().reads
     assert "KEY" not in await output(env, script.format(outside=base_folder / "outside"))
-    assert "KEY" in await output(LocalEnv(env.cwd), "cat ~/.ssh/id_rsa"), "it is there"
+    assert "KEY" in await output(LocalEnv(env.cwd), "cat ~/.ssh/id_rsa"), "the file exists"
 
 
 @requires(os.geteuid() == 0, "root: others cannot read it anyway")
@@ -183,7 +183,7 @@ async def test_root_has_no_capabilities_in_the_sandbox(make: Make) -> None:
     assert not await succeeds(env, "cat /etc/shadow")
     assert not await succeeds(env, "cat /etc/sudoers /etc/gshadow")
     assert not await succeeds(env, "touch x && mount -o bind x /etc/hostname")
-    assert not await succeeds(env, "hostname other"), "it has no capabilities"
+    assert not await succeeds(env, "hostname other"), "root has no capabilities"
 
 
 async def test_hidden_files_of_the_project_are_hidden_from_programs_and_tools(make: Make, project: Path) -> None:
@@ -288,7 +288,7 @@ async def test_additional_folders_can_be_readable_or_writable(make: Make, base_f
     assert await output(env, f"cat {base_folder}/read/x {base_folder}/write/x") == "11"
     assert await succeeds(env, f"echo 2 > {base_folder}/write/x")
     assert not await succeeds(env, f"echo 2 > {base_folder}/read/x")
-    assert not await succeeds(env, "cat ~/.ssh/id_rsa"), "keys stay hidden whatever is said"
+    assert not await succeeds(env, "cat ~/.ssh/id_rsa"), "secrets stay hidden despite the setting"
 
 
 # --- network and other programs ---------------------------------------------------------------------------------------
@@ -481,7 +481,7 @@ async def test_threads_of_the_sandbox_cannot_open_files_outside(make: Make, home
     for work in (key.read_text, lambda: key.write_text("x"), lambda: (home / "new").write_text("x")):
         with pytest.raises(PermissionError):
             await env._in_thread(work)
-    assert key.read_text() == "KEY", "only the threads of the sandbox are held"
+    assert key.read_text() == "KEY", "only the threads of the sandbox are restricted"
 
 
 async def test_tools_and_programs_share_the_temporary_folder(make: Make, provider: SandboxBackend) -> None:

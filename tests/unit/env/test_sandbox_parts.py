@@ -27,7 +27,7 @@ def test_policy_of_a_project(tmp_path: Path, home: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PATH", os.pathsep.join([*path, "relative/bin", ""]))
     found = build_policy(tmp_path / "project", home)
     in_home = [os.path.relpath(p, home) for p in found.readable if p.startswith(f"{home}/")]
-    assert in_home == [".config/git", ".gitconfig", ".local/bin", ".tool", "bin"], "what programs need, no more"
+    assert in_home == [".config/git", ".gitconfig", ".local/bin", ".tool", "bin"], "only the folders that programs need"
     assert found.writable == (str(tmp_path / "project"),)
     assert str(home / ".ssh") in found.hidden
     for path in ("/usr/bin/env", "/etc/hostname", str(home / ".tool/lib/x"), str(tmp_path / "project/x"), "/private/x"):
@@ -101,7 +101,7 @@ def test_seatbelt_profile() -> None:
     assert '(subpath "/Users/me/a \\"b\\\\c")' in found
     assert '(allow file-write*\n  (subpath "/Users/me/a \\"b\\\\c")\n  (subpath "/private/tmp/x"))' in found
     assert '(deny file-write*\n  (subpath "/Users/me/p/.git/hooks"))' in found
-    assert found.endswith('(deny file-read* file-write*\n  (subpath "/Users/me/.ssh"))\n'), "the last rule decides"
+    assert found.endswith('(deny file-read* file-write*\n  (subpath "/Users/me/.ssh"))\n'), "the last rule wins"
     assert "network" not in found
     assert found.count("(") == found.count(")")
 

@@ -25,13 +25,13 @@ class Server:
 
     def __init__(self) -> None:
         self.answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.port = 0
         self.hangs = False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            self.asked.append((await reader.readuntil(b"\r\n\r\n")).decode())
+            self.requests.append((await reader.readuntil(b"\r\n\r\n")).decode())
             writer.write(self.answer[:20] if self.hangs else self.answer)
             await writer.drain()
             if self.hangs:
@@ -63,7 +63,7 @@ async def test_page_is_returned_with_its_headers(server: Server) -> None:
     answer = await get(web(server), f"http://127.0.0.1:{server.port}/a%20b/ü?q=1#part")
     assert (answer.status, answer.body, answer.cut) == (200, b"hello", False)
     assert answer.headers["content-type"] == "text/plain"
-    [request] = server.asked
+    [request] = server.requests
     assert request.startswith("GET /a%20b/%C3%BC?q=1 HTTP/1.1\r\n")
     assert "cookie" not in request.lower()
 
@@ -110,7 +110,7 @@ async def test_host_is_resolved_once_and_connected_by_that_address(server: Serve
     fetcher = HttpFetcher([f"rebinding.test:{server.port}"], resolve)
     assert (await get(fetcher, f"http://rebinding.test:{server.port}/")).body == b"hello"
     assert looked_up == ["rebinding.test"]
-    assert f"Host: rebinding.test:{server.port}" in server.asked[0]
+    assert f"Host: rebinding.test:{server.port}" in server.requests[0]
     with pytest.raises(PrivateAddressError):
         await get(HttpFetcher(resolve=lambda host, port: ["93.184.216.34", "10.0.0.1"]), "http://half-private.test/")
 
@@ -143,9 +143,9 @@ async def test_private_hosts_are_not_sent_to_a_proxy(server: Server, monkeypatch
     monkeypatch.setenv("http_proxy", f"http://me:pw@127.0.0.1:{server.port}")
     fetcher = HttpFetcher(resolve=lambda host, port: ["93.184.216.34"])
     assert (await get(fetcher, "http://public.test/page")).body == b"hello"
-    assert server.asked[0].startswith("GET http://public.test/page HTTP/1.1\r\n")
-    assert server.asked[0].count("Host: public.test\r\n") == 1
-    assert "Proxy-Authorization: Basic bWU6cHc=" in server.asked[0]
+    assert server.requests[0].startswith("GET http://public.test/page HTTP/1.1\r\n")
+    assert server.requests[0].count("Host: public.test\r\n") == 1
+    assert "Proxy-Authorization: Basic bWU6cHc=" in server.requests[0]
     with pytest.raises(PrivateAddressError):
         await get(HttpFetcher(resolve=lambda host, port: ["10.0.0.1"]), "http://private.test/")
 

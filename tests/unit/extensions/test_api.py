@@ -56,27 +56,27 @@ class ScriptedUI:
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
-        self.asked: list[tuple[str, str]] = []
-        self.told: list[tuple[str, str]] = []
+        self.questions: list[tuple[str, str]] = []
+        self.notices: list[tuple[str, str]] = []
 
     @property
     def is_attended(self) -> bool:
         return True
 
     async def confirm(self, title: str, message: str = "") -> bool:
-        self.asked.append((title, message))
+        self.questions.append((title, message))
         return self.answers.pop(0)
 
     async def select(self, title: str, options: Sequence[str]) -> str | None:
-        self.asked.append((title, ",".join(options)))
+        self.questions.append((title, ",".join(options)))
         return str(options[self.answers.pop(0)])
 
     async def input(self, title: str, placeholder: str = "") -> str | None:
-        self.asked.append((title, placeholder))
+        self.questions.append((title, placeholder))
         return self.answers.pop(0)
 
     def notify(self, message: str, level: str = "info") -> None:
-        self.told.append((level, message))
+        self.notices.append((level, message))
 
 
 def make_agent(*script: Any, extensions: Any = (), ui: UserInterface | None = None, **options: Any) -> Agent:
@@ -278,13 +278,13 @@ async def test_extension_asks_and_notifies_the_user() -> None:
     await agent.run("go")
 
     assert results(agent) == ["Permission denied: the user said no", "value of b"]
-    assert scripted_ui.asked == [
+    assert scripted_ui.questions == [
         ("Look up a?", "It costs."),
         ("Look up b?", "It costs."),
         ("How?", "quickly,slowly"),
         ("Why?", "because"),
     ]
-    assert scripted_ui.told == [("warn", "slowly, so")]
+    assert scripted_ui.notices == [("warn", "slowly, so")]
 
 
 @pytest.mark.covers("EXT-13", "SEC-08")
@@ -395,7 +395,7 @@ async def test_guardrails_ask_before_destructive_commands() -> None:
     one, two, three = results(agent)
     assert (one, three) == ("ran ls", "ran rm -rf /")
     assert two.startswith("Permission denied:")
-    assert [message for _, message in scripted_ui.asked] == ["rm -rf /", "rm -rf /"]
+    assert [message for _, message in scripted_ui.questions] == ["rm -rf /", "rm -rf /"]
 
     unattended = make_agent(make_calls("rm -rf /", name="shell"), "done", extensions=[guardrails])
     await unattended.run("go")

@@ -125,10 +125,10 @@ async def test_cancellation_in_a_hook_keeps_results_and_calls_later_handlers(hoo
     task = asyncio.ensure_future(agent.run("go"))
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert called, "who stores things hears of it all the same"
+    assert called, "later handlers are still called"
     assert_results_follow_calls(agent.messages)
     if hook is not MessagesAdded:
-        assert len(agent.messages) == 3, "the answer that was received stays"
+        assert len(agent.messages) == 3, "the received response is kept"
 
 
 async def test_cancellation_during_an_abort_raises_cancelled_error() -> None:

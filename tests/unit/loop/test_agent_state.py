@@ -442,7 +442,7 @@ async def test_approval_needs_a_call_without_a_result() -> None:
     with pytest.raises(AgentError, match=r"^Unknown tool call: c1, ghost\. Waiting calls: c2, c3\.$"):
         core_agent.answer({"ghost": Approve(), "c1": Approve(), "c2": Approve()})
     assert core_agent.pending is not None
-    assert core_agent.pending.answers == {}, "nothing is stored if one of them is wrong"
+    assert core_agent.pending.answers == {}, "nothing is stored if one answer is invalid"
     core_agent.answer({"c3": Deny("not that")})
     assert [c.id for c in core_agent.pending.calls] == ["c2"]
     core_agent.answer(Approve())
@@ -478,7 +478,7 @@ async def test_run_follows_the_cancel_token_of_the_caller_only_while_it_runs() -
     core_agent = make_agent(Script(text_reply("a"), text_reply("b")))
     await core_agent.run("go", signal=signal)
     core_agent.abort()
-    assert not signal.cancelled, "the run is over"
+    assert not signal.cancelled, "the run has ended"
     signal.cancel("stopped before")
     with pytest.raises(AgentAbortedError, match="^stopped before$"):
         await core_agent.run("again", signal=signal)

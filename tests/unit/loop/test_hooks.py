@@ -242,7 +242,7 @@ async def test_tool_counts_are_read_only_per_run_and_exclude_concurrent_calls(
     assert kinds == {MappingProxyType}
     assert turns == [{}, {"look": 2}, {"look": 3}]
     await agent.run("again", behavior=RunOptions(max_turns=1))
-    assert gates[-1] == 0, "a new run counts anew"
+    assert gates[-1] == 0, "a new run starts at zero"
 
 
 @pytest.mark.covers("HOK-20", "HOK-19")
@@ -274,7 +274,7 @@ async def test_system_prompt_of_a_run_is_reported() -> None:
     assert systems == []
     await agent.run("go", system="Be brief.")
     assert systems == ["Be brief."]
-    assert [r.system for r in model.requests] == ["Be kind.", "Be brief."], "it is to look at only"
+    assert [r.system for r in model.requests] == ["Be kind.", "Be brief."], "the hook cannot change the prompt"
 
 
 @pytest.mark.covers("AGT-39")

@@ -72,7 +72,7 @@ async def test_plugins_are_prepared_concurrently_and_once() -> None:
     warm = [asyncio.ensure_future(core_agent.warmup()) for _ in range(3)]
     for _ in range(5):
         await asyncio.sleep(0)
-    assert (first.begun, other.begun) == (1, 1), "side by side"
+    assert (first.begun, other.begun) == (1, 1), "concurrently"
     first.go_on.set()
     other.go_on.set()
     await asyncio.gather(run, *warm)
@@ -133,7 +133,7 @@ async def test_eager_agent_prepares_in_the_background() -> None:
     )
     for _ in range(4):
         await asyncio.sleep(0)
-    assert built == ["made"], "by the eager one"
+    assert built == ["made"], "built by the eager agent"
     assert "late" in eager.tools
     assert "late" not in lazy.tools
     assert (await eager.run("go")).text == "ok"

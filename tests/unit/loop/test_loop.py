@@ -131,7 +131,7 @@ async def test_tool_sees_an_abort_and_the_remaining_calls_are_skipped() -> None:
     results = as_message(ctx.messages[2]).tool_results
     assert ran == ["1", "2"]
     assert [r.is_error for r in results] == [False, False, True, True]
-    assert {r.text for r in results[2:]} == {NOT_RUN_ABORTED}, "and not that they were interrupted"
+    assert {r.text for r in results[2:]} == {NOT_RUN_ABORTED}, "not reported as interrupted"
     assert len(model.requests) == 1
 
 
@@ -157,7 +157,7 @@ async def test_turn_limit_ends_the_run_and_keeps_steering_messages_queued() -> N
     ctx = make_context()
     result = await agent_loop("go", ctx, make_config(model, get_steering=steering, behavior=RunOptions(max_turns=1)))
     assert (result.status, result.turns, len(model.requests)) == ("max_turns", 1, 1)
-    assert queued, "what no request could see still waits"
+    assert queued, "the message is still queued"
     assert not removed
     assert_results_follow_calls(ctx.messages)
 
@@ -252,7 +252,7 @@ async def test_request_is_built_by_hook_then_transform_then_conversion() -> None
     )
     assert order == ["hook", "transform", "convert"]
     assert [m.text for m in model.requests[0].messages] == ["<note>", "go", "<hint>"]
-    assert block_types(ctx.messages) == ["custom:note", "user", "assistant"], "the history itself is as it was"
+    assert block_types(ctx.messages) == ["custom:note", "user", "assistant"], "the history is unchanged"
 
 
 async def test_custom_messages_stay_out_of_requests_by_default() -> None:
@@ -314,7 +314,7 @@ async def test_model_error_handler_can_retry_with_a_shorter_history() -> None:
     endless = Script(*[fail(ContextExceededError("too long")) for _ in range(9)])
     with pytest.raises(AgentContextExceededError):
         await agent_loop("new", LoopContext(), make_config(endless, bus=bus))
-    assert len(endless.requests) == 4, "a handler cannot make it go on for ever"
+    assert len(endless.requests) == 4, "the number of retries is limited"
 
 
 @pytest.mark.covers("AGT-18", "AGT-25")
@@ -359,7 +359,7 @@ async def test_abort_ends_the_run_with_one_error_at_any_moment(when: str) -> Non
     assert_results_follow_calls(ctx.messages)
     assert (events[-1].type, events[-1].status) == ("agent_end", "aborted")
     assert len(model.requests) == (when != "before")
-    assert ("turn_start" in [e.type for e in events]) == (when != "before"), "no turn begins"
+    assert ("turn_start" in [e.type for e in events]) == (when != "before"), "no turn starts"
     if when == "in the stream":
         assert as_message(ctx.messages[-1]).stop_reason == "aborted"
         assert [e.reason for e in events if e.type == "error"] == ["aborted"]
@@ -518,7 +518,7 @@ async def test_paused_run_resumes_and_no_tool_runs_twice() -> None:
     assert (first.status, ran) == ("paused", ["1"])
     assert ctx.pending is not None
     assert list(paused[0].reasons.values()) == ["may it?"]
-    assert block_types(ctx.messages) == ["user"], "calls and results join together or not at all"
+    assert block_types(ctx.messages) == ["user"], "calls and results are added together"
     answers[next(iter(paused[0].reasons))] = "yes"
     second = await agent_loop((), ctx, setup)
     assert (second.status, ran, ctx.pending) == ("completed", ["1", "2", "3"], None)

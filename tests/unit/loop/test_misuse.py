@@ -157,7 +157,7 @@ def test_handler_must_be_a_function() -> None:
     agent = make_agent(Script())
     with pytest.raises(ConfigError):
         agent.bus.add({TurnBefore: lambda ctx: None, ToolGate: [cast("Any", None)]})
-    assert not agent.bus.has(TurnBefore), "none of them is registered"
+    assert not agent.bus.has(TurnBefore), "no handler is registered"
 
 
 @pytest.mark.covers("MSG-25")

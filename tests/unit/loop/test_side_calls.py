@@ -33,16 +33,16 @@ async def run_with_side_call(side: Any, model: Script, **behavior: Any) -> tuple
 
 async def test_side_call_uses_the_model_of_the_run_by_default() -> None:
     answers: list[str] = []
-    asked = make_request()
+    side_request = make_request()
 
     async def select(ctx: ContextTransform) -> None:
-        answers.extend([(await ctx.side_call("select", asked)).text])
-        answers.extend([(await ctx.side_call("title", asked, model=other)).text])
+        answers.extend([(await ctx.side_call("select", side_request)).text])
+        answers.extend([(await ctx.side_call("title", side_request, model=other)).text])
 
     model, other = Script(make_priced_reply("mine"), text_reply("ok")), Script(make_priced_reply("other", 5))
     result, updates = await run_with_side_call(select, model)
     assert answers == ["mine", "other"]
-    assert model.requests[0] is other.requests[0] is asked
+    assert model.requests[0] is other.requests[0] is side_request
     assert [(u.turn, u.usage.total_tokens, u.total.total_tokens, u.purpose) for u in updates] == [
         (1, 10, 10, "select"),
         (1, 5, 15, "title"),

@@ -358,7 +358,7 @@ async def test_tool_receives_bound_values_and_the_configuration() -> None:
     assert (ctx.paths, ctx.environment) == ({"a.txt": "/real/a.txt"}, {"LANG": "C"})
     assert ctx.message_id == turn.of("turn_start")[0].turn_id
     assert isinstance(ctx.env, MemoryEnv)
-    assert ctx.on_update is None, "a call that has ended reports nothing more"
+    assert ctx.on_update is None, "an ended call publishes no more updates"
 
 
 async def test_progress_is_published_with_the_call() -> None:

@@ -237,7 +237,7 @@ async def test_permission_check_sees_the_final_arguments_and_cannot_change_them(
     )
     assert (result.text, result.is_error) == ("Permission denied: no writing", True)
     assert result.details == {"code": ToolErrorCode.PERMISSION_DENIED}
-    assert not later, "a refusal cannot be taken back"
+    assert not later, "later handlers cannot override a denial"
 
 
 async def test_denial_can_end_the_run() -> None:

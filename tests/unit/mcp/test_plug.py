@@ -550,12 +550,12 @@ async def test_server_can_ask_the_user_for_each_field() -> None:
     assert "MCP server 's' asks: Who?" in user.questions[0].text
     assert "Not a whole number: 'old'" in user.questions[2].text
 
-    for said, action in ((None, "cancel"), (Said(("(decline)",)), "decline")):
+    for reply, action in ((None, "cancel"), (Said(("(decline)",)), "decline")):
         agent = make_agent(
             {"s": InMemoryServer([(make_tool_info("ask"), ask)])},
             ScriptedCall("mcp__s__ask", {}),
             "done",
-            extra={"interaction": ScriptedUser(said)},
+            extra={"interaction": ScriptedUser(reply)},
         )
         await agent.run("go")
         assert results(agent)[0].content == f"{action} {{}}"

@@ -61,7 +61,7 @@ async def test_restarted_server_is_used_again() -> None:
                 except McpError:
                     continue
             else:
-                pytest.fail("it was not reached again")
+                pytest.fail("the restarted server was not reached")
     finally:
         await connection.__aexit__(None, None, None)
 

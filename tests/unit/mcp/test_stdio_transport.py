@@ -62,7 +62,7 @@ async def test_requests_of_a_server_are_answered_or_declined(tmp_path: Path) -> 
             }
             assert reply == expected[tool], tool
 
-    async def sampler(asked: object) -> SamplingResult:
+    async def sampler(request: object) -> SamplingResult:
         return SamplingResult("hi there", "some-model")
 
     options = {
@@ -178,7 +178,7 @@ async def test_progress_is_reported_and_extends_the_timeout() -> None:
 
 @pytest.mark.covers("BYD-10")
 async def test_timeout_is_paused_while_the_user_is_asked() -> None:
-    async def answer_slowly(asked: object) -> ElicitResult:
+    async def answer_slowly(request: object) -> ElicitResult:
         await asyncio.sleep(0.5)
         return ElicitResult("cancel")
 

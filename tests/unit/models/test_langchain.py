@@ -54,7 +54,7 @@ class StreamingChatModel(BaseChatModel):
     temperature: float | None = None
     chunks: list[Any] = Field(default_factory=list[Any])
     turns: list[list[Any]] = Field(default_factory=list[list[Any]])
-    asked: list[Any] = Field(default_factory=list[Any])
+    received: list[Any] = Field(default_factory=list[Any])
     options: list[Any] = Field(default_factory=list[Any])
 
     @property
@@ -80,7 +80,7 @@ class StreamingChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        self.asked.append(messages)
+        self.received.append(messages)
         self.options.append({"stop": stop, **kwargs})
         for chunk in self._next():
             if isinstance(chunk, Exception):
@@ -226,7 +226,7 @@ async def test_content_can_be_text_or_a_list_of_blocks() -> None:
     assert (type(text), image) == (TextBlock, PIXEL)
     model = LangChainModel(stand := StreamingChatModel(chunks=[AIMessageChunk(content="Done")]))
     await collect_events(model, Message.user("Hi"), decoded, Message.user("Go on"))
-    assert stand.asked[0][1].content == [
+    assert stand.received[0][1].content == [
         {"type": "thinking", "thinking": "Hmm.", "signature": "sig"},
         {"type": "redacted_thinking", "data": "secret"},
         {"type": "text", "text": "Hello.\n[image/png image that was made here]"},
@@ -310,9 +310,9 @@ async def test_conversation_is_converted_to_langchain_messages() -> None:
     await collect_events(
         LangChainModel(stand), user, request, seen, Message.system("Be kind."), Message.user("And?"), system="Be brief."
     )
-    system, first, assistant, one, two, images, kind, last = stand.asked[0]
+    system, first, assistant, one, two, images, kind, last = stand.received[0]
 
-    assert [m.type for m in stand.asked[0]] == "system human ai tool tool human system human".split()
+    assert [m.type for m in stand.received[0]] == "system human ai tool tool human system human".split()
     assert (system.content, kind.content, last.content) == ("Be brief.", "Be kind.", "And?")
     image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL.data}"}}
     assert first.content == [{"type": "text", "text": "Hi"}, image]
@@ -385,7 +385,7 @@ async def test_agent_runs_with_a_langchain_model() -> None:
     result = await agent.run("What is there?")
 
     assert result.text == "I saw a cat."
-    assert stand.asked[1][-1].content == "A cat."
+    assert stand.received[1][-1].content == "A cat."
 
 
 @pytest.mark.covers("MOD-41")
@@ -409,7 +409,7 @@ async def test_client_accepts_langchain_messages() -> None:
 
     assert result.success, result
     assert result.result.text == "Hi there"
-    assert [m.type for m in stand.asked[0]] == ["system", "human", "ai", "tool"]
+    assert [m.type for m in stand.received[0]] == ["system", "human", "ai", "tool"]
     stream: Any = await client.stream(cast("Any", HumanMessage(content="Hi")))
     assert [e.type async for e in stream.result][-1] == "done"
     assert client.get_provider_name() == "langchain"

@@ -487,12 +487,12 @@ def test_control_characters_invalid_types_and_split_characters_are_read() -> Non
     raw = '{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a\nb"}}'.replace(
         "\n", "\x01"
     )
-    halves = [
+    surrogate_deltas = [
         '{"type": "content_block_delta", "index": "0", "delta": {"type": "text_delta", "text": "\\ud83d"}}',
         '{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "\\ude00"}}',
     ]
 
-    decoded = message(begin(), start(0, "text", text=""), raw, *halves, stop(0), *end())
+    decoded = message(begin(), start(0, "text", text=""), raw, *surrogate_deltas, stop(0), *end())
 
     assert decoded.text == "a\x01b\N{GRINNING FACE}"
 

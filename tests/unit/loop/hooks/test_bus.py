@@ -44,7 +44,7 @@ def test_unknown_hook_is_rejected_with_a_suggestion() -> None:
     bus = HookBus()
     with pytest.raises(ConfigError):
         bus.add({"tool:gate": lambda ctx: None, "nope": lambda ctx: None})
-    assert not bus.has(ToolGate), "nothing is registered if one name is wrong"
+    assert not bus.has(ToolGate), "no handler is registered if one name is invalid"
 
 
 @pytest.mark.covers("HOK-42")

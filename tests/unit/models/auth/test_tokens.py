@@ -14,15 +14,15 @@ class Source:
     def __init__(self, lasting: float | None = 1000.0) -> None:
         self.now = 0.0
         self.lasting = lasting
-        self.asked: list[str | None] = []
+        self.calls: list[str | None] = []
         self.gate = asyncio.Event()
         self.gate.set()
 
     async def __call__(self, refused: str | None) -> Token:
-        self.asked.append(refused)
+        self.calls.append(refused)
         await self.gate.wait()
         end = None if self.lasting is None else self.now + self.lasting
-        return Token(f"t{len(self.asked)}", end, {"x-account": "a"})
+        return Token(f"t{len(self.calls)}", end, {"x-account": "a"})
 
     def credential(self) -> TokenCredential:
         return TokenCredential(self, refresh_margin=100, clock=lambda: self.now)
@@ -38,7 +38,7 @@ async def test_token_is_cached_until_shortly_before_it_expires() -> None:
     assert (await credential.token()).value == "t1"
     source.now = 901
     assert (await credential.token()).value == "t2"
-    assert source.asked == [None, None]
+    assert source.calls == [None, None]
 
 
 async def test_short_lived_token_is_not_fetched_each_time() -> None:
@@ -47,10 +47,10 @@ async def test_short_lived_token_is_not_fetched_each_time() -> None:
 
     for source.now in (0, 10, 20):
         await credential()
-    assert len(source.asked) == 1
+    assert len(source.calls) == 1
     source.now = 30
     await credential()
-    assert len(source.asked) == 2
+    assert len(source.calls) == 2
 
 
 async def test_token_without_expiry_is_cached_until_it_is_rejected() -> None:
@@ -65,7 +65,7 @@ async def test_token_without_expiry_is_cached_until_it_is_rejected() -> None:
     assert await credential() == given
     credential.invalidate(given)
     assert (await credential.token()).value == "t2"
-    assert source.asked == [None, "t1"]
+    assert source.calls == [None, "t1"]
 
 
 async def test_concurrent_callers_share_one_fetch() -> None:
@@ -75,7 +75,7 @@ async def test_concurrent_callers_share_one_fetch() -> None:
     tokens = await asyncio.gather(*[credential.token() for _ in range(20)])
 
     assert {token.value for token in tokens} == {"t1"}
-    assert len(source.asked) == 1
+    assert len(source.calls) == 1
 
 
 async def test_fetch_continues_if_the_first_caller_is_cancelled() -> None:
@@ -89,7 +89,7 @@ async def test_fetch_continues_if_the_first_caller_is_cancelled() -> None:
     source.gate.set()
 
     assert (await second).value == "t1"
-    assert len(source.asked) == 1
+    assert len(source.calls) == 1
     with pytest.raises(asyncio.CancelledError):
         await first
 

@@ -92,9 +92,9 @@ def make_hub(data: bytes = DATA, *, ranges: bool = True, upto: int | None = None
 
     def answer(request: Received) -> Answer:
         begin = 0
-        asked = request.headers.get("range")
-        if asked and ranges:
-            begin = int(asked.removeprefix("bytes=").rstrip("-"))
+        requested_range = request.headers.get("range")
+        if requested_range and ranges:
+            begin = int(requested_range.removeprefix("bytes=").rstrip("-"))
             first = head(
                 "206 Partial Content",
                 content_length=str(len(data) - begin),
@@ -241,10 +241,10 @@ async def test_progress_never_decreases(folder: Path, offline_index: Path, monke
     put_wheels(offline_index)
     download = pip.download_wheels
 
-    async def report_twice(requirements: list[str], into: Path, grown: Callable[[int], None]) -> None:
-        grown(9 * len(DATA))  # pip needs this much if it unpacks next to the downloaded files.
-        grown(len(DATA) - 1)
-        await download(requirements, into, grown)
+    async def report_twice(requirements: list[str], into: Path, report_size: Callable[[int], None]) -> None:
+        report_size(9 * len(DATA))  # pip needs this much if it unpacks next to the downloaded files.
+        report_size(len(DATA) - 1)
+        await download(requirements, into, report_size)
 
     monkeypatch.setattr(wheels, "download_wheels", report_twice)
     progress = ProgressRecorder()

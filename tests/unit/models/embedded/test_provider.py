@@ -268,9 +268,11 @@ def test_model_info_of_an_embedded_model() -> None:
 
 def test_models_are_found_by_name_and_path(tmp_path: Path) -> None:
     assert create_model("embedded:qwen-coder-1.5b").info.label.startswith("Qwen2.5-Coder-1.5B")
-    own = create_embedded_model({"model": str(tmp_path / "own.gguf"), "contextWindow": 2048, "maxOutputTokens": 99})
-    assert (own.file, own.weights) == (tmp_path / "own.gguf", None)
-    assert (own.info.context_window, own.info.max_output_tokens) == (2048, 99)
-    assert own.info.label == "own.gguf (embedded, no key)"
+    local_model = create_embedded_model(
+        {"model": str(tmp_path / "own.gguf"), "contextWindow": 2048, "maxOutputTokens": 99}
+    )
+    assert (local_model.file, local_model.weights) == (tmp_path / "own.gguf", None)
+    assert (local_model.info.context_window, local_model.info.max_output_tokens) == (2048, 99)
+    assert local_model.info.label == "own.gguf (embedded, no key)"
     with pytest.raises(ModelNotFoundError, match="Available: qwen-coder"):
         create_embedded_model({"model": "gpt-9"})

@@ -128,7 +128,7 @@ async def test_message_is_translated_once() -> None:
     await other.complete(ModelRequest(messages=[*history, Message.user("more")], scratch=scratch))
     third, fourth = [list(seen.request.messages) for seen in model.requests[2:]]
     assert names(third[2]) == ["bash"]
-    assert all(a is b for a, b in zip(third, fourth, strict=False)), "so that what was encoded stays valid"
+    assert all(a is b for a, b in zip(third, fourth, strict=False)), "so the cached encodings stay valid"
 
 
 @pytest.mark.covers("TDF-16")
