@@ -17,7 +17,7 @@ import pytest
 
 from mainspring.mcp import McpError, McpServer, McpServerConfig, connect_mcp
 from tests.requires import requires
-from tests.unit.mcp.harness import until
+from tests.unit.mcp.harness import wait_until
 
 pytestmark = [
     pytest.mark.soak,
@@ -145,7 +145,7 @@ async def test_a_long_call_is_told_of_cancelled_and_survives_a_kill(installed: P
 
         task = asyncio.create_task(server.call(long, {"duration": 60, "steps": 60}, told))
         before = len(steps)
-        await until(lambda: len(steps) > before, 30)
+        await wait_until(lambda: len(steps) > before, 30)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -153,7 +153,7 @@ async def test_a_long_call_is_told_of_cancelled_and_survives_a_kill(installed: P
 
         before = len(steps)
         task = asyncio.create_task(server.call(long, {"duration": 60, "steps": 60}, told))
-        await until(lambda: len(steps) > before, 30)
+        await wait_until(lambda: len(steps) > before, 30)
         began = time.perf_counter()
         for pid in programs(installed):
             os.kill(pid, signal.SIGKILL)

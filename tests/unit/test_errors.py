@@ -27,7 +27,7 @@ from mainspring.models import LLMClient, RetryConfig
 from mainspring.models.client import Failure, ModelCallbacks
 from mainspring.testing.scripted_model import ScriptedModel
 from mainspring.tools import ToolRegistry, tool
-from tests.unit.loop.harness import Script, config, fail, said, text_reply, tool_call_reply
+from tests.unit.loop.harness import Script, as_message, fail, make_config, text_reply, tool_call_reply
 
 
 @pytest.mark.covers("ERR-01")
@@ -62,7 +62,7 @@ def test_each_code_has_its_class_its_category_and_its_hope(code: ErrorCode) -> N
 )
 async def test_what_ends_a_run_is_told_apart_by_type(raised: ModelError, kind: type[AgentError]) -> None:
     with pytest.raises(AgentError) as caught:
-        await agent_loop("go", LoopContext(), config(Script(fail(raised))))
+        await agent_loop("go", LoopContext(), make_config(Script(fail(raised))))
     assert type(caught.value) is kind
     assert isinstance(caught.value, AgentProviderError)
     assert caught.value.cause is raised
@@ -73,7 +73,7 @@ async def test_what_ends_a_run_is_told_apart_by_type(raised: ModelError, kind: t
 @pytest.mark.parametrize("retry", [None, RetryConfig()])
 async def test_an_error_nobody_classified_keeps_its_cause(retry: RetryConfig | None) -> None:
     native = ZeroDivisionError("in somebody's provider")
-    setup = config(Script(fail(native)), behavior=RunOptions(retry=retry))
+    setup = make_config(Script(fail(native)), behavior=RunOptions(retry=retry))
     with pytest.raises(AgentProviderError, match="in somebody's provider") as caught:
         await agent_loop("go", LoopContext(), setup)
     cause = caught.value.cause
@@ -93,7 +93,7 @@ async def test_what_on_error_gets_is_structured() -> None:
     assert failure.message
     assert failure.retry_after == 90.0
     ended: list[BaseException | None] = []
-    bus_config = config(Script(fail(NetworkError("down", retryable=False, status=503))))
+    bus_config = make_config(Script(fail(NetworkError("down", retryable=False, status=503))))
     bus_config.bus.on(RunDone, lambda ctx: ended.append(ctx.error))
     with pytest.raises(AgentProviderError):
         await agent_loop("go", LoopContext(), bus_config)
@@ -111,7 +111,7 @@ async def test_a_tool_error_goes_to_the_model_and_a_fatal_one_ends_the_run(caplo
         raise ToolError("no such city")
 
     ctx = LoopContext(tools=ToolRegistry([broken]))
-    setup = config(Script(tool_call_reply("broken"), text_reply("I see.")))
+    setup = make_config(Script(tool_call_reply("broken"), text_reply("I see.")))
 
     def observe(ctx: TurnAfter) -> None:
         raise ZeroDivisionError  # logged, and the run goes on
@@ -119,7 +119,7 @@ async def test_a_tool_error_goes_to_the_model_and_a_fatal_one_ends_the_run(caplo
     setup.bus.on(TurnAfter, observe)
     result = await agent_loop("go", ctx, setup)
     assert result.status == "completed"
-    assert said(ctx.messages[2]).tool_results[0].text == "no such city"
+    assert as_message(ctx.messages[2]).tool_results[0].text == "no such city"
     assert "ZeroDivisionError" in caplog.text
 
 

@@ -34,7 +34,7 @@ from mainspring.models import ModelRequest, RetryConfig, create_model
 from mainspring.sessions import Session, SessionOptions
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, ToolRegistry, ToolResult
-from tests.unit.loop.harness import assert_results_follow_calls, said
+from tests.unit.loop.harness import as_message, assert_results_follow_calls
 
 QUICK = SessionOptions(fsync="never", retry_after=0.0, redact_line=None)
 NO_WAIT = RetryConfig(max_retries=1, base_delay_ms=0, max_delay_ms=0, jitter=0)
@@ -153,7 +153,7 @@ async def test_fields_of_a_result_that_are_none_harm_nobody(
     result = await one.run("go")
     session.close()
     assert result.status == "completed"
-    block = said(one.messages[2]).tool_results[0]
+    block = as_message(one.messages[2]).tool_results[0]
     assert (block.is_error, block.details) == (bool(fields.get("is_error")), details)
     with Session.open(session.location, home=tmp_path, write=False) as read:
         assert [encode_message(m) for m in read.messages] == [encode_message(m) for m in one.messages]

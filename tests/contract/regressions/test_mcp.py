@@ -14,11 +14,11 @@ from mainspring.mcp import InMemoryConnector, InMemoryServer, connect_mcp
 from mainspring.mcp.types import ToolInfo
 from mainspring.testing.scripted_model import ScriptedCall, ScriptedModel
 from mainspring.tools import ToolContext
-from tests.unit.mcp.harness import info, raw, results
+from tests.unit.mcp.harness import make_tool_info, raw_server_config, results
 
 
 async def test_m07_no_pipe_is_ever_full_for_long() -> None:
-    async with connect_mcp(raw("flood", "noise")) as server:
+    async with connect_mcp(raw_server_config("flood", "noise")) as server:
         # Both sides have more to say than a pipe holds, and the program reads nothing while it writes.
         texts = [f"{i}" * 300_000 for i in range(4)]
         answers = await asyncio.gather(*[server.call("echo", {"text": text}) for text in texts])
@@ -26,7 +26,7 @@ async def test_m07_no_pipe_is_ever_full_for_long() -> None:
 
 
 async def test_m08_connections_are_closed_in_any_order_and_from_any_task() -> None:
-    opened = [connect_mcp(raw(name=f"s{i}")) for i in range(3)]
+    opened = [connect_mcp(raw_server_config(name=f"s{i}")) for i in range(3)]
     servers = await asyncio.gather(*[o.__aenter__() for o in opened])
     assert [s.status for s in servers] == ["ready"] * 3
     await asyncio.gather(*[asyncio.ensure_future(opened[i].__aexit__(None, None, None)) for i in (1, 0)])
@@ -51,7 +51,7 @@ async def test_m12_the_whole_schema_is_kept() -> None:
 
 async def test_m14_a_huge_result_goes_to_a_file_and_it_is_said_what_was_cut(tmp_path: Path) -> None:
     huge = "line of text\n" * 50_000
-    server = InMemoryServer([(info("dump"), lambda text="": huge)])
+    server = InMemoryServer([(make_tool_info("dump"), lambda text="": huge)])
     agent = Agent(
         ScriptedModel(ScriptedCall("mcp__s__dump", {}), "done"),
         execution=LocalEnv(str(tmp_path)),
@@ -69,6 +69,6 @@ async def test_m14_a_huge_result_goes_to_a_file_and_it_is_said_what_was_cut(tmp_
 
 
 async def test_m19_one_connection_serves_all_calls() -> None:
-    async with connect_mcp(raw()) as server:
+    async with connect_mcp(raw_server_config()) as server:
         pids = {(await server.call("pid", {})).content[0]["text"] for _ in range(3)}
         assert len(pids) == 1

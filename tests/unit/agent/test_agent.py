@@ -9,7 +9,7 @@ from mainspring import Agent, CancelToken, Message, RunOptions, RunResult, TextB
 from mainspring.env.memory import MemoryEnv
 from mainspring.errors import AgentError, AgentProviderError, ConfigError, NetworkError, ProviderConfigError
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
-from tests.unit.loop.harness import said
+from tests.unit.loop.harness import as_message
 
 
 def double(n: int) -> int:
@@ -58,7 +58,7 @@ async def test_a_run_takes_model_thinking_and_plain_functions_for_itself_alone(
     agent = make("a", "b", behavior=RunOptions(thinking="low", temperature=0.5))
 
     result = await agent.run("go", model=other, thinking="high", tools=[double], behavior=RunOptions(max_turns=2))
-    assert said(result.messages[2]).tool_results[0].text == "42"
+    assert as_message(result.messages[2]).tool_results[0].text == "42"
     request = other.requests[0].request
     assert (request.thinking, request.temperature) == ("high", 0.5)
 

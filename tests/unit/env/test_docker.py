@@ -1,4 +1,4 @@
-"""Containers: with podman where it is installed, and with a program that takes docker's arguments everywhere."""
+"""Containers: with podman if it is installed, and always with a program that accepts the arguments of docker."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ from mainspring.env import OutputLimits
 from mainspring.env.container import ContainerEnv, find_engine
 from mainspring.errors import ConfigError
 from tests.helpers.containers import ENGINES, IMAGE
-from tests.unit.env.test_process import content, until
+from tests.unit.env.test_process import read_text, wait_until
 
 pytestmark = [pytest.mark.covers("EXE-02", "EXE-05"), pytest.mark.timeout(60)]
 
@@ -22,7 +22,7 @@ Make = Callable[..., ContainerEnv]
 
 
 @pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest) -> str:
+def engine_path(request: pytest.FixtureRequest) -> str:
     return request.getfixturevalue(request.param)
 
 
@@ -33,51 +33,51 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-async def making(engine: str, project: Path) -> AsyncIterator[Make]:
-    made: list[ContainerEnv] = []
+async def make_environments(engine_path: str, project: Path) -> AsyncIterator[Make]:
+    environments: list[ContainerEnv] = []
 
-    def new(image: str = IMAGE, **options: Any) -> ContainerEnv:
-        made.append(ContainerEnv(image, project, engine=engine, **options))
-        return made[-1]
+    def create(image: str = IMAGE, **options: Any) -> ContainerEnv:
+        environments.append(ContainerEnv(image, project, engine=engine_path, **options))
+        return environments[-1]
 
-    yield new
-    for env in made:
+    yield create
+    for env in environments:
         await env.aclose()
 
 
 @pytest.fixture
-async def make(engine: str, project: Path) -> AsyncIterator[Make]:
-    """Makes environments, with each engine."""
-    async for new in making(engine, project):
-        yield new
+async def make(engine_path: str, project: Path) -> AsyncIterator[Make]:
+    """Return a function that creates environments with each engine."""
+    async for create in make_environments(engine_path, project):
+        yield create
 
 
 @pytest.fixture(params=["fake_docker", "busybox_docker"])
 async def make_fake(request: pytest.FixtureRequest, project: Path) -> AsyncIterator[Make]:
-    """Makes environments whose container is this machine: quick."""
-    async for new in making(request.getfixturevalue(request.param), project):
-        yield new
+    """Return a function that creates environments whose container is this machine, which is fast."""
+    async for create in make_environments(request.getfixturevalue(request.param), project):
+        yield create
 
 
-async def output(place: ContainerEnv, script: str, **options: Any) -> str:
-    result = await place.run(script, timeout=15, **options)
+async def output(container: ContainerEnv, script: str, **options: Any) -> str:
+    result = await container.run(script, timeout=15, **options)
     return result.stdout.text + result.stderr.text
 
 
-def log(engine: str) -> str:
-    """How the fake engine was called to run containers."""
-    return content(f"{engine}.log")
+def read_log(engine_path: str) -> str:
+    """Return the calls of the fake engine that run containers."""
+    return read_text(f"{engine_path}.log")
 
 
-async def test_it_is_made_at_the_first_use_and_goes_with_the_environment(fake_docker: str, project: Path) -> None:
+async def test_container_starts_on_first_use_and_stops_with_the_environment(fake_docker: str, project: Path) -> None:
     env = ContainerEnv("image:1", project, engine=fake_docker)
     await env.write_bytes("a", b"1")
-    assert env.container is None, "files of the project need none"
+    assert env.container is None, "files of the project need no container"
     assert not Path(f"{fake_docker}.log").exists()
     assert await output(env, "cat a") == "1"
     assert env.container is not None
     assert await output(env, "echo again") == "again\n"
-    assert len(log(fake_docker).splitlines()) == 1, "one container for all that is run"
+    assert len(read_log(fake_docker).splitlines()) == 1, "all commands run in one container"
     await env.aclose()
     assert env.container is None
 
@@ -90,7 +90,7 @@ async def test_programs_and_tools_see_the_same_files(make: Make, project: Path) 
     assert (project / "a").stat().st_uid == os.getuid()
 
 
-async def test_files_of_the_container(make_fake: Make, tmp_path: Path) -> None:
+async def test_file_methods_work_inside_the_container(make_fake: Make, tmp_path: Path) -> None:
     at = str(tmp_path / "data")
     env = make_fake(home=at)
     await env.write_bytes("~/a b/c", b"\0\xff123")
@@ -118,7 +118,7 @@ async def test_files_of_the_container(make_fake: Make, tmp_path: Path) -> None:
     assert [e.path for e in (await env.walk(at)).entries] == ["a b", "l", "m", "new"]
 
 
-async def test_errors_with_files_of_the_container(make_fake: Make, tmp_path: Path) -> None:
+async def test_file_errors_inside_the_container_are_python_errors(make_fake: Make, tmp_path: Path) -> None:
     at = str(tmp_path / "data")
     env = make_fake()
     await output(env, f"mkdir -p {at}/d/e; mkfifo {at}/p; echo > {at}/f")
@@ -146,7 +146,7 @@ async def test_errors_with_files_of_the_container(make_fake: Make, tmp_path: Pat
         await env.read_bytes(f"{at}/p")
 
 
-async def test_results_are_those_of_the_program(make: Make) -> None:
+async def test_run_returns_exit_code_output_and_passes_input(make: Make) -> None:
     env = make()
     result = await env.run("echo out; echo err >&2; exit 3")
     assert (result.exit_code, result.stdout.text, result.stderr.text) == (3, "out\n", "err\n")
@@ -158,62 +158,62 @@ async def test_results_are_those_of_the_program(make: Make) -> None:
     assert await env.find_program("no-such-program") is None
 
 
-async def test_what_is_over_its_time_is_ended_in_the_container_too(make: Make, project: Path) -> None:
+async def test_timeout_or_cancel_ends_the_process_in_the_container(make: Make, project: Path) -> None:
     env = make()
     script = "trap 'echo bye > bye; exit 1' TERM; echo x > up; sleep 100 & wait"
     result = await env.run(script, timeout=1)
     assert result.timed_out
-    await until(lambda: content(project / "bye") == "bye\n")
+    await wait_until(lambda: read_text(project / "bye") == "bye\n")
     token = CancelToken()
     running = asyncio.ensure_future(env.run("echo $$ > pid; exec sleep 100", signal=token))
-    await until(lambda: content(project / "pid") != "")
+    await wait_until(lambda: read_text(project / "pid") != "")
     token.cancel()
     assert (await running).cancelled
-    pid = content(project / "pid").strip()
+    pid = read_text(project / "pid").strip()
     assert await output(env, f"grep -c sleep /proc/{pid}/comm 2>/dev/null") in ("", "0\n")
 
 
-async def test_too_much_output(make: Make) -> None:
+async def test_excessive_output_stops_the_program(make: Make) -> None:
     result = await make().run("yes", limits=OutputLimits(head=10, tail=10, cap=100_000), timeout=15)
     assert result.overflowed
 
 
-async def test_a_long_script(make: Make) -> None:
+async def test_long_script_is_run(make: Make) -> None:
     script = "x=1\n" + "# filling\n" * 20_000 + "echo $x\n"
     assert await output(make(), script) == "1\n"
 
 
-async def test_a_program_to_talk_to(make: Make) -> None:
+async def test_connect_talks_to_a_program(make: Make) -> None:
     connection = await make().connect(["cat"])
     await connection.write(b"hello")
     assert await connection.read() == b"hello"
     await connection.aclose()
 
 
-async def test_an_image_that_is_not_there(make: Make) -> None:
+async def test_missing_image_is_reported(make: Make) -> None:
     with pytest.raises(OSError, match="the container of missing did not start: .*([Nn]o such image|not known|resolve)"):
         await make("missing").run("true")
 
 
-async def test_how_docker_is_called(fake_docker: str, project: Path) -> None:
+async def test_docker_command_line_contains_the_options(fake_docker: str, project: Path) -> None:
     env = ContainerEnv("image:1", project, engine=fake_docker, max_processes=50, arguments=("--memory", "2g"))
     assert await output(env, "echo $MARK", env={"MARK": "1"}) == "1\n"
     await env.aclose()
-    called = log(fake_docker)
-    assert "--network none --pids-limit 50 --memory 2g --entrypoint /bin/sh image:1 -c" in called
-    assert f'--mount type=bind,"source={project}","target={project}" -w {project}' in called
+    command_line = read_log(fake_docker)
+    assert "--network none --pids-limit 50 --memory 2g --entrypoint /bin/sh image:1 -c" in command_line
+    assert f'--mount type=bind,"source={project}","target={project}" -w {project}' in command_line
     open_env = ContainerEnv("image:1", project, engine=fake_docker, network=True)
     await open_env.run("true")
     await open_env.aclose()
-    assert "--network" not in log(fake_docker).splitlines()[1]
+    assert "--network" not in read_log(fake_docker).splitlines()[1]
 
 
-async def test_nothing_is_fetched_without_network(fake_docker: str, project: Path) -> None:
+async def test_fetch_is_denied_without_network(fake_docker: str, project: Path) -> None:
     with pytest.raises(PermissionError, match="no network"):
         await ContainerEnv("image", project, engine=fake_docker).fetch("https://example.org", timeout=1, max_bytes=1)
 
 
-def test_an_engine_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_docker: str) -> None:
+def test_unavailable_engine_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_docker: str) -> None:
     monkeypatch.setenv("FAKE_DOCKER_IS_DOWN", "1")
     with pytest.raises(
         ConfigError, match=r"No container can be started: .*Cannot connect to the Docker daemon.*podman"
@@ -225,15 +225,15 @@ def test_an_engine_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.covers("EXE-06")
-async def test_two_environments_that_share_a_folder_do_not_wait_for_each_other(make: Make) -> None:
+async def test_environments_of_one_folder_have_separate_locks(make: Make) -> None:
     one, two = make(), make()
     async with one.lock("/a"), asyncio.timeout(1), two.lock("/a"):
         await one.write_bytes("a", b"1")
         await two.write_bytes("a", b"2")
-    assert await one.read_bytes("a") == b"2", "the last one wins, as the page on environments says"
+    assert await one.read_bytes("a") == b"2", "the last write wins, as documented"
 
 
-async def test_changes_of_what_runs_later_outside_are_undone(make: Make, project: Path) -> None:
+async def test_changes_of_guarded_files_are_undone(make: Make, project: Path) -> None:
     (project / ".agent").mkdir()
     (project / ".agent" / "settings.json").write_text("{}")
     env = make()

@@ -1,4 +1,4 @@
-"""Files of an editor: what is typed there and not saved is what tools read, and writes go through it."""
+"""Files of an editor: tools read unsaved text, and writes go through the editor."""
 
 from pathlib import Path
 
@@ -16,12 +16,12 @@ class Editor:
 
     def __init__(self, *, saves: bool = True) -> None:
         self.open: dict[str, str] = {}
-        self.asked: list[str] = []
+        self.reads: list[str] = []
         self.written: list[str] = []
         self.saves = saves
 
     async def read(self, path: str) -> str | None:
-        self.asked.append(path)
+        self.reads.append(path)
         return self.open.get(path)
 
     async def write(self, path: str, text: str) -> bool:
@@ -42,7 +42,7 @@ def env(tmp_path: Path, editor: Editor) -> EditorEnv:
     return EditorEnv(LocalEnv(tmp_path), editor)
 
 
-async def test_reads_what_is_not_saved(env: EditorEnv, editor: Editor, tmp_path: Path) -> None:
+async def test_unsaved_text_of_the_editor_is_read(env: EditorEnv, editor: Editor, tmp_path: Path) -> None:
     file = tmp_path / "a.py"
     file.write_text("old\n")
     editor.open[str(file)] = "typed, and longer\n"
@@ -54,16 +54,18 @@ async def test_reads_what_is_not_saved(env: EditorEnv, editor: Editor, tmp_path:
     assert (await env.stat("a.py")).size == 4
 
 
-async def test_line_ends_and_marks_stay_those_of_the_file(env: EditorEnv, editor: Editor, tmp_path: Path) -> None:
+async def test_line_endings_and_byte_order_mark_of_the_file_are_preserved(
+    env: EditorEnv, editor: Editor, tmp_path: Path
+) -> None:
     file = tmp_path / "a.txt"
     file.write_bytes(b"\xef\xbb\xbfa\r\nb\r\n")
     editor.open[str(file)] = "a\nb"
-    assert await env.read_bytes("a.txt") == b"\xef\xbb\xbfa\r\nb\r\n", "the editor says the same"
+    assert await env.read_bytes("a.txt") == b"\xef\xbb\xbfa\r\nb\r\n", "the text of the editor is the same"
     editor.open[str(file)] = "a\nc\n"
     assert await env.read_bytes("a.txt") == b"\xef\xbb\xbfa\r\nc\r\n"
 
 
-async def test_asks_about_texts_of_the_project_only(
+async def test_editor_is_asked_only_about_text_files_of_the_project(
     env: EditorEnv, editor: Editor, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     other = tmp_path_factory.mktemp("other") / "b.txt"
@@ -73,31 +75,31 @@ async def test_asks_about_texts_of_the_project_only(
     (tmp_path / "large").write_bytes(b"x" * (1 << 20) + b"x")
     for name in (str(other), "image", "latin", "large"):
         await env.read_bytes(name)
-    assert editor.asked == []
+    assert editor.reads == []
     with pytest.raises(FileNotFoundError):
         await env.read_bytes("missing")
 
 
-async def test_writes_through_the_editor(env: EditorEnv, editor: Editor, tmp_path: Path) -> None:
+async def test_writes_go_through_the_editor(env: EditorEnv, editor: Editor, tmp_path: Path) -> None:
     file = tmp_path / "a.py"
     file.write_text("old")
     await env.write_bytes("a.py", b"new")
-    assert (editor.open[str(file)], file.read_text()) == ("new", "old"), "saving is the editor's own affair"
+    assert (editor.open[str(file)], file.read_text()) == ("new", "old"), "the editor decides when to save"
     await env.write_bytes("sub/new.py", b"made")
-    assert (tmp_path / "sub/new.py").read_text() == "made", "a file that is not there yet goes to disk"
+    assert (tmp_path / "sub/new.py").read_text() == "made", "a new file is written to disk"
     await env.write_bytes("a.py", b"\0bin")
     assert file.read_bytes() == b"\0bin"
     assert editor.written == [str(file)]
 
 
-async def test_an_editor_that_does_not_write_is_no_loss(tmp_path: Path) -> None:
+async def test_file_is_written_to_disk_if_the_editor_does_not_write(tmp_path: Path) -> None:
     env = EditorEnv(LocalEnv(tmp_path), Editor(saves=False))
     (tmp_path / "a.py").write_text("old")
     await env.write_bytes("a.py", b"new")
     assert (tmp_path / "a.py").read_text() == "new"
 
 
-async def test_a_renamed_file_keeps_what_was_typed(env: EditorEnv, editor: Editor, tmp_path: Path) -> None:
+async def test_renamed_file_keeps_the_unsaved_text(env: EditorEnv, editor: Editor, tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("old")
     editor.open[str(tmp_path / "a.py")] = "typed"
     await env.read_bytes("a.py")
@@ -107,10 +109,13 @@ async def test_a_renamed_file_keeps_what_was_typed(env: EditorEnv, editor: Edito
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    disk=st.binary(max_size=60), typed=st.none() | st.text(max_size=60), at=st.integers(0, 70), most=st.integers(0, 70)
+    disk=st.binary(max_size=60),
+    typed=st.none() | st.text(max_size=60),
+    at=st.integers(0, 70),
+    length=st.integers(0, 70),
 )
-async def test_a_part_is_a_part_of_the_whole(
-    tmp_path: Path, disk: bytes, typed: str | None, at: int, most: int
+async def test_partial_read_is_a_slice_of_the_whole_file(
+    tmp_path: Path, disk: bytes, typed: str | None, at: int, length: int
 ) -> None:
     editor = Editor()
     env = EditorEnv(LocalEnv(tmp_path), editor)
@@ -118,5 +123,5 @@ async def test_a_part_is_a_part_of_the_whole(
     if typed is not None:
         editor.open[str(tmp_path / "f")] = typed
     whole = await env.read_bytes("f")
-    assert await env.read_bytes("f", offset=at, limit=most) == whole[at : at + most]
+    assert await env.read_bytes("f", offset=at, limit=length) == whole[at : at + length]
     assert (await env.stat("f")).size == len(whole)

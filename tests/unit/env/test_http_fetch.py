@@ -1,4 +1,4 @@
-"""Which addresses `fetch` may connect to: the registries of special-purpose addresses, row by row."""
+"""Addresses that `fetch` may connect to: the registries of special-purpose addresses, row by row."""
 
 from ipaddress import ip_address, ip_network
 
@@ -75,8 +75,8 @@ PUBLIC = ("8.8.8.8", "1.1.1.1", "93.184.216.34", "100.63.255.255", "100.128.0.0"
           "2001:200::1", "2001:db7::1", "2001:db9::1", "2003::1", "2620:4f:8001::1", "3fff:1000::1")  # fmt: skip
 
 
-def _carried(ipv4: str) -> list[str]:
-    """An IPv4 address inside IPv6 ones that lead to it."""
+def _embed_ipv4(ipv4: str) -> list[str]:
+    """Return IPv6 addresses that contain an IPv4 address."""
     number = int(ip_address(ipv4))
     inside = [
         int(ip_address(start)) | number for start in ("::ffff:0:0", "64:ff9b::", "2606::5efe:0:0", "2606::200:5efe:0:0")
@@ -85,7 +85,7 @@ def _carried(ipv4: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("name", "block"), ROWS, ids=[f"{block}-{name}" for name, block in ROWS])
-def test_no_special_purpose_address_is_public(name: str, block: str) -> None:
+def test_special_purpose_addresses_are_not_public(name: str, block: str) -> None:
     network = ip_network(block)
     size = network.num_addresses
     for at in {0, 1 % size, size // 3, size // 2, size - 1}:
@@ -93,8 +93,8 @@ def test_no_special_purpose_address_is_public(name: str, block: str) -> None:
 
 
 @pytest.mark.parametrize("address", PRIVATE)
-def test_a_private_address_in_another_is_found(address: str) -> None:
-    for text in _carried(address):
+def test_private_address_inside_an_ipv6_address_is_found(address: str) -> None:
+    for text in _embed_ipv4(address):
         assert not is_public(text), text
 
 
@@ -111,18 +111,18 @@ def test_public_addresses_are_public(address: str) -> None:
     ["", "localhost", "fe80::1%eth0", "2606:4700::1111%1", "8.8.8.8%1", "010.0.0.1", "0x7f.0.0.1", "127.1", "2130706433",
      "1.2.3", "1.2.3.4.5", "256.1.1.1", "[::1]", "::1/128", " 8.8.8.8", "8.8.8.8\n", "::g"],
 )  # fmt: skip
-def test_what_is_no_plain_address_is_not_public(text: str) -> None:
+def test_invalid_address_is_not_public(text: str) -> None:
     assert not is_public(text)
 
 
 @given(st.ip_addresses())
-def test_public_is_never_wider_than_what_python_knows(address: object) -> None:
+def test_public_addresses_are_also_public_for_ipaddress(address: object) -> None:
     if is_public(str(address)):
-        known = ip_address(str(address))
-        assert not (known.is_private)
-        assert not (known.is_loopback)
-        assert not (known.is_link_local)
-        assert not (known.is_multicast)
+        address_of_python = ip_address(str(address))
+        assert not (address_of_python.is_private)
+        assert not (address_of_python.is_loopback)
+        assert not (address_of_python.is_link_local)
+        assert not (address_of_python.is_multicast)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_public_is_never_wider_than_what_python_knows(address: object) -> None:
      "[64:ff9b::7f00:1]", "[fe80::1%25lo]", "[::]", "0"],
 )  # fmt: skip
 @pytest.mark.parametrize("proxy", ["", "http://127.0.0.1:9"])
-async def test_every_spelling_of_a_private_host_is_refused(
+async def test_every_spelling_of_a_private_host_is_rejected(
     host: str, proxy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY"):
@@ -144,13 +144,15 @@ async def test_every_spelling_of_a_private_host_is_refused(
 
 
 @pytest.mark.parametrize("host", ["0x7f.1", "127.1", "2130706433", "017700000001", "x.0x1"])
-async def test_a_proxy_gets_no_number_that_this_system_cannot_read(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_numeric_host_that_cannot_be_resolved_is_not_sent_to_a_proxy(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
 
-    def unknown(host: str, port: int) -> list[str]:
+    def fail_to_resolve(host: str, port: int) -> list[str]:
         raise OSError("unknown")
 
     with pytest.raises(FetchError, match="no address"):
-        await HttpFetcher(resolve=unknown).get(f"http://{host}/", timeout=10, max_bytes=100)
+        await HttpFetcher(resolve=fail_to_resolve).get(f"http://{host}/", timeout=10, max_bytes=100)

@@ -1,4 +1,4 @@
-"""Files of this machine: what a write keeps, and what a read refuses."""
+"""Local files: attributes that a write preserves, and files that cannot be read."""
 
 import os
 import socket
@@ -16,7 +16,7 @@ def env(tmp_path: Path) -> LocalEnv:
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o600, 0o640, 0o444 | 0o200])
-async def test_a_write_keeps_the_mode(env: LocalEnv, tmp_path: Path, mode: int) -> None:
+async def test_write_keeps_the_file_mode(env: LocalEnv, tmp_path: Path, mode: int) -> None:
     file = tmp_path / "x"
     file.write_bytes(b"old")
     file.chmod(mode)
@@ -25,7 +25,7 @@ async def test_a_write_keeps_the_mode(env: LocalEnv, tmp_path: Path, mode: int) 
     assert file.read_bytes() == b"new"
 
 
-async def test_a_new_file_gets_the_usual_mode(env: LocalEnv, tmp_path: Path) -> None:
+async def test_new_file_has_the_mode_of_the_umask(env: LocalEnv, tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         await env.write_bytes("x", b"")
@@ -34,7 +34,7 @@ async def test_a_new_file_gets_the_usual_mode(env: LocalEnv, tmp_path: Path) -> 
     assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o640
 
 
-async def test_a_write_goes_through_links_and_keeps_them(env: LocalEnv, tmp_path: Path) -> None:
+async def test_write_follows_symlinks_and_keeps_them(env: LocalEnv, tmp_path: Path) -> None:
     (tmp_path / "dotfiles").mkdir()
     real = tmp_path / "dotfiles" / "rc"
     real.write_bytes(b"old")
@@ -47,7 +47,7 @@ async def test_a_write_goes_through_links_and_keeps_them(env: LocalEnv, tmp_path
     assert sorted(os.listdir(tmp_path / "dotfiles")) == ["rc"]
 
 
-async def test_a_link_to_nothing_gets_its_target(env: LocalEnv, tmp_path: Path) -> None:
+async def test_write_to_a_dangling_symlink_creates_its_target(env: LocalEnv, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("later")
     assert await env.realpath("link") == str(tmp_path / "later")
     await env.write_bytes("link", b"x")
@@ -55,7 +55,7 @@ async def test_a_link_to_nothing_gets_its_target(env: LocalEnv, tmp_path: Path) 
     assert (tmp_path / "link").is_symlink()
 
 
-async def test_links_in_a_loop_are_an_error(env: LocalEnv, tmp_path: Path) -> None:
+async def test_symlink_loop_is_an_error(env: LocalEnv, tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     for path in ("a", "a/x", "nope/../a"):
@@ -65,20 +65,20 @@ async def test_links_in_a_loop_are_an_error(env: LocalEnv, tmp_path: Path) -> No
         await env.write_bytes("a", b"")
 
 
-async def test_a_link_out_of_the_project_shows_where_it_leads(env: LocalEnv, tmp_path: Path) -> None:
+async def test_realpath_resolves_a_symlink_out_of_the_project(env: LocalEnv, tmp_path: Path) -> None:
     outside = tmp_path.parent / f"{tmp_path.name}-secrets"
     outside.mkdir()
     (tmp_path / "inside").symlink_to(outside)
     assert await env.realpath("inside/new/file") == f"{outside}/new/file"
 
 
-async def test_the_project_folder_itself_may_be_a_link(tmp_path: Path) -> None:
+async def test_project_folder_can_be_a_symlink(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     assert LocalEnv(tmp_path / "link").cwd == str(tmp_path / "real")
 
 
-async def test_hard_links_stay_together(env: LocalEnv, tmp_path: Path) -> None:
+async def test_write_keeps_hard_links(env: LocalEnv, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"a longer old text")
     os.link(tmp_path / "a", tmp_path / "b")
     await env.write_bytes("a", b"new")
@@ -87,31 +87,31 @@ async def test_hard_links_stay_together(env: LocalEnv, tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("OPT-07")
-async def test_an_interrupted_write_leaves_the_old_file(
+async def test_interrupted_write_leaves_the_old_file(
     env: LocalEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "x").write_bytes(b"old")
 
-    def broken(descriptor: int) -> None:
+    def fail_sync(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", broken)
+    monkeypatch.setattr(os, "fsync", fail_sync)
     with pytest.raises(OSError, match="No space"):
         await env.write_bytes("x", b"new" * 1000)
     assert (tmp_path / "x").read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["x"]
 
 
-async def test_where_renaming_is_impossible_the_file_is_rewritten(
+async def test_file_is_rewritten_if_renaming_is_impossible(
     env: LocalEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "x").write_bytes(b"a longer old text")
     inode = (tmp_path / "x").stat().st_ino
 
-    def busy(source: str, target: str, **_: int | None) -> None:
+    def fail_rename(source: str, target: str, **_: int | None) -> None:
         raise OSError(16, "Device or resource busy", target)
 
-    monkeypatch.setattr(os, "replace", busy)
+    monkeypatch.setattr(os, "replace", fail_rename)
     await env.write_bytes("x", b"new")
     assert (tmp_path / "x").read_bytes() == b"new"
     assert (tmp_path / "x").stat().st_ino == inode
@@ -119,53 +119,53 @@ async def test_where_renaming_is_impossible_the_file_is_rewritten(
 
 
 @pytest.mark.parametrize("renames", [True, False])
-async def test_a_drive_that_takes_less_than_it_is_given_is_told(
+async def test_incomplete_write_of_a_drive_is_reported(
     env: LocalEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: bool
 ) -> None:
-    """As some that are synced do, without an error."""
+    """Some synchronized drives store less data without an error."""
     (tmp_path / "x").write_bytes(b"old")
     if not renames:
         os.link(tmp_path / "x", tmp_path / "y")
     sync = os.fsync
 
-    def short(descriptor: int) -> None:
+    def truncate_after_sync(descriptor: int) -> None:
         sync(descriptor)
         if os.path.isfile(f"/dev/fd/{descriptor}"):
             os.truncate(f"/dev/fd/{descriptor}", 1)
 
-    monkeypatch.setattr(os, "fsync", short)
+    monkeypatch.setattr(os, "fsync", truncate_after_sync)
     with pytest.raises(OSError, match="the drive stored 1 of 5 bytes"):
         await env.write_bytes("x", b"newer")
     assert (tmp_path / "x").read_bytes() == (b"old" if renames else b"n")
 
 
-async def test_extended_attributes_stay(env: LocalEnv, tmp_path: Path) -> None:
+async def test_write_keeps_extended_attributes(env: LocalEnv, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"old")
     try:
         os.setxattr(tmp_path / "x", "user.note", b"kept")
     except (OSError, AttributeError):
-        return  # Not every system and file system has them.
+        return  # Some systems and file systems have no extended attributes.
     await env.write_bytes("x", b"new")
     assert os.getxattr(tmp_path / "x", "user.note") == b"kept"
 
 
-async def test_a_read_only_file_is_not_replaced(env: LocalEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_read_only_file_is_not_replaced(env: LocalEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x").write_bytes(b"old")
     (tmp_path / "x").chmod(0o444)
     make = os.open
 
-    def refuse(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+    def deny_access(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         if path == "x" and flags & os.O_WRONLY:
-            raise PermissionError(13, "Permission denied", path)  # as for any user but root
+            raise PermissionError(13, "Permission denied", path)  # Any user except root gets this error.
         return make(path, flags, mode, dir_fd=dir_fd)
 
-    monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(os, "open", deny_access)
     with pytest.raises(PermissionError, match="read-only"):
         await env.write_bytes("x", b"new")
     assert (tmp_path / "x").read_bytes() == b"old"
 
 
-async def test_a_file_in_a_closed_folder_is_rewritten(
+async def test_file_in_a_read_only_folder_is_rewritten(
     env: LocalEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "x").write_bytes(b"old")
@@ -200,7 +200,7 @@ async def test_only_regular_files_are_read_and_written(env: LocalEnv, tmp_path: 
     assert [e.kind for e in await env.list_dir(".")] == ["fifo", "symlink", "socket"]
 
 
-async def test_names_that_are_not_utf8_work(env: LocalEnv, tmp_path: Path) -> None:
+async def test_file_names_can_be_invalid_utf8(env: LocalEnv, tmp_path: Path) -> None:
     await env.write_bytes("na\udcffme", b"x")
     assert os.listdir(bytes(tmp_path)) == [b"na\xffme"]
     [entry] = await env.list_dir(".")
@@ -208,7 +208,7 @@ async def test_names_that_are_not_utf8_work(env: LocalEnv, tmp_path: Path) -> No
     assert [e.path for e in (await env.walk(".")).entries] == ["na\udcffme"]
 
 
-async def test_a_link_is_removed_and_not_its_target(env: LocalEnv, tmp_path: Path) -> None:
+async def test_remove_deletes_a_symlink_and_not_its_target(env: LocalEnv, tmp_path: Path) -> None:
     (tmp_path / "real").write_bytes(b"x")
     (tmp_path / "link").symlink_to("real")
     await env.remove("link")
@@ -218,7 +218,7 @@ async def test_a_link_is_removed_and_not_its_target(env: LocalEnv, tmp_path: Pat
             await env.remove(path)
 
 
-async def test_a_walk_notes_what_it_cannot_open(env: LocalEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_walk_lists_unreadable_folders(env: LocalEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "closed").mkdir()
     (tmp_path / "dangling").symlink_to("nowhere")
@@ -226,12 +226,12 @@ async def test_a_walk_notes_what_it_cannot_open(env: LocalEnv, tmp_path: Path, m
 
     closed = (tmp_path / "closed").stat().st_ino
 
-    def refuse(folder: int) -> object:
+    def deny_access(folder: int) -> object:
         if os.fstat(folder).st_ino == closed:
             raise PermissionError(13, "Permission denied")
         return scandir(folder)
 
-    monkeypatch.setattr(os, "scandir", refuse)
+    monkeypatch.setattr(os, "scandir", deny_access)
     walk = await env.walk(".")
     assert walk.unreadable == ("closed: permission denied by the operating system",)
     assert [(e.path, e.kind) for e in walk.entries] == [

@@ -1,4 +1,4 @@
-"""Paths for reading, and names that mean the same."""
+"""Display paths, path variants, and lookalike names."""
 
 import pytest
 
@@ -15,23 +15,23 @@ from mainspring.env.paths import display_path, is_inside, is_lookalike_name, pat
         ("/x", "/", True),
     ],
 )
-def test_a_shared_prefix_is_not_inside(path: str, folder: str, expected: bool) -> None:
+def test_is_inside_rejects_a_shared_name_prefix(path: str, folder: str, expected: bool) -> None:
     assert is_inside(path, folder) is expected
 
 
 @pytest.mark.parametrize(
     ("path", "expected"), [("/p/a/b", "a/b"), ("/p", "."), ("/pp/a", "/pp/a"), ("/p/a\udcffb\n", "a\\xffb\\x0a")]
 )
-def test_paths_are_shown_short_and_on_one_line(path: str, expected: str) -> None:
+def test_display_path_is_relative_and_on_one_line(path: str, expected: str) -> None:
     assert display_path(path, "/p") == expected
 
 
-def test_spellings_of_a_plain_name_are_none() -> None:
+def test_plain_path_has_no_variants() -> None:
     assert path_variants("src/app.py") == ()
 
 
 @pytest.mark.parametrize(
-    ("path", "meant"),
+    ("path", "intended"),
     [
         ("@src/a.py", "src/a.py"),
         ("cafe\u0301.txt", "caf\u00e9.txt"),
@@ -39,18 +39,18 @@ def test_spellings_of_a_plain_name_are_none() -> None:
         ("a\\xffb", "a\udcffb"),
     ],
 )
-def test_spellings_hold_what_may_be_meant(path: str, meant: str) -> None:
-    assert meant in path_variants(path)
+def test_path_variants_contain_the_intended_path(path: str, intended: str) -> None:
+    assert intended in path_variants(path)
 
 
-def test_same_names_differ_in_spaces_quotes_and_composition() -> None:
+def test_lookalike_names_differ_in_spaces_quotes_and_composition() -> None:
     assert is_lookalike_name("Shot 1.02.03\u202fPM.png", "Shot 1.02.03 PM.png")
     assert is_lookalike_name("It\u2019s.md", "It's.md")
     assert is_lookalike_name("cafe\u0301", "caf\u00e9")
     assert not is_lookalike_name("a.py", "A.py")
 
 
-def test_what_looks_like_an_ascii_name_but_is_none_is_not_the_same() -> None:
+def test_lookalike_of_an_ascii_name_is_not_the_same_name() -> None:
     assert not is_lookalike_name("\u212aeys", "Keys")
     assert not is_lookalike_name("\uff0eenv", ".env")
     assert path_variants("\u212aeys") == ()

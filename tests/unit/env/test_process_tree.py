@@ -1,4 +1,4 @@
-"""What runs by itself ends with the program, also where that is killed."""
+"""Background processes end with the program, even if the program is killed."""
 
 import asyncio
 import subprocess
@@ -40,7 +40,7 @@ asyncio.run(main())
     ],
     ids=["background", "left behind"],
 )
-def test_nothing_runs_on_where_the_program_is_killed(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_processes_end_when_the_program_is_killed(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     command = [sys.executable, "-c", PROGRAM, *arguments]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE) as program:
         try:
@@ -69,7 +69,7 @@ asyncio.run(main())
 
 
 @pytest.mark.covers("BYD-21")
-def test_a_command_that_is_waited_for_ends_too(tmp_path: Path) -> None:
+def test_foreground_command_ends_when_the_program_is_killed(tmp_path: Path) -> None:
     script = "trap '' TERM HUP; echo $$ > p; mv p pid; sleep 60"
     with subprocess.Popen([sys.executable, "-c", FOREGROUND, script], cwd=tmp_path, stdout=subprocess.PIPE) as program:
         try:
@@ -82,27 +82,27 @@ def test_a_command_that_is_waited_for_ends_too(tmp_path: Path) -> None:
     assert ended(pid, 5)
 
 
-async def test_it_is_there_only_where_something_runs_by_itself_and_ends_first(
+async def test_orphan_reaper_starts_with_the_first_background_job_and_ends_on_close(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watchers: list[int] = []
-    begin = OrphanReaper.start
+    reaper_pids: list[int] = []
+    start_reaper = OrphanReaper.start
 
-    def start(self: OrphanReaper) -> None:
-        begin(self)
+    def record_start(self: OrphanReaper) -> None:
+        start_reaper(self)
         assert self._process is not None
-        watchers.append(self._process.pid)
+        reaper_pids.append(self._process.pid)
 
-    monkeypatch.setattr(OrphanReaper, "start", start)
+    monkeypatch.setattr(OrphanReaper, "start", record_start)
     env = LocalEnv(tmp_path)
     ctx = ToolContext(env=env)
     await shell(ctx, command="true")
-    assert watchers == []
+    assert reaper_pids == []
     for _ in range(2):
         await shell(ctx, command="sleep 60", background=True)
-    assert len(set(watchers)) == 1
-    assert alive(watchers[0])
-    began = time.monotonic()
+    assert len(set(reaper_pids)) == 1
+    assert alive(reaper_pids[0])
+    started_at = time.monotonic()
     await env.aclose()
-    assert not await asyncio.to_thread(alive, watchers[0])
-    assert time.monotonic() - began < 5
+    assert not await asyncio.to_thread(alive, reaper_pids[0])
+    assert time.monotonic() - started_at < 5

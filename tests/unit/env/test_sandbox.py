@@ -1,4 +1,4 @@
-"""What each layer of the sandbox holds: tried out, and compared with what it says of itself."""
+"""The protection of each sandbox backend, compared with its own description."""
 
 import asyncio
 import contextlib
@@ -23,39 +23,39 @@ from mainspring.permissions import Permissions
 from mainspring.tools.builtin import builtin_tools
 from tests.helpers.sandboxes import LAYERS, layer
 from tests.requires import requires
-from tests.unit.env.test_process import content, is_running, until
+from tests.unit.env.test_process import is_running, read_text, wait_until
 
 pytestmark = [pytest.mark.covers("EXE-03", "BYD-17"), pytest.mark.timeout(60)]
 
 Make = Callable[..., SandboxEnv]
 
 ALONE = "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1"
-"""Pytest without the plugins that happen to be installed, which take seconds to load."""
+"""Run pytest without the installed plugins, which take seconds to load."""
 
 
 @pytest.fixture(params=LAYERS)
 def provider(request: pytest.FixtureRequest) -> SandboxBackend:
-    """Each layer that works on this machine."""
+    """Return each backend that works on this machine."""
     return layer(request.param)
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
-    """A folder that is not below /tmp, since that may be another one in a sandbox."""
+def base_folder() -> Iterator[Path]:
+    """Return a folder outside of /tmp, which a sandbox may replace."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         yield Path(folder).resolve()
 
 
 @pytest.fixture
-def project(place: Path) -> Path:
-    folder = place / "project"
+def project(base_folder: Path) -> Path:
+    folder = base_folder / "project"
     folder.mkdir()
     return folder
 
 
 @pytest.fixture
-def home(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = place / "home"
+def home(base_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = base_folder / "home"
     folder.mkdir()
     monkeypatch.setenv("HOME", str(folder))
     return folder
@@ -63,27 +63,27 @@ def home(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 async def make(provider: SandboxBackend, project: Path, home: Path) -> AsyncIterator[Make]:
-    """Makes sandboxes in the project, with a key in the home folder."""
-    made: list[SandboxEnv] = []
+    """Return a function that creates sandboxes for the project, with a key in the home folder."""
+    environments: list[SandboxEnv] = []
     (home / ".ssh").mkdir()
     (home / ".ssh" / "id_rsa").write_text("KEY")
 
-    def new(**options: Any) -> SandboxEnv:
-        made.append(SandboxEnv(project, provider=provider, home=str(home), **options))
-        return made[-1]
+    def create(**options: Any) -> SandboxEnv:
+        environments.append(SandboxEnv(project, provider=provider, home=str(home), **options))
+        return environments[-1]
 
-    yield new
-    for env in made:
+    yield create
+    for env in environments:
         await env.aclose()
 
 
 async def output(env: ExecutionEnv, script: str) -> str:
-    """What a script prints, errors included."""
+    """Return the output of a script, including its errors."""
     result = await env.run(script + "\n", timeout=45)
     return result.stdout.text + result.stderr.text
 
 
-async def worked(env: ExecutionEnv, script: str) -> bool:
+async def succeeds(env: ExecutionEnv, script: str) -> bool:
     return (await env.run(script, timeout=45)).exit_code == 0
 
 
@@ -91,7 +91,7 @@ def git_init(folder: Path) -> None:
     subprocess.run(["git", "init", "-q", str(folder)], check=True)
 
 
-def there(path: str) -> bool:
+def exists(path: str) -> bool:
     return os.path.exists(path)
 
 
@@ -106,11 +106,11 @@ def python(code: str) -> str:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-async def test_the_project_and_the_private_folder_can_be_changed(make: Make, project: Path) -> None:
+async def test_project_and_private_folder_are_writable(make: Make, project: Path) -> None:
     env = make()
     assert await output(env, "mkdir a && echo 1 > a/b && mv a/b c && cat c && rm -r a c && pwd") == f"1\n{project}\n"
     assert await output(env, "echo 2 > $TMPDIR/x && mktemp >/dev/null && touch $XDG_CACHE_HOME/y") == ""
-    assert await output(env, "cat $TMPDIR/x") == "2\n", "it stays from command to command"
+    assert await output(env, "cat $TMPDIR/x") == "2\n", "the private folder is kept between commands"
 
 
 @pytest.mark.parametrize(
@@ -136,16 +136,18 @@ async def test_the_project_and_the_private_folder_can_be_changed(make: Make, pro
         "unshare -rm sh -c 'mount -o bind {outside} a && echo x > a/new'",
     ],
 )
-async def test_nothing_is_written_outside_the_project(make: Make, place: Path, script: str, home: Path) -> None:
-    outside = place / "outside"
+async def test_files_outside_the_project_cannot_be_written(
+    make: Make, base_folder: Path, script: str, home: Path
+) -> None:
+    outside = base_folder / "outside"
     outside.mkdir()
     (outside / "file").write_text("as it was")
     env = make()
     assert env.state().writes
-    assert not await worked(env, script.format(outside=outside))
+    assert not await succeeds(env, script.format(outside=outside))
     assert (outside / "file").read_text() == "as it was"
     assert names(outside) == ["file"]
-    assert names(place) == ["home", "outside", "project"]
+    assert names(base_folder) == ["home", "outside", "project"]
     assert names(home) == [".ssh"]
 
 
@@ -164,27 +166,27 @@ async def test_nothing_is_written_outside_the_project(make: Make, place: Path, s
         "cp -r ~/.ssh . && cat .ssh/id_rsa",
     ],
 )
-async def test_nothing_is_read_outside_the_project_and_the_system(
-    make: Make, place: Path, home: Path, script: str
+async def test_files_outside_the_project_and_the_system_cannot_be_read(
+    make: Make, base_folder: Path, home: Path, script: str
 ) -> None:
     (home / "notes").write_text("KEY")
-    (place / "outside").write_text("KEY")
+    (base_folder / "outside").write_text("KEY")
     env = make()
     assert env.state().reads
-    assert "KEY" not in await output(env, script.format(outside=place / "outside"))
-    assert "KEY" in await output(LocalEnv(env.cwd), "cat ~/.ssh/id_rsa"), "it is there"
+    assert "KEY" not in await output(env, script.format(outside=base_folder / "outside"))
+    assert "KEY" in await output(LocalEnv(env.cwd), "cat ~/.ssh/id_rsa"), "the file exists"
 
 
 @requires(os.geteuid() == 0, "root: others cannot read it anyway")
-async def test_root_in_a_sandbox_has_no_more_rights_than_its_files(make: Make) -> None:
+async def test_root_has_no_capabilities_in_the_sandbox(make: Make) -> None:
     env = make()
-    assert not await worked(env, "cat /etc/shadow")
-    assert not await worked(env, "cat /etc/sudoers /etc/gshadow")
-    assert not await worked(env, "touch x && mount -o bind x /etc/hostname")
-    assert not await worked(env, "hostname other"), "it has no capabilities"
+    assert not await succeeds(env, "cat /etc/shadow")
+    assert not await succeeds(env, "cat /etc/sudoers /etc/gshadow")
+    assert not await succeeds(env, "touch x && mount -o bind x /etc/hostname")
+    assert not await succeeds(env, "hostname other"), "root has no capabilities"
 
 
-async def test_what_is_hidden_in_the_project_is_hidden_from_everything(make: Make, project: Path) -> None:
+async def test_hidden_files_of_the_project_are_hidden_from_programs_and_tools(make: Make, project: Path) -> None:
     (project / "src").mkdir()
     (project / "secrets").mkdir()
     (project / "secrets" / "a").write_text("KEY")
@@ -192,16 +194,16 @@ async def test_what_is_hidden_in_the_project_is_hidden_from_everything(make: Mak
     env = make(hidden=("secrets", ".env"))
     for script in ("cat .env", "cat secrets/a", "cat secrets/*", "mv secrets other; cat other/a", "ln .env x; cat x"):
         assert "KEY" not in await output(env, script), script
-    assert await worked(env, "ls && echo 1 > src/new && cat src/new")
+    assert await succeeds(env, "ls && echo 1 > src/new && cat src/new")
     for path in (".env", "secrets/a", "secrets"):
         with pytest.raises(PermissionError, match="hides it"):
             await env.stat(path)
     assert [e.path for e in (await env.walk(".")).entries] == ["src", "src/new"]
-    told = "nothing new can be created directly in" in env.state().text
-    assert await worked(env, "echo 1 > new") != told
+    is_read_only = "nothing new can be created directly in" in env.state().text
+    assert await succeeds(env, "echo 1 > new") != is_read_only
 
 
-async def test_hidden_paths_are_asked_for_before_each_command(make: Make, project: Path) -> None:
+async def test_hidden_paths_are_evaluated_before_each_command(make: Make, project: Path) -> None:
     (project / "a").write_text("KEY")
     hidden: list[str] = []
     env = make(hidden=lambda: hidden)
@@ -210,11 +212,11 @@ async def test_hidden_paths_are_asked_for_before_each_command(make: Make, projec
     assert "KEY" not in await output(env, "cat a")
 
 
-async def test_what_runs_later_outside_is_guarded_where_the_layer_can(make: Make, project: Path) -> None:
+async def test_guarded_files_cannot_be_written(make: Make, project: Path) -> None:
     git_init(project)
     env = make()
     for script in ("echo x > .git/hooks/pre-commit", "echo x >> .git/config", "rm -rf .git/hooks"):
-        assert await worked(env, script) != env.state().guards, script
+        assert await succeeds(env, script) != env.state().guards, script
     for path in (
         ".git/hooks/pre-commit",
         ".git/config",
@@ -226,43 +228,43 @@ async def test_what_runs_later_outside_is_guarded_where_the_layer_can(make: Make
             await env.write_bytes(path, b"x")
 
 
-async def test_what_is_guarded_or_hidden_stays_in_its_place_where_the_layer_can(make: Make, project: Path) -> None:
+async def test_guarded_or_hidden_files_cannot_be_moved(make: Make, project: Path) -> None:
     git_init(project)
     (project / "deep" / "er").mkdir(parents=True)
     (project / "deep" / "er" / "keys").write_text("secret")
     env = make(hidden=["deep/er/keys"])
     for script in ("mv deep d2; cat d2/er/keys", "mv deep/er deep/e2; cat deep/e2/keys"):
-        assert not await worked(env, script), script
+        assert not await succeeds(env, script), script
     assert "secret" not in await output(env, "cat deep/er/keys d2/er/keys deep/e2/keys")
     if env.state().guards:
-        assert not await worked(env, "mv .git other")
-        assert not await worked(env, "cp -r .git other; mv other .git && echo x > .git/hooks/pre-commit")
-        assert await worked(env, "echo x > new && git add new")
+        assert not await succeeds(env, "mv .git other")
+        assert not await succeeds(env, "cp -r .git other; mv other .git && echo x > .git/hooks/pre-commit")
+        assert await succeeds(env, "echo x > new && git add new")
 
 
-async def test_a_file_that_says_where_the_repository_is_is_guarded(make: Make, project: Path, place: Path) -> None:
-    git_init(place / "main")
-    (project / ".git").write_text(f"gitdir: {place}/main/.git")
+async def test_git_file_of_a_worktree_is_guarded(make: Make, project: Path, base_folder: Path) -> None:
+    git_init(base_folder / "main")
+    (project / ".git").write_text(f"gitdir: {base_folder}/main/.git")
     env = make()
     for script in ("rm .git", "echo gitdir: /tmp > .git", "mv .git x"):
-        assert await worked(env, script) != env.state().guards, script
-        (project / ".git").write_text(f"gitdir: {place}/main/.git")
+        assert await succeeds(env, script) != env.state().guards, script
+        (project / ".git").write_text(f"gitdir: {base_folder}/main/.git")
 
 
-async def test_settings_of_the_kernel_cannot_be_changed(make: Make) -> None:
-    """Root may write there without any capability; the file is opened, and nothing is written to it."""
+async def test_kernel_settings_cannot_be_changed(make: Make) -> None:
+    """Root can write there without capabilities, so the test opens the file without writing to it."""
     env = make()
     for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/vm/swappiness", "/proc/sysrq-trigger"):
-        assert not await worked(env, f": >> {path}"), path
+        assert not await succeeds(env, f": >> {path}"), path
 
 
-async def test_no_sockets_to_the_machine_that_runs_this_one(make: Make) -> None:
+async def test_vsock_to_the_host_is_blocked(make: Make) -> None:
     env, vsock = make(), 40
-    assert not await worked(env, f"{sys.executable} -c 'import socket; socket.socket({vsock})'")
-    assert await worked(env, f"{sys.executable} -c 'import socket; socket.socket(socket.AF_UNIX)'")
+    assert not await succeeds(env, f"{sys.executable} -c 'import socket; socket.socket({vsock})'")
+    assert await succeeds(env, f"{sys.executable} -c 'import socket; socket.socket(socket.AF_UNIX)'")
 
 
-async def test_what_this_program_runs_from_is_sealed(
+async def test_installation_of_the_running_program_is_read_only(
     make: Make, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (project / ".venv" / "bin").mkdir(parents=True)
@@ -272,48 +274,48 @@ async def test_what_this_program_runs_from_is_sealed(
     env = make()
     assert await output(env, "cat .venv/bin/tool") == "1"
     for script in ("echo x > .venv/bin/tool", "echo x > .venv/bin/new", "mv .venv other", "rm .venv/bin/tool"):
-        assert not await worked(env, script), script
-    assert await worked(env, "echo x > src/new")
+        assert not await succeeds(env, script), script
+    assert await succeeds(env, "echo x > src/new")
     with pytest.raises(PermissionError, match="run later"):
         await env.write_bytes(".venv/bin/tool", b"x")
 
 
-async def test_further_folders(make: Make, place: Path, home: Path) -> None:
+async def test_additional_folders_can_be_readable_or_writable(make: Make, base_folder: Path, home: Path) -> None:
     for name in ("read", "write"):
-        (place / name).mkdir()
-        (place / name / "x").write_text("1")
-    env = make(readable=[str(place / "read"), "~/.ssh"], writable=[str(place / "write")])
-    assert await output(env, f"cat {place}/read/x {place}/write/x") == "11"
-    assert await worked(env, f"echo 2 > {place}/write/x")
-    assert not await worked(env, f"echo 2 > {place}/read/x")
-    assert not await worked(env, "cat ~/.ssh/id_rsa"), "keys stay hidden whatever is said"
+        (base_folder / name).mkdir()
+        (base_folder / name / "x").write_text("1")
+    env = make(readable=[str(base_folder / "read"), "~/.ssh"], writable=[str(base_folder / "write")])
+    assert await output(env, f"cat {base_folder}/read/x {base_folder}/write/x") == "11"
+    assert await succeeds(env, f"echo 2 > {base_folder}/write/x")
+    assert not await succeeds(env, f"echo 2 > {base_folder}/read/x")
+    assert not await succeeds(env, "cat ~/.ssh/id_rsa"), "secrets stay hidden despite the setting"
 
 
 # --- network and other programs ---------------------------------------------------------------------------------------
 
 
-async def test_tcp(make: Make) -> None:
-    met = asyncio.Event()
+async def test_tcp_is_blocked_without_network(make: Make) -> None:
+    connected = asyncio.Event()
 
-    async def meet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        met.set()
+    async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.set()
         writer.close()
 
-    async with await asyncio.start_server(meet, "127.0.0.1", 0) as server:
+    async with await asyncio.start_server(accept, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         connect = python(f"import socket; socket.create_connection(('127.0.0.1', {port}), 5)")
         env = make()
         assert env.state().tcp
-        assert not await worked(env, connect)
-        assert not await worked(env, f"exec 3<>/dev/tcp/127.0.0.1/{port}")
-        assert not met.is_set()
+        assert not await succeeds(env, connect)
+        assert not await succeeds(env, f"exec 3<>/dev/tcp/127.0.0.1/{port}")
+        assert not connected.is_set()
         open_env = make(network=True)
         assert not open_env.state().tcp
-        assert await worked(open_env, connect)
-        await asyncio.wait_for(met.wait(), 5)
+        assert await succeeds(open_env, connect)
+        await asyncio.wait_for(connected.wait(), 5)
 
 
-async def test_udp(make: Make) -> None:
+async def test_udp_is_blocked_without_network(make: Make) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as inbox:
         inbox.bind(("127.0.0.1", 0))
         inbox.setblocking(False)
@@ -326,38 +328,38 @@ async def test_udp(make: Make) -> None:
                 inbox.recv(10)
         else:
             assert inbox.recv(10) == b"out"
-        assert await worked(make(network=True), send)
+        assert await succeeds(make(network=True), send)
         assert inbox.recv(10) == b"out"
 
 
 @pytest.mark.parametrize("kind", ["file", "abstract"])
-async def test_services_of_this_machine(make: Make, place: Path, kind: str) -> None:
-    name = str(place / "service") if kind == "file" else f"\0mainspring-{os.getpid()}"
+async def test_unix_sockets_of_the_machine_are_blocked(make: Make, base_folder: Path, kind: str) -> None:
+    name = str(base_folder / "service") if kind == "file" else f"\0mainspring-{os.getpid()}"
     with socket.socket(socket.AF_UNIX) as service:
         service.bind(name)
         service.listen()
         env = make()
         state = env.state()
-        reached = await worked(env, python(f"import socket; socket.socket(1, 1).connect({name!r})"))
-        held = state.sockets if kind == "file" else (state.sockets or state.signals)
-        assert reached != held
+        reached = await succeeds(env, python(f"import socket; socket.socket(1, 1).connect({name!r})"))
+        is_blocked = state.sockets if kind == "file" else (state.sockets or state.signals)
+        assert reached != is_blocked
 
 
-async def test_other_programs_are_left_alone(make: Make) -> None:
-    with started(["sleep", "60"], env={"SECRET": "KEY"}) as other:
+async def test_other_processes_cannot_be_signaled_or_read(make: Make) -> None:
+    with running_program(["sleep", "60"], env={"SECRET": "KEY"}) as other:
         env = make()
         assert env.state().signals
-        assert not await worked(env, f"kill {other.pid}")
+        assert not await succeeds(env, f"kill {other.pid}")
         assert "KEY" not in await output(env, f"cat /proc/{other.pid}/environ")
         assert other.poll() is None
 
 
-async def test_ways_to_services_are_no_variables(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_socket_variables_are_removed(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSH_AUTH_SOCK", "/run/agent")
     assert await output(make(), "echo [$SSH_AUTH_SOCK]") == "[]\n"
 
 
-async def test_what_a_command_leaves_behind(make: Make, project: Path) -> None:
+async def test_background_processes_end_with_the_environment(make: Make, project: Path) -> None:
     env = make()
     found = await env.run("setsid sh -c 'echo $$; exec sleep 60' & sleep 0.2")
     assert (found.survivors == ()) == env.state().processes
@@ -365,26 +367,26 @@ async def test_what_a_command_leaves_behind(make: Make, project: Path) -> None:
     assert not any(is_running(pid) for pid in found.survivors)
 
 
-async def test_what_runs_when_this_program_is_killed(make: Make, project: Path, provider: SandboxBackend) -> None:
+async def test_processes_end_when_the_program_is_killed(make: Make, project: Path, provider: SandboxBackend) -> None:
     code = f"""
         import asyncio
         from mainspring.env.sandbox import *
         env = SandboxEnv({str(project)!r}, provider={type(provider).__name__}())
         asyncio.run(env.run("setsid sleep 61 & echo > up; exec sleep 60"))
     """
-    with started([sys.executable, "-c", textwrap.dedent(code)]) as program:
-        await until(lambda: len(sleepers(project)) == 2)
-        left = sleepers(project)
+    with running_program([sys.executable, "-c", textwrap.dedent(code)]) as program:
+        await wait_until(lambda: len(find_sleep_processes(project)) == 2)
+        running_pids = find_sleep_processes(project)
         program.send_signal(signal.SIGKILL)
-    await until(lambda: not is_running(left["sleep 60"]))
+    await wait_until(lambda: not is_running(running_pids["sleep 60"]))
     if make().state().processes:
-        await until(lambda: not is_running(left["sleep 61"]))
+        await wait_until(lambda: not is_running(running_pids["sleep 61"]))
     else:
-        os.kill(left["sleep 61"], signal.SIGKILL)
+        os.kill(running_pids["sleep 61"], signal.SIGKILL)
 
 
 @contextlib.contextmanager
-def started(arguments: list[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+def running_program(arguments: list[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
     with subprocess.Popen(arguments, **options) as program:
         try:
             yield program
@@ -392,8 +394,8 @@ def started(arguments: list[str], **options: Any) -> Iterator[subprocess.Popen[A
             program.kill()
 
 
-def sleepers(folder: Path) -> dict[str, int]:
-    """The processes that sleep in a folder, by what they were called with."""
+def find_sleep_processes(folder: Path) -> dict[str, int]:
+    """Return the PIDs of the sleep processes in a folder by their command line."""
     listed = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 1) for line in listed.splitlines()]
     return {args: int(pid) for pid, args in rows if args.startswith("sleep 6") and _cwd(int(pid)) == folder}
@@ -406,10 +408,10 @@ def _cwd(pid: int) -> Path | None:
         return None
 
 
-async def test_a_command_is_asked_to_end_before_it_is_forced(make: Make, project: Path) -> None:
+async def test_timeout_sends_sigterm_before_sigkill(make: Make, project: Path) -> None:
     result = await make().run("trap 'echo bye > end; exit 3' TERM; sleep 30 & wait", timeout=1.5)
     assert result.timed_out
-    assert content(project / "end") == "bye\n"
+    assert read_text(project / "end") == "bye\n"
 
 
 # --- file tools -------------------------------------------------------------------------------------------------------
@@ -418,25 +420,25 @@ READS = {"stat", "read_bytes", "list_dir", "walk"}
 CHANGES = {"write_bytes", "remove", "rename"}
 
 
-async def use(env: SandboxEnv, method: str, path: str) -> None:
+async def call_method(env: SandboxEnv, method: str, path: str) -> None:
     rest: dict[str, tuple[object, ...]] = {"write_bytes": (b"x",), "rename": ("inside",)}
     await getattr(env, method)(path, *rest.get(method, ()))
 
 
 @pytest.mark.parametrize("method", sorted(READS | CHANGES))
-async def test_file_tools_are_held_to_the_same(make: Make, method: str, project: Path, home: Path) -> None:
+async def test_file_tools_obey_the_sandbox(make: Make, method: str, project: Path, home: Path) -> None:
     (project / "link").symlink_to(home / ".ssh")
     (home / "x").write_text("x")
     env = make()
     for path in ("~/.ssh/id_rsa", "link/id_rsa", "~/x", f"{project}/../home/x", "/var/tmp"):
         with pytest.raises(PermissionError, match="the sandbox"):
-            await use(env, method, path)
+            await call_method(env, method, path)
     if method in CHANGES:
         with pytest.raises(PermissionError, match="can change"):
-            await use(env, method, "/etc/hostname")
+            await call_method(env, method, "/etc/hostname")
 
 
-async def test_files_that_are_not_there_are_not_there(make: Make) -> None:
+async def test_missing_file_raises_file_not_found(make: Make) -> None:
     env = make()
     with pytest.raises(FileNotFoundError):
         await env.read_bytes("/.agentignore")
@@ -444,18 +446,18 @@ async def test_files_that_are_not_there_are_not_there(make: Make) -> None:
         await env.write_bytes("/.agentignore", b"")
 
 
-async def test_ignore_files_above_the_project_count(make: Make, place: Path) -> None:
-    (place / ".agentignore").write_text("x")
-    (place / ".gitignore").write_text("*.log")
-    (place / "project" / "a.log").write_text("")
+async def test_ignore_files_above_the_project_apply(make: Make, base_folder: Path) -> None:
+    (base_folder / ".agentignore").write_text("x")
+    (base_folder / ".gitignore").write_text("*.log")
+    (base_folder / "project" / "a.log").write_text("")
     env = make()
     assert await env.read_bytes("../.agentignore") == b"x"
     assert await env.is_ignored("a.log")
     assert not (await env.walk(".")).entries
 
 
-def test_every_method_with_a_path_is_tried() -> None:
-    harmless = {"realpath", "is_ignored", "lock"}  # they tell nothing of what is in a file
+def test_all_methods_with_a_path_are_covered() -> None:
+    harmless = {"realpath", "is_ignored", "lock"}  # These methods do not reveal the content of a file.
     with_path = {
         name
         for name, method in vars(ExecutionEnv).items()
@@ -464,7 +466,7 @@ def test_every_method_with_a_path_is_tried() -> None:
     assert with_path - harmless == READS | CHANGES
 
 
-async def test_a_new_name_is_refused_outside(make: Make) -> None:
+async def test_rename_out_of_the_project_is_denied(make: Make) -> None:
     env = make()
     await env.write_bytes("a", b"")
     with pytest.raises(PermissionError, match="can change"):
@@ -472,30 +474,30 @@ async def test_a_new_name_is_refused_outside(make: Make) -> None:
 
 
 @requires(landlock_version() >= 3, "Landlock")
-async def test_a_link_that_is_swapped_after_the_check_leads_nowhere(make: Make, home: Path) -> None:
+async def test_threads_of_the_sandbox_cannot_open_files_outside(make: Make, home: Path) -> None:
     env = make()
     await env.write_bytes("a", b"")
     key = home / ".ssh" / "id_rsa"
     for work in (key.read_text, lambda: key.write_text("x"), lambda: (home / "new").write_text("x")):
         with pytest.raises(PermissionError):
             await env._in_thread(work)
-    assert key.read_text() == "KEY", "only the threads of the sandbox are held"
+    assert key.read_text() == "KEY", "only the threads of the sandbox are restricted"
 
 
-async def test_files_in_tmp_are_the_same_for_tools_and_programs(make: Make, provider: SandboxBackend) -> None:
+async def test_tools_and_programs_share_the_temporary_folder(make: Make, provider: SandboxBackend) -> None:
     env = make()
-    place = "/tmp/x" if provider.has_private_tmp else (await output(env, "printf $TMPDIR/x"))
-    await env.write_bytes(place, b"1")
-    assert await output(env, f"cat {place}; echo 2 > {place}") == "1"
-    assert await env.read_bytes(place) == b"2\n"
-    assert not there("/tmp/x")
+    file = "/tmp/x" if provider.has_private_tmp else (await output(env, "printf $TMPDIR/x"))
+    await env.write_bytes(file, b"1")
+    assert await output(env, f"cat {file}; echo 2 > {file}") == "1"
+    assert await env.read_bytes(file) == b"2\n"
+    assert not exists("/tmp/x")
     if not provider.has_private_tmp:
         with pytest.raises(PermissionError, match="the sandbox"):
             await env.write_bytes("/tmp/x", b"1")
 
 
 class NoBuffers:
-    """An editor that has nothing open."""
+    """An editor without open files."""
 
     async def read(self, path: str) -> str | None:
         return None
@@ -504,38 +506,40 @@ class NoBuffers:
         return False
 
 
-async def test_rules_know_the_private_folder_by_a_name_that_lasts(make: Make, provider: SandboxBackend) -> None:
+async def test_permission_rules_use_a_stable_name_for_the_temporary_folder(
+    make: Make, provider: SandboxBackend
+) -> None:
     tools = {t.name: t for t in builtin_tools()}
     permissions = Permissions(allow=["shell(touch *)", "scope:fs-write(/tmp/q1/**)", "write_file(/tmp/q1/**)"])
     calls = ("shell", {"command": "touch {}/q1/x"}), ("write_file", {"path": "{}/q1/x", "content": ""})
     for env in (make(), EditorEnv(make(), NoBuffers())):
-        place = "/tmp" if provider.has_private_tmp else (await output(env, "printf $TMPDIR"))
+        folder = "/tmp" if provider.has_private_tmp else (await output(env, "printf $TMPDIR"))
 
-        for name, given in calls:
-            filled = {key: value.format(place) for key, value in given.items()}
-            decision = await permissions.decide(name, filled, env=env, definition=tools[name])
+        for name, values in calls:
+            tool_input = {key: value.format(folder) for key, value in values.items()}
+            decision = await permissions.decide(name, tool_input, env=env, definition=tools[name])
             assert decision.outcome == "allow", decision
         request = await permissions.decide(
-            "shell", {"command": f"touch {place}/q2"}, env=env, definition=tools["shell"], advise=True
+            "shell", {"command": f"touch {folder}/q2"}, env=env, definition=tools["shell"], advise=True
         )
         assert (request.outcome, request.advice) == ("ask", (("scope:fs-write(/tmp/q2)",),))
 
 
-async def test_the_whole_output_can_be_read(make: Make) -> None:
+async def test_spool_file_is_readable_but_not_writable(make: Make) -> None:
     env = make()
     result = await env.run("seq 1000", limits=OutputLimits(head=10, tail=10, spool=True))
     assert result.spool is not None
     assert (await env.read_bytes(result.spool)).endswith(b"999\n1000\n")
     assert (await output(env, f"tail -1 {result.spool}")) == "1000\n"
-    assert not await worked(env, f"echo x > {result.spool}")
+    assert not await succeeds(env, f"echo x > {result.spool}")
 
 
-async def test_nothing_is_fetched_without_network(make: Make) -> None:
+async def test_fetch_is_denied_without_network(make: Make) -> None:
     with pytest.raises(PermissionError, match="no network"):
         await make().fetch("https://example.org", timeout=1, max_bytes=1)
 
 
-async def test_a_program_that_is_nowhere_or_a_folder_that_is_outside(make: Make) -> None:
+async def test_missing_program_or_outside_folder_is_rejected(make: Make) -> None:
     env = make()
     with pytest.raises(FileNotFoundError):
         await env.run(["no-such-program"])
@@ -543,31 +547,31 @@ async def test_a_program_that_is_nowhere_or_a_folder_that_is_outside(make: Make)
         await env.run("true", cwd="~/.ssh")
 
 
-async def test_a_program_to_talk_to(make: Make) -> None:
+async def test_connect_talks_to_a_program(make: Make) -> None:
     connection = await make().connect(["cat"])
     await connection.write(b"hello")
     assert await connection.read() == b"hello"
     await connection.aclose()
 
 
-async def test_private_files_go_when_it_closes(make: Make) -> None:
+async def test_private_folder_is_deleted_on_close(make: Make) -> None:
     env = make()
     private = await output(env, "printf $TMPDIR")
-    assert there(private)
+    assert exists(private)
     await env.aclose()
-    assert not there(os.path.dirname(private))
+    assert not exists(os.path.dirname(private))
 
 
-# --- ordinary work ----------------------------------------------------------------------------------------------------
+# --- ordinary commands ------------------------------------------------------------------------------------------------
 
 
-async def test_a_c_project_is_built(make: Make, project: Path) -> None:
+async def test_c_project_can_be_built(make: Make, project: Path) -> None:
     (project / "Makefile").write_text("hello: hello.o\n\t$(CC) -o $@ $^\n")
     (project / "hello.c").write_text('#include <stdio.h>\nint main(void) { puts("hello"); return 0; }\n')
     assert (await output(make(), "make -s CC=gcc && ./hello")).endswith("hello\n")
 
 
-async def test_python_tests_run(make: Make, project: Path) -> None:
+async def test_python_tests_can_run(make: Make, project: Path) -> None:
     (project / "test_it.py").write_text(
         "import multiprocessing, tempfile\n"
         "def test_it(tmp_path):\n"
@@ -578,12 +582,12 @@ async def test_python_tests_run(make: Make, project: Path) -> None:
     assert "1 passed" in await output(make(), f"{ALONE} {sys.executable} -m pytest -q -p no:cacheprovider test_it.py")
 
 
-async def test_a_virtual_environment_is_made(make: Make) -> None:
+async def test_virtual_environment_can_be_created(make: Make) -> None:
     script = f"{sys.executable} -m venv --without-pip v && v/bin/python -c 'import ssl, json; print(1)'"
     assert await output(make(), script) == "1\n"
 
 
-async def test_git_works(make: Make, project: Path) -> None:
+async def test_git_can_commit(make: Make, project: Path) -> None:
     git_init(project)
     (project / "a").write_text("1")
     who = "-c user.name=me -c user.email=me@example.org"
@@ -591,16 +595,16 @@ async def test_git_works(make: Make, project: Path) -> None:
     assert await output(make(), script) == "?? a\n1\n"
 
 
-async def test_a_folder_of_a_repository(make: Make, place: Path, project: Path) -> None:
-    git_init(place)
+async def test_project_can_be_a_subfolder_of_a_repository(make: Make, base_folder: Path, project: Path) -> None:
+    git_init(base_folder)
     (project / "a").write_text("1")
     assert "a" in await output(make(), "git status -s -uall")
 
 
-# --- which layer ------------------------------------------------------------------------------------------------------
+# --- backends ---------------------------------------------------------------------------------------------------------
 
 
-async def test_where_none_works_it_says_so(project: Path) -> None:
+async def test_unavailable_backends_are_reported(project: Path) -> None:
     with pytest.raises(ConfigError, match="Unknown sandbox: 'bubblewrp'"):
         find_backend("bubblewrp")
     with pytest.raises(ConfigError, match="nothing was started: Seatbelt is available on macOS only"):
@@ -609,7 +613,7 @@ async def test_where_none_works_it_says_so(project: Path) -> None:
     assert "does not run here" in (Bubblewrap("/bin/false").unavailable_reason() or "")
 
 
-def test_the_project_cannot_be_a_folder_of_keys(home: Path, provider: SandboxBackend) -> None:
+def test_project_inside_a_folder_of_secrets_is_rejected(home: Path, provider: SandboxBackend) -> None:
     (home / ".ssh" / "x").mkdir(parents=True)
     with pytest.raises(ConfigError, match="contains secrets"):
         SandboxEnv(home / ".ssh" / "x", provider=provider, home=str(home))
@@ -617,7 +621,7 @@ def test_the_project_cannot_be_a_folder_of_keys(home: Path, provider: SandboxBac
         SandboxEnv(home, provider=provider, home=str(home), writable=["none"])
 
 
-def test_what_it_holds_is_told_in_words(provider: SandboxBackend, project: Path) -> None:
+def test_state_text_describes_the_protection(provider: SandboxBackend, project: Path) -> None:
     text = SandboxEnv(project, provider=provider).state().text
     assert text.startswith("sandbox: ")
     assert "writes outside the project" in text

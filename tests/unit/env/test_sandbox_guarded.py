@@ -1,4 +1,4 @@
-"""Commands in a sandbox leave nothing behind that runs later outside of it, and a linked worktree can commit."""
+"""Commands in a sandbox leave no files that run later outside of it, and a linked worktree can commit."""
 
 import os
 import shutil
@@ -27,8 +27,8 @@ def provider(request: pytest.FixtureRequest) -> SandboxBackend:
 
 
 @pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder outside of /tmp, with a home folder, and variables that keep the user's settings of git out."""
+def base_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a folder outside of /tmp with a home folder, isolated from the user's Git settings."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         (Path(folder) / "home").mkdir()
         monkeypatch.setenv("HOME", f"{folder}/home")
@@ -42,8 +42,8 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def project(place: Path) -> Path:
-    folder = place / "project"
+def project(base_folder: Path) -> Path:
+    folder = base_folder / "project"
     for path, text in {
         "a": "1",
         "kept/AGENTS.md": "good",
@@ -62,9 +62,9 @@ def project(place: Path) -> Path:
 
 @pytest.fixture
 async def env(provider: SandboxBackend, project: Path) -> AsyncIterator[SandboxEnv]:
-    made = SandboxEnv(project, provider=provider)
-    yield made
-    await made.aclose()
+    sandbox = SandboxEnv(project, provider=provider)
+    yield sandbox
+    await sandbox.aclose()
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -72,7 +72,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def guarded_files(root: Path) -> dict[str, str]:
-    """The guarded files of a project by their path, with their content."""
+    """Return the content of the guarded files of a project by their path."""
     tree = GuardedTree(str(root)).find()
     files: dict[str, str] = {}
     waiting = list(tree.all)
@@ -162,7 +162,7 @@ SCRIPTS = [
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-async def test_nothing_is_left_that_acts_later(env: SandboxEnv, project: Path, script: str) -> None:
+async def test_no_guarded_file_is_changed_or_created(env: SandboxEnv, project: Path, script: str) -> None:
     before = guarded_files(project)
 
     await env.run(script, timeout=30)
@@ -173,7 +173,7 @@ async def test_nothing_is_left_that_acts_later(env: SandboxEnv, project: Path, s
     assert (project / "target" / "f").read_text() == "good"
 
 
-async def test_new_content_is_moved_and_the_result_says_where(env: SandboxEnv, project: Path) -> None:
+async def test_new_guarded_file_is_moved_and_reported(env: SandboxEnv, project: Path) -> None:
     result = await env.run("mkdir -p .agent/commands && echo mine > .agent/commands/x.md", timeout=30)
 
     assert result.exit_code == 0
@@ -202,31 +202,31 @@ ORDINARY = [
 
 
 @pytest.mark.parametrize("script", ORDINARY)
-async def test_ordinary_work_is_left_alone(env: SandboxEnv, script: str) -> None:
+async def test_ordinary_commands_are_not_affected(env: SandboxEnv, script: str) -> None:
     result = await env.run(script, timeout=30)
 
     assert (result.exit_code, result.stderr.text) == (0, "")
 
 
-async def test_the_user_can_name_a_guarded_folder(provider: SandboxBackend, project: Path) -> None:
+async def test_guarded_folder_can_be_made_writable(provider: SandboxBackend, project: Path) -> None:
     (project / ".agent" / "skills").mkdir(parents=True)
     env = SandboxEnv(project, provider=provider, writable=[".agent/skills"])
 
-    done = await env.run("echo mine > .agent/skills/x && echo EVIL > .agent/commands", timeout=30)
+    finished = await env.run("echo mine > .agent/skills/x && echo EVIL > .agent/commands", timeout=30)
     await env.write_bytes(".agent/skills/y", b"mine")
     await env.aclose()
 
-    assert sorted(p.name for p in (project / ".agent" / "skills").iterdir()) == ["x", "y"], done.stderr.text
+    assert sorted(p.name for p in (project / ".agent" / "skills").iterdir()) == ["x", "y"], finished.stderr.text
     assert not (project / ".agent" / "commands").exists()
 
 
 @pytest.mark.parametrize("path", [".agent/x", "sub/AGENTS.md", "sub/.mcp.json", ".git/hooks/x", "sub/.git/config"])
-async def test_tools_cannot_write_it_either(env: SandboxEnv, path: str) -> None:
+async def test_file_tools_cannot_write_guarded_files(env: SandboxEnv, path: str) -> None:
     with pytest.raises(PermissionError, match="run later"):
         await env.write_bytes(path, b"x")
 
 
-async def test_changes_by_the_user_between_commands_stay(env: SandboxEnv, project: Path) -> None:
+async def test_changes_by_the_user_between_commands_are_kept(env: SandboxEnv, project: Path) -> None:
     await env.run("true", timeout=30)
     (project / ".agent" / "commands").mkdir(parents=True)
     (project / ".agent" / "commands" / "mine.md").write_text("mine")
@@ -249,14 +249,14 @@ def worktree(project: Path) -> Path:
     return project.parent / "wt"
 
 
-async def test_a_linked_worktree_can_commit(provider: SandboxBackend, worktree: Path, project: Path) -> None:
+async def test_linked_worktree_can_commit(provider: SandboxBackend, worktree: Path, project: Path) -> None:
     env = SandboxEnv(worktree, provider=provider)
-    done = await env.run(
+    finished = await env.run(
         "echo x > new && git add new && git commit -qm second && git tag v1 && git branch b2", timeout=30
     )
     await env.aclose()
 
-    assert (done.exit_code, done.stderr.text) == (0, "")
+    assert (finished.exit_code, finished.stderr.text) == (0, "")
     assert git(project, "log", "-1", "--format=%s", "work") == "second"
     assert git(worktree, "status", "--porcelain") == ""
 
@@ -280,25 +280,25 @@ async def test_a_linked_worktree_can_commit(provider: SandboxBackend, worktree: 
         "echo gitdir: /tmp > .git",
     ],
 )
-async def test_hooks_and_configuration_of_its_repository_stay(
+async def test_hooks_and_config_of_the_main_repository_are_unchanged(
     provider: SandboxBackend, worktree: Path, project: Path, script: str
 ) -> None:
-    def contents() -> dict[str, str]:
+    def read_git_files() -> dict[str, str]:
         files = [p for p in (project / ".git").rglob("*") if p.is_file() and "objects/" not in str(p)]
         files += [worktree / ".git", project / ".git/objects/info/alternates"]
         return {str(p): p.read_text(errors="replace") for p in files if p.exists()}
 
-    before = contents()
+    before = read_git_files()
     env = SandboxEnv(worktree, provider=provider)
     await env.run(script.format(git=project / ".git"), timeout=30)
     await env.aclose()
 
-    assert contents() == before
+    assert read_git_files() == before
 
 
-def test_a_project_cannot_name_a_foreign_repository(project: Path, worktree: Path, place: Path) -> None:
+def test_project_cannot_point_to_a_foreign_repository(project: Path, worktree: Path, base_folder: Path) -> None:
     assert linked_worktree(str(worktree)) == (str(project / ".git"), str(project / ".git/worktrees/wt"))
-    hostile = place / "hostile"
+    hostile = base_folder / "hostile"
     hostile.mkdir()
     for target in (".git", ".git/worktrees/wt", ".git/worktrees/../worktrees/other", ".git/worktrees/none"):
         (hostile / ".git").write_text(f"gitdir: {project}/{target}\n")
@@ -332,13 +332,13 @@ def test_a_project_cannot_name_a_foreign_repository(project: Path, worktree: Pat
         ("", False),
     ],
 )
-def test_names(path: str, expected: bool) -> None:
+def test_is_guarded_checks_names(path: str, expected: bool) -> None:
     assert is_guarded(f"/p/{path}".rstrip("/"), "/p") is expected
     assert not is_guarded(f"/p2/{path}", "/p")
 
 
 @pytest.mark.parametrize("name", GUARDED_NAMES)
-def test_a_name_that_asks_before_a_change_is_guarded(name: str) -> None:
+def test_names_that_need_approval_are_guarded(name: str) -> None:
     full = ("p", "src", name.replace("*", "x"))
 
     assert is_guarded("/" + "/".join(full).upper().replace("P/SRC", "p/src"), "/p")
@@ -365,12 +365,12 @@ def test_a_name_that_asks_before_a_change_is_guarded(name: str) -> None:
         ("[]\n\tx = y\n", False),
     ],
 )
-def test_configurations(tmp_path: Path, text: str, expected: bool) -> None:
+def test_is_harmless_checks_git_config(tmp_path: Path, text: str, expected: bool) -> None:
     (tmp_path / "config").write_text(text)
     assert is_harmless(str(tmp_path / "config")) is expected
 
 
-def test_a_folder_that_changed_a_moment_ago_is_read_again(tmp_path: Path) -> None:
+def test_recently_changed_folder_is_read_again(tmp_path: Path) -> None:
     tree = GuardedTree(str(tmp_path))
     for n in range(50):
         (tmp_path / f"d{n}").mkdir()
@@ -388,7 +388,7 @@ def run_python(code: str) -> str:
     return subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True).stdout
 
 
-async def test_keys_of_the_caller_cannot_be_reached(env: SandboxEnv) -> None:
+async def test_kernel_keyring_of_the_caller_cannot_be_read(env: SandboxEnv) -> None:
     if os.uname().machine not in _KEYS:
         skip_missing("a machine whose numbers of system calls are known")
     add, request, keyctl = _KEYS[os.uname().machine]
@@ -427,7 +427,7 @@ async def test_keys_of_the_caller_cannot_be_reached(env: SandboxEnv) -> None:
     assert env.state().keyring
 
 
-def test_the_filter_is_the_same_with_an_open_network_for_keys() -> None:
+def test_keyring_calls_are_filtered_with_and_without_network() -> None:
     if os.uname().machine not in _KEYS:
         skip_missing("a machine whose numbers of system calls are known")
     closed, open_ = lockdown.filter_of_calls((1, 16)), lockdown.filter_of_calls(None)

@@ -1,4 +1,4 @@
-"""The parts of the sandbox that need no sandbox to be tried: what is in a box, and the profile for macOS."""
+"""Parts that can be tested without a sandbox: the policy of a project, Landlock rules, and the macOS profile."""
 
 import os
 from pathlib import Path
@@ -14,20 +14,20 @@ from mainspring.env.sandbox.seatbelt import build_profile
 pytestmark = [pytest.mark.covers("EXE-03", "BYD-17")]
 
 
-def box(folder: Path, home: Path, **options: Any) -> SandboxPolicy:
+def build_policy(folder: Path, home: Path, **options: Any) -> SandboxPolicy:
     folder.mkdir(exist_ok=True)
     return make_policy(str(folder), home=str(home), tmp="/private", **options)
 
 
-def test_the_box_of_a_project(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_policy_of_a_project(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (".tool/bin", ".tool/lib", "bin", ".local/bin", ".local/share/keyrings", ".ssh", ".config/git"):
         (home / name).mkdir(parents=True)
     (home / ".gitconfig").write_text("")
     path = [f"{home}/{name}" for name in (".tool/bin", "bin", ".local/bin")]
     monkeypatch.setenv("PATH", os.pathsep.join([*path, "relative/bin", ""]))
-    found = box(tmp_path / "project", home)
+    found = build_policy(tmp_path / "project", home)
     in_home = [os.path.relpath(p, home) for p in found.readable if p.startswith(f"{home}/")]
-    assert in_home == [".config/git", ".gitconfig", ".local/bin", ".tool", "bin"], "what programs need, no more"
+    assert in_home == [".config/git", ".gitconfig", ".local/bin", ".tool", "bin"], "only the folders that programs need"
     assert found.writable == (str(tmp_path / "project"),)
     assert str(home / ".ssh") in found.hidden
     for path in ("/usr/bin/env", "/etc/hostname", str(home / ".tool/lib/x"), str(tmp_path / "project/x"), "/private/x"):
@@ -38,21 +38,21 @@ def test_the_box_of_a_project(tmp_path: Path, home: Path, monkeypatch: pytest.Mo
     assert not found.can_write("/usr/bin/env")
 
 
-def test_what_is_hidden_wins(tmp_path: Path, home: Path) -> None:
+def test_hidden_paths_override_readable_paths(tmp_path: Path, home: Path) -> None:
     (home / ".ssh").mkdir()
     (tmp_path / "project" / "in").mkdir(parents=True)
-    found = box(tmp_path / "project", home, readable=["~/.ssh", str(home)], hidden=["in"])
+    found = build_policy(tmp_path / "project", home, readable=["~/.ssh", str(home)], hidden=["in"])
     for path in (home / ".ssh" / "x", tmp_path / "project" / "in" / "x"):
         assert not found.can_read(str(path))
         assert not found.can_write(str(path))
     assert found.can_read(str(home / "x"))
 
 
-def test_a_project_reached_by_a_link(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_project_reached_through_a_symlink(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tools" / "bin").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "tools")
     monkeypatch.setenv("PATH", f"{tmp_path}/link/bin")
-    found = box(tmp_path / "project", home)
+    found = build_policy(tmp_path / "project", home)
     assert str(tmp_path / "tools") in found.readable
     assert (str(tmp_path / "link"), str(tmp_path / "tools")) in [(link.path, link.target) for link in found.links]
 
@@ -65,16 +65,16 @@ def test_a_project_reached_by_a_link(tmp_path: Path, home: Path, monkeypatch: py
         ("../elsewhere", ""),
     ],
 )
-def test_a_worktree(tmp_path: Path, home: Path, gitdir: str, readable: str) -> None:
+def test_policy_of_a_worktree_includes_its_repository(tmp_path: Path, home: Path, gitdir: str, readable: str) -> None:
     for name in ("repo/.git/worktrees/x", "repo/.git/modules/x", "elsewhere", "project"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "project" / ".git").write_text(f"gitdir: {gitdir}\n")
-    found = box(tmp_path / "project", home).readable
+    found = build_policy(tmp_path / "project", home).readable
     below = [os.path.relpath(p, tmp_path) for p in found if p.startswith(f"{tmp_path}/")]
     assert below == ([readable] if readable else [])
 
 
-def test_rules_of_landlock_leave_out_what_is_hidden(tmp_path: Path) -> None:
+def test_landlock_rules_leave_out_hidden_paths(tmp_path: Path) -> None:
     for name in ("a", "b/secret", "b/open"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "link").symlink_to("/etc")
@@ -86,7 +86,7 @@ def test_rules_of_landlock_leave_out_what_is_hidden(tmp_path: Path) -> None:
     assert below == {("list", "."), ("write", "a"), ("list", "b"), ("write", "b/open")}
 
 
-def test_the_profile_for_macos() -> None:
+def test_seatbelt_profile() -> None:
     found = build_profile(
         SandboxPolicy(
             writable=('/Users/me/a "b\\c',),
@@ -101,12 +101,12 @@ def test_the_profile_for_macos() -> None:
     assert '(subpath "/Users/me/a \\"b\\\\c")' in found
     assert '(allow file-write*\n  (subpath "/Users/me/a \\"b\\\\c")\n  (subpath "/private/tmp/x"))' in found
     assert '(deny file-write*\n  (subpath "/Users/me/p/.git/hooks"))' in found
-    assert found.endswith('(deny file-read* file-write*\n  (subpath "/Users/me/.ssh"))\n'), "the last rule decides"
+    assert found.endswith('(deny file-read* file-write*\n  (subpath "/Users/me/.ssh"))\n'), "the last rule wins"
     assert "network" not in found
     assert found.count("(") == found.count(")")
 
 
-def test_the_profile_with_network() -> None:
+def test_seatbelt_profile_with_network() -> None:
     open_box = SandboxPolicy(writable=("/p",), readable=("/usr",), tmp="/private/x", home="/h", network=True)
     assert "(allow network*)" in build_profile(open_box)
     state = Seatbelt().state(open_box)

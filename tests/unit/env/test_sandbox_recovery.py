@@ -1,4 +1,4 @@
-"""Commands in a sandbox leave nothing behind if Mainspring is killed, and no edit of the user is lost."""
+"""If Mainspring is killed, sandboxed commands leave no files that run later, and no edit of the user is lost."""
 
 import asyncio
 import os
@@ -13,10 +13,10 @@ import pytest
 from mainspring.env.beneath import Folder
 from mainspring.env.sandbox import SandboxBackend, SandboxEnv
 from mainspring.env.sandbox.restore import RestoringGuard
-from tests.unit.env.test_process import until
-from tests.unit.env.test_sandbox_guarded import guarded_files, place, project, provider
+from tests.unit.env.test_process import wait_until
+from tests.unit.env.test_sandbox_guarded import base_folder, guarded_files, project, provider
 
-__all__ = ["place", "project", "provider"]
+__all__ = ["base_folder", "project", "provider"]
 
 pytestmark = [pytest.mark.covers("EXE-03", "BYD-17"), pytest.mark.timeout(60)]
 
@@ -26,8 +26,8 @@ PLANT = (
 )
 
 
-def kill_in_the_middle(project: Path, provider: SandboxBackend, script: str) -> None:
-    """Run a script in a sandbox of another program, and kill the program once the script has made the file ``up``."""
+def kill_during_script(project: Path, provider: SandboxBackend, script: str) -> None:
+    """Run a script in a sandbox of another program and kill the program once the file ``up`` exists."""
     code = f"""
         import asyncio
         from mainspring.env.sandbox import *
@@ -35,22 +35,22 @@ def kill_in_the_middle(project: Path, provider: SandboxBackend, script: str) -> 
         asyncio.run(env.run({script!r} + "echo > up; exec sleep 60"))
     """
     with subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)]) as program:
-        asyncio.run(until((project / "up").exists))
+        asyncio.run(wait_until((project / "up").exists))
         program.send_signal(signal.SIGKILL)
     (project / "up").unlink()
 
 
-def records(place: Path) -> list[str]:
-    folder = place / "home" / ".agent" / "sandbox"
+def list_records(base_folder: Path) -> list[str]:
+    folder = base_folder / "home" / ".agent" / "sandbox"
     return os.listdir(folder) if folder.exists() else []
 
 
-def test_the_next_environment_undoes_what_a_killed_one_left(
-    provider: SandboxBackend, project: Path, place: Path
+def test_next_environment_undoes_changes_of_a_killed_one(
+    provider: SandboxBackend, project: Path, base_folder: Path
 ) -> None:
     before = guarded_files(project)
-    kill_in_the_middle(project, provider, PLANT)
-    assert records(place)
+    kill_during_script(project, provider, PLANT)
+    assert list_records(base_folder)
 
     env = SandboxEnv(project, provider=provider)
     asyncio.run(env.aclose())
@@ -58,12 +58,14 @@ def test_the_next_environment_undoes_what_a_killed_one_left(
     assert guarded_files(project) == before
     assert ".agent/commands/x.md" in env.recovered
     assert "mainspring-moved-" in env.recovered
-    assert records(place) == []
+    assert list_records(base_folder) == []
 
 
-def test_what_the_user_changed_long_after_stays(provider: SandboxBackend, project: Path, place: Path) -> None:
-    kill_in_the_middle(project, provider, "true; ")
-    [record] = (place / "home" / ".agent" / "sandbox").iterdir()
+def test_old_record_does_not_undo_changes_by_the_user(
+    provider: SandboxBackend, project: Path, base_folder: Path
+) -> None:
+    kill_during_script(project, provider, "true; ")
+    [record] = (base_folder / "home" / ".agent" / "sandbox").iterdir()
     os.utime(record, (1, 1))
     (project / ".mcp.json").write_text("mine")
     (project / "kept" / "AGENTS.md").write_text("mine")
@@ -76,27 +78,27 @@ def test_what_the_user_changed_long_after_stays(provider: SandboxBackend, projec
     assert env.recovered == ""
 
 
-def test_a_command_that_ended_leaves_no_record(provider: SandboxBackend, project: Path, place: Path) -> None:
-    async def work() -> list[str]:
+def test_finished_command_leaves_no_record(provider: SandboxBackend, project: Path, base_folder: Path) -> None:
+    async def run_to_the_end() -> list[str]:
         env = SandboxEnv(project, provider=provider)
         running = asyncio.ensure_future(env.run("echo > up; sleep 0.5"))
-        await until((project / "up").exists)
-        during = records(place)
+        await wait_until((project / "up").exists)
+        during = list_records(base_folder)
         await running
         await env.aclose()
         return during
 
-    assert len(asyncio.run(work())) == 1
-    assert records(place) == []
+    assert len(asyncio.run(run_to_the_end())) == 1
+    assert list_records(base_folder) == []
 
 
-async def test_two_environments_do_not_put_back_what_the_other_planted(provider: SandboxBackend, project: Path) -> None:
+async def test_concurrent_environments_do_not_restore_planted_files(provider: SandboxBackend, project: Path) -> None:
     before = guarded_files(project)
     one, two = SandboxEnv(project, provider=provider), SandboxEnv(project, provider=provider)
     first = asyncio.ensure_future(one.run(PLANT + "echo > up; until test -e go; do sleep 0.05; done"))
-    await until((project / "up").exists)
+    await wait_until((project / "up").exists)
     second = asyncio.ensure_future(two.run("echo > up2; until test -e go2; do sleep 0.05; done"))
-    await until((project / "up2").exists)
+    await wait_until((project / "up2").exists)
     (project / "go").touch()
     await first
     (project / "go2").touch()
@@ -107,10 +109,10 @@ async def test_two_environments_do_not_put_back_what_the_other_planted(provider:
     assert guarded_files(project) == before
 
 
-async def test_edits_by_the_user_are_kept_while_a_command_runs(provider: SandboxBackend, project: Path) -> None:
+async def test_edits_by_the_user_during_a_command_are_kept(provider: SandboxBackend, project: Path) -> None:
     env = SandboxEnv(project, provider=provider)
     running = asyncio.ensure_future(env.run("echo > up; until test -e go; do sleep 0.05; done"))
-    await until((project / "up").exists)
+    await wait_until((project / "up").exists)
     (project / "sub").mkdir()
     for path in (".mcp.json", "sub/AGENTS.md", "kept/AGENTS.md", ".git/commondir", ".git/hooks/pre-commit"):
         (project / path).write_text(f"mine {path}")
@@ -125,7 +127,7 @@ async def test_edits_by_the_user_are_kept_while_a_command_runs(provider: Sandbox
     assert not (project / ".git" / "commondir").exists()
 
 
-async def test_what_was_moved_before_is_not_replaced(provider: SandboxBackend, project: Path) -> None:
+async def test_earlier_moved_files_are_not_replaced(provider: SandboxBackend, project: Path) -> None:
     env = SandboxEnv(project, provider=provider)
     results = [await env.run(f"echo {n} > .mcp.json", timeout=30) for n in range(3)]
     await env.aclose()
@@ -134,7 +136,7 @@ async def test_what_was_moved_before_is_not_replaced(provider: SandboxBackend, p
     assert sorted(p.read_text() for p in moved.rglob(".mcp.json*")) == ["0\n", "1\n", "2\n"]
 
 
-async def test_a_file_that_cannot_be_moved_is_renamed(
+async def test_file_that_cannot_be_moved_is_renamed(
     provider: SandboxBackend, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -157,22 +159,22 @@ def working_folder(pid: str) -> str:
 
 
 @pytest.mark.parametrize("target", ["moved", "changed"])
-async def test_a_folder_that_becomes_a_link_leads_nowhere(
-    provider: SandboxBackend, project: Path, place: Path, monkeypatch: pytest.MonkeyPatch, target: str
+async def test_folder_replaced_by_a_symlink_is_not_followed(
+    provider: SandboxBackend, project: Path, base_folder: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
-    outside = place / "outside"
+    outside = base_folder / "outside"
     outside.mkdir()
     (outside / "AGENTS.md").write_text("of the user")
-    guard = RestoringGuard((str(project),), (), restores=True, private=lambda: str(place))
+    guard = RestoringGuard((str(project),), (), restores=True, private=lambda: str(base_folder))
     guard.begin()
     (project / "kept" / "AGENTS.md").write_text("EVIL")
-    undo = Folder.__init__
+    open_folder = Folder.__init__
 
     def swap(self: Folder, path: str, *, parents: bool = False) -> None:
         if path == str(project / "kept") and not (project / "kept").is_symlink() and (target == "moved" or parents):
             (project / "kept").rename(project / "k2")
             (project / "kept").symlink_to(outside)
-        undo(self, path, parents=parents)
+        open_folder(self, path, parents=parents)
 
     monkeypatch.setattr(Folder, "__init__", swap)
     guard.end()
@@ -186,7 +188,9 @@ LATE = "while :; do mkdir -p .agent; echo EVIL > .agent/x; echo EVIL > .mcp.json
 @pytest.mark.parametrize(
     "start", ["{} &", "setsid sh -c '{}' &", "(setsid env -i /bin/sh -c '{}' &)", "(trap '' TERM HUP; {}) &"]
 )
-async def test_nothing_is_written_after_the_check(provider: SandboxBackend, project: Path, start: str) -> None:
+async def test_background_process_cannot_write_after_the_check(
+    provider: SandboxBackend, project: Path, start: str
+) -> None:
     env = SandboxEnv(project, provider=provider)
     result = await env.run(start.format(LATE) + " sleep 0.1", timeout=30)
     running = [pid for pid in os.listdir("/proc") if pid.isdigit() and working_folder(pid) == str(project)]

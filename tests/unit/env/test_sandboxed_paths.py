@@ -1,4 +1,4 @@
-"""`ConfinedEnv`: nothing outside of the workspace, and no writing where that is switched off."""
+"""`ConfinedEnv`: no access outside of the workspace, and no writes if it is read-only."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.usefixtures("no_blocking"), pytest.mark.covers("OPT-07
 
 
 @pytest.fixture
-def inside(tmp_path: Path) -> ConfinedEnv:
+def confined_env(tmp_path: Path) -> ConfinedEnv:
     project, outside = tmp_path / "project", tmp_path / "project-secrets"
     project.mkdir()
     outside.mkdir()
@@ -28,8 +28,8 @@ OUTSIDE = ["../project-secrets/key", "link", "folder/key", "/etc/hostname", "~/x
 
 
 @pytest.mark.parametrize("path", OUTSIDE)
-async def test_no_tool_reaches_a_file_outside(inside: ConfinedEnv, tmp_path: Path, path: str) -> None:
-    ctx = ToolContext(env=inside)
+async def test_tools_cannot_access_files_outside(confined_env: ConfinedEnv, tmp_path: Path, path: str) -> None:
+    ctx = ToolContext(env=confined_env)
     patch = f"*** Begin Patch\n*** Add File: {path}\n+x\n*** End Patch"
     calls: list[tuple[Tool, dict[str, object]]] = [
         (read_file, {"path": path}),
@@ -42,11 +42,11 @@ async def test_no_tool_reaches_a_file_outside(inside: ConfinedEnv, tmp_path: Pat
         result = await tool(ctx, **arguments)
         assert result.is_error, tool.name
         assert "outside the workspace" in result.text, (tool.name, result.text)
-    assert await inside._env.read_bytes(str(tmp_path / "project-secrets" / "key")) == b"secret\n"
+    assert await confined_env._env.read_bytes(str(tmp_path / "project-secrets" / "key")) == b"secret\n"
 
 
-async def test_no_folder_outside_is_listed(inside: ConfinedEnv) -> None:
-    ctx = ToolContext(env=inside)
+async def test_folders_outside_are_not_listed(confined_env: ConfinedEnv) -> None:
+    ctx = ToolContext(env=confined_env)
     for tool, arguments in (
         (list_files, {"path": "folder"}),
         (glob, {"pattern": "../*"}),
@@ -59,30 +59,30 @@ async def test_no_folder_outside_is_listed(inside: ConfinedEnv) -> None:
     assert "1:one" in (await grep(ctx, pattern="one")).text
 
 
-async def test_links_themselves_can_be_removed_but_not_beyond(inside: ConfinedEnv, tmp_path: Path) -> None:
-    await inside.remove("link")
+async def test_symlinks_can_be_removed_but_not_followed_outside(confined_env: ConfinedEnv, tmp_path: Path) -> None:
+    await confined_env.remove("link")
     with pytest.raises(PermissionError, match="outside"):
-        await inside.remove("folder/key")
+        await confined_env.remove("folder/key")
     with pytest.raises(PermissionError, match="outside"):
-        await inside.rename("a.txt", "folder/a.txt")
+        await confined_env.rename("a.txt", "folder/a.txt")
     assert sorted(os.listdir(tmp_path / "project")) == ["a.txt", "folder"]
     assert os.listdir(tmp_path / "project-secrets") == ["key"]
 
 
-async def test_programs_are_refused_because_nothing_could_hold_them(inside: ConfinedEnv) -> None:
-    ctx = ToolContext(env=inside)
+async def test_programs_are_denied(confined_env: ConfinedEnv) -> None:
+    ctx = ToolContext(env=confined_env)
     result = await shell(ctx, command="cat ../project-secrets/key")
     assert "programs cannot run here" in result.text
     with pytest.raises(PermissionError, match="sandbox"):
-        await inside.run(["cat", "/etc/hostname"])
+        await confined_env.run(["cat", "/etc/hostname"])
     with pytest.raises(PermissionError, match="sandbox"):
-        await inside.connect(["cat"])
+        await confined_env.connect(["cat"])
     assert "programs cannot run here" in (await shell(ctx, command="sleep 9", background=True)).text
 
 
-async def test_writing_can_be_switched_off(inside: ConfinedEnv, tmp_path: Path) -> None:
-    inside.writable = False
-    ctx = ToolContext(env=inside)
+async def test_workspace_can_be_read_only(confined_env: ConfinedEnv, tmp_path: Path) -> None:
+    confined_env.writable = False
+    ctx = ToolContext(env=confined_env)
     calls: list[tuple[Tool, dict[str, object]]] = [
         (write_file, {"path": "new", "content": "x"}),
         (edit, {"path": "a.txt", "old_string": "one", "new_string": "x"}),
@@ -96,6 +96,6 @@ async def test_writing_can_be_switched_off(inside: ConfinedEnv, tmp_path: Path) 
     assert sorted(os.listdir(tmp_path / "project")) == ["a.txt", "folder", "link"]
 
 
-async def test_more_folders_may_be_added(tmp_path: Path, inside: ConfinedEnv) -> None:
-    wider = ConfinedEnv(inside._env, roots=[str(tmp_path / "project-secrets")])
+async def test_roots_can_be_added(tmp_path: Path, confined_env: ConfinedEnv) -> None:
+    wider = ConfinedEnv(confined_env._env, roots=[str(tmp_path / "project-secrets")])
     assert "secret" in (await read_file(ToolContext(env=wider), path="link")).text

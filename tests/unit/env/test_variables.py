@@ -1,4 +1,4 @@
-"""Which variables programs get."""
+"""The environment variables of child processes."""
 
 import pytest
 
@@ -21,21 +21,21 @@ from mainspring.env.variables import child_environment
         "_MEIPASS2",
     ],
 )
-def test_what_belongs_to_this_program_is_left_out(name: str) -> None:
+def test_variables_of_this_program_are_removed(name: str) -> None:
     assert child_environment({name: "x", "PATH": "/bin"}) == {"PATH": "/bin"}
 
 
 @pytest.mark.parametrize(
     "name", ["GITHUB_TOKEN", "OPENAI_BASE_URL", "MY_API_KEY", "AWS_SECRET_ACCESS_KEY", "VIRTUAL_ENV"]
 )
-def test_what_belongs_to_the_user_stays(name: str) -> None:
+def test_variables_of_the_user_are_kept(name: str) -> None:
     assert child_environment({name: "x"}) == {name: "x"}
 
 
-def test_a_bundlers_library_path_is_put_back() -> None:
+def test_library_path_of_a_bundler_is_restored() -> None:
     found = child_environment({"LD_LIBRARY_PATH": "/bundle", "LD_LIBRARY_PATH_ORIG": "/users"})
     assert found == {"LD_LIBRARY_PATH": "/users"}
 
 
-def test_more_can_be_hidden() -> None:
+def test_additional_variables_can_be_hidden() -> None:
     assert child_environment({"A": "1", "B": "2"}, ["A"]) == {"B": "2"}

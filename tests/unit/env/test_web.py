@@ -1,4 +1,4 @@
-"""Getting pages: what is reached, what is refused, and when it ends. Real local servers, an injected look-up of names."""
+"""Fetching web pages: allowed addresses, rejected addresses, and limits, with real local servers and an injected resolver."""
 
 import asyncio
 import gzip
@@ -21,21 +21,21 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Server:
-    """Answers every request with the same bytes, and keeps what was asked."""
+    """A server that sends the same bytes for every request and records the requests."""
 
     def __init__(self) -> None:
         self.answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.port = 0
         self.hangs = False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            self.asked.append((await reader.readuntil(b"\r\n\r\n")).decode())
+            self.requests.append((await reader.readuntil(b"\r\n\r\n")).decode())
             writer.write(self.answer[:20] if self.hangs else self.answer)
             await writer.drain()
             if self.hangs:
-                await reader.read()  # until the other side gives up
+                await reader.read()  # Wait until the client disconnects.
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
@@ -44,10 +44,10 @@ class Server:
 
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
-    made = Server()
-    listening = await asyncio.start_server(made.serve, "127.0.0.1", 0)
-    made.port = listening.sockets[0].getsockname()[1]
-    yield made
+    http_server = Server()
+    listening = await asyncio.start_server(http_server.serve, "127.0.0.1", 0)
+    http_server.port = listening.sockets[0].getsockname()[1]
+    yield http_server
     listening.close()
 
 
@@ -59,11 +59,11 @@ async def get(web: HttpFetcher, url: str, **options: Any) -> Any:
     return await web.get(url, **{"timeout": 10.0, "max_bytes": 1 << 20, **options})
 
 
-async def test_a_page_comes_with_its_headers(server: Server) -> None:
+async def test_page_is_returned_with_its_headers(server: Server) -> None:
     answer = await get(web(server), f"http://127.0.0.1:{server.port}/a%20b/ü?q=1#part")
     assert (answer.status, answer.body, answer.cut) == (200, b"hello", False)
     assert answer.headers["content-type"] == "text/plain"
-    [request] = server.asked
+    [request] = server.requests
     assert request.startswith("GET /a%20b/%C3%BC?q=1 HTTP/1.1\r\n")
     assert "cookie" not in request.lower()
 
@@ -77,7 +77,7 @@ async def test_a_page_comes_with_its_headers(server: Server) -> None:
         "http://127.1/", "http://224.0.0.1/", "http://[2002:7f00:1::]/", "http://017700000001/",
     ],
 )  # fmt: skip
-async def test_private_addresses_are_refused_in_every_spelling(url: str) -> None:
+async def test_private_addresses_are_rejected_in_every_spelling(url: str) -> None:
     with pytest.raises(FetchError, match="private|no address"):
         await get(HttpFetcher(), url)
 
@@ -87,19 +87,19 @@ async def test_private_addresses_are_refused_in_every_spelling(url: str) -> None
     ["file:///etc/passwd", "ftp://example.com/", "gopher://x/", "example.com", "http://", "http://user:pw@example.com/",
      "http://exa mple.com/", "http://example.com:99999/", "http://a\r\nb/", "data:text/plain,x", "http://[::1/", ""],
 )  # fmt: skip
-async def test_what_is_no_web_address_is_refused(url: str) -> None:
+async def test_invalid_url_is_rejected(url: str) -> None:
     with pytest.raises(FetchError, match="URL"):
         await get(HttpFetcher(resolve=lambda host, port: ["93.184.216.34"]), url)
 
 
 @pytest.mark.parametrize("host", ["\u2028127.0.0.1", "a..\u00e9", "\u00e9" * 70])
-async def test_a_host_that_is_not_a_name_is_refused(host: str) -> None:
+async def test_invalid_host_name_is_rejected(host: str) -> None:
     with pytest.raises(FetchError, match="not a valid name"):
         await get(HttpFetcher(resolve=lambda host, port: ["93.184.216.34"]), f"http://{host}/")
 
 
-async def test_a_name_is_looked_up_once_and_that_address_is_connected_to(server: Server) -> None:
-    """A name that changes its address between check and use does not get through."""
+async def test_host_is_resolved_once_and_connected_by_that_address(server: Server) -> None:
+    """A name that changes its address between check and use is rejected."""
     answers = [["127.0.0.1"], ["169.254.169.254"]]
     looked_up: list[str] = []
 
@@ -107,24 +107,24 @@ async def test_a_name_is_looked_up_once_and_that_address_is_connected_to(server:
         looked_up.append(host)
         return answers.pop(0)
 
-    found = HttpFetcher([f"rebinding.test:{server.port}"], resolve)
-    assert (await get(found, f"http://rebinding.test:{server.port}/")).body == b"hello"
+    fetcher = HttpFetcher([f"rebinding.test:{server.port}"], resolve)
+    assert (await get(fetcher, f"http://rebinding.test:{server.port}/")).body == b"hello"
     assert looked_up == ["rebinding.test"]
-    assert f"Host: rebinding.test:{server.port}" in server.asked[0]
+    assert f"Host: rebinding.test:{server.port}" in server.requests[0]
     with pytest.raises(PrivateAddressError):
         await get(HttpFetcher(resolve=lambda host, port: ["93.184.216.34", "10.0.0.1"]), "http://half-private.test/")
 
 
-async def test_a_server_that_hangs_does_not_hold_the_call(server: Server) -> None:
+async def test_hanging_server_raises_a_timeout(server: Server) -> None:
     server.hangs = True
     with pytest.raises(TimeoutError):
         await get(web(server), f"http://127.0.0.1:{server.port}/", timeout=0.3)
 
 
-async def test_a_body_is_cut_at_the_limit_also_a_packed_one(server: Server) -> None:
-    packed = gzip.compress(b"x" * 10_000_000)
-    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
-    server.answer = head + packed
+async def test_body_is_truncated_at_the_limit_also_if_compressed(server: Server) -> None:
+    compressed = gzip.compress(b"x" * 10_000_000)
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(compressed)
+    server.answer = head + compressed
     answer = await get(web(server), f"http://127.0.0.1:{server.port}/", max_bytes=1000)
     assert (answer.body, answer.cut) == (b"x" * 1000, True)
     server.answer = head + b"no gzip" * 9000
@@ -133,31 +133,31 @@ async def test_a_body_is_cut_at_the_limit_also_a_packed_one(server: Server) -> N
 
 
 @pytest.mark.parametrize("answer", [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200 + b"\r\n"])
-async def test_an_answer_that_is_none_is_told(server: Server, answer: bytes) -> None:
+async def test_invalid_response_is_reported(server: Server, answer: bytes) -> None:
     server.answer = answer
     with pytest.raises(FetchError, match="sent an invalid response"):
         await get(web(server), f"http://127.0.0.1:{server.port}/")
 
 
-async def test_a_proxy_gets_no_private_host(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_private_hosts_are_not_sent_to_a_proxy(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", f"http://me:pw@127.0.0.1:{server.port}")
-    found = HttpFetcher(resolve=lambda host, port: ["93.184.216.34"])
-    assert (await get(found, "http://public.test/page")).body == b"hello"
-    assert server.asked[0].startswith("GET http://public.test/page HTTP/1.1\r\n")
-    assert server.asked[0].count("Host: public.test\r\n") == 1
-    assert "Proxy-Authorization: Basic bWU6cHc=" in server.asked[0]
+    fetcher = HttpFetcher(resolve=lambda host, port: ["93.184.216.34"])
+    assert (await get(fetcher, "http://public.test/page")).body == b"hello"
+    assert server.requests[0].startswith("GET http://public.test/page HTTP/1.1\r\n")
+    assert server.requests[0].count("Host: public.test\r\n") == 1
+    assert "Proxy-Authorization: Basic bWU6cHc=" in server.requests[0]
     with pytest.raises(PrivateAddressError):
         await get(HttpFetcher(resolve=lambda host, port: ["10.0.0.1"]), "http://private.test/")
 
-    def unknown(host: str, port: int) -> list[str]:
+    def fail_to_resolve(host: str, port: int) -> list[str]:
         raise OSError("unknown here")
 
-    assert (await get(HttpFetcher(resolve=unknown), "http://only-the-proxy-knows.test/")).body == b"hello"
+    assert (await get(HttpFetcher(resolve=fail_to_resolve), "http://only-the-proxy-knows.test/")).body == b"hello"
     with pytest.raises(FetchError):
-        await get(HttpFetcher(resolve=unknown), "http://printer.local/")
+        await get(HttpFetcher(resolve=fail_to_resolve), "http://printer.local/")
 
 
-async def test_an_environment_reaches_what_it_is_told_to(server: Server, tmp_path: Any) -> None:
+async def test_environment_can_reach_allowed_hosts(server: Server, tmp_path: Any) -> None:
     env = await asyncio.to_thread(LocalEnv, tmp_path, reachable=[f"127.0.0.1:{server.port}"])
     assert (await env.fetch(f"http://127.0.0.1:{server.port}/", timeout=5, max_bytes=100)).body == b"hello"
     with pytest.raises(OSError, match="private"):

@@ -1,4 +1,4 @@
-"""The event queue: nothing lost, everybody released."""
+"""The event stream and cancel tokens: no event is lost, and every waiting reader is released."""
 
 import asyncio
 
@@ -8,13 +8,13 @@ from mainspring.cancellation import CancelToken, run_cancellable, sleep
 from mainspring.events import EventStream
 
 
-def stream() -> EventStream[str, str]:
+def make_stream() -> EventStream[str, str]:
     return EventStream(lambda e: e.startswith("end:"), lambda e: e[4:])
 
 
 @pytest.mark.covers("STR-01", "STR-02", "STR-03", "TST-09")
-async def test_pushed_before_a_reader_attaches() -> None:
-    events = stream()
+async def test_events_published_before_a_reader_attaches_are_read() -> None:
+    events = make_stream()
     for event in ("a", "b", "end:done", "late"):
         events.publish(event)
     assert [e async for e in events] == ["a", "b", "end:done"]
@@ -24,7 +24,7 @@ async def test_pushed_before_a_reader_attaches() -> None:
 
 @pytest.mark.covers("STR-01", "STR-03", "TST-09")
 async def test_every_waiting_reader_is_released_at_the_end() -> None:
-    events = stream()
+    events = make_stream()
 
     async def read() -> list[str]:
         return [e async for e in events]
@@ -40,7 +40,7 @@ async def test_every_waiting_reader_is_released_at_the_end() -> None:
 
 
 @pytest.mark.covers("STR-01", "STR-03")
-async def test_a_failure_ends_iteration_and_is_raised_by_result_only() -> None:
+async def test_failure_ends_iteration_and_is_raised_by_result_only() -> None:
     events: EventStream[str, str] = EventStream()
     events.publish("a")
     events.fail(OSError("gone"))
@@ -50,7 +50,7 @@ async def test_a_failure_ends_iteration_and_is_raised_by_result_only() -> None:
             await events.result()
 
 
-async def test_end_gives_the_result_and_what_comes_later_is_dropped() -> None:
+async def test_end_sets_the_result_and_later_events_are_dropped() -> None:
     events: EventStream[str, int] = EventStream()
     events.end(7)
     events.end(8)
@@ -59,8 +59,8 @@ async def test_end_gives_the_result_and_what_comes_later_is_dropped() -> None:
     assert await events.result() == 7
 
 
-async def test_a_cancelled_reader_loses_nothing() -> None:
-    events = stream()
+async def test_cancelled_reader_loses_no_event() -> None:
+    events = make_stream()
     async with asyncio.TaskGroup() as tasks:
         reader = tasks.create_task(anext(aiter(events)))  # pyright: ignore[reportArgumentType]
         await asyncio.sleep(0)
@@ -69,7 +69,7 @@ async def test_a_cancelled_reader_loses_nothing() -> None:
     assert await anext(aiter(events)) == "a"
 
 
-async def test_a_token_is_seen_everywhere_and_set_once() -> None:
+async def test_cancel_token_calls_its_callbacks_once() -> None:
     token = CancelToken()
     calls: list[str] = []
     remove = token.on_cancel(lambda: calls.append("removed"))
@@ -83,7 +83,7 @@ async def test_a_token_is_seen_everywhere_and_set_once() -> None:
 
 
 @pytest.mark.covers("RET-13")
-async def test_a_sleep_is_cut_short() -> None:
+async def test_sleep_ends_when_the_token_is_cancelled() -> None:
     token = CancelToken()
     async with asyncio.TaskGroup() as tasks:
         sleeping = tasks.create_task(sleep(3600, token))
@@ -93,7 +93,7 @@ async def test_a_sleep_is_cut_short() -> None:
     assert await sleep(0, CancelToken()) is True
 
 
-async def test_work_that_ignores_cancellation_is_abandoned() -> None:
+async def test_task_that_ignores_cancellation_is_abandoned() -> None:
     token, release = CancelToken(), asyncio.Event()
 
     async def stubborn() -> str:
@@ -112,10 +112,10 @@ async def test_work_that_ignores_cancellation_is_abandoned() -> None:
     release.set()
 
 
-async def test_work_that_ends_in_its_grace_gives_its_result() -> None:
+async def test_task_that_ends_within_its_grace_period_returns_its_result() -> None:
     token = CancelToken()
 
-    async def tidy() -> str:
+    async def clean_up() -> str:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -123,7 +123,7 @@ async def test_work_that_ends_in_its_grace_gives_its_result() -> None:
         return "never"
 
     async with asyncio.TaskGroup() as tasks:
-        waiting = tasks.create_task(run_cancellable(tidy, token, grace=5))
+        waiting = tasks.create_task(run_cancellable(clean_up, token, grace=5))
         await asyncio.sleep(0)
         token.cancel()
     assert waiting.result() == "tidied"

@@ -1,4 +1,4 @@
-"""What an extension can register and do, and what it knows of the agent."""
+"""The API of extensions: registration, actions, and access to the agent."""
 
 import logging
 import time
@@ -51,35 +51,35 @@ shell = define_tool(
 )
 
 
-class Person:
-    """Somebody who answers as they are told. A `UserInterface`."""
+class ScriptedUI:
+    """A `UserInterface` with prepared answers."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
-        self.asked: list[tuple[str, str]] = []
-        self.told: list[tuple[str, str]] = []
+        self.questions: list[tuple[str, str]] = []
+        self.notices: list[tuple[str, str]] = []
 
     @property
     def is_attended(self) -> bool:
         return True
 
     async def confirm(self, title: str, message: str = "") -> bool:
-        self.asked.append((title, message))
+        self.questions.append((title, message))
         return self.answers.pop(0)
 
     async def select(self, title: str, options: Sequence[str]) -> str | None:
-        self.asked.append((title, ",".join(options)))
+        self.questions.append((title, ",".join(options)))
         return str(options[self.answers.pop(0)])
 
     async def input(self, title: str, placeholder: str = "") -> str | None:
-        self.asked.append((title, placeholder))
+        self.questions.append((title, placeholder))
         return self.answers.pop(0)
 
     def notify(self, message: str, level: str = "info") -> None:
-        self.told.append((level, message))
+        self.notices.append((level, message))
 
 
-def made(*script: Any, extensions: Any = (), ui: UserInterface | None = None, **options: Any) -> Agent:
+def make_agent(*script: Any, extensions: Any = (), ui: UserInterface | None = None, **options: Any) -> Agent:
     return Agent(
         ScriptedModel(*script),
         execution=MemoryEnv(),
@@ -93,21 +93,21 @@ def results(agent: Agent) -> list[str]:
     return [r.text for m in agent.messages if isinstance(m, Message) for r in m.tool_results]
 
 
-def runner(agent: Agent) -> Any:
+def get_runner(agent: Agent) -> Any:
     assert agent.extensions is not None
     return agent.extensions.runner
 
 
-def calls(*arguments: str, name: str = "look") -> Reply:
+def make_calls(*arguments: str, name: str = "look") -> Reply:
     key = "key" if name == "look" else "command"
     return Reply("", calls=[ScriptedCall(name, {key: a}) for a in arguments])
 
 
-# --- what it registers ----------------------------------------------------------------------------------------------
+# --- registration ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("EXT-09")
-async def test_commands_and_shortcuts_are_data_and_run(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_commands_and_shortcuts_are_listed_and_run(monkeypatch: pytest.MonkeyPatch) -> None:
     pressed: list[str] = []
 
     def extension(api: ExtensionAPI) -> None:
@@ -118,26 +118,26 @@ async def test_commands_and_shortcuts_are_data_and_run(monkeypatch: pytest.Monke
         api.register_command("quiet", lambda arguments: None)
         api.register_shortcut("Shift+Ctrl+K", lambda ctx: pressed.append(ctx.cwd), description="a key")
 
-    agent = made(extensions=[extension])
-    found = runner(agent)
+    agent = make_agent(extensions=[extension])
+    extension_runner = get_runner(agent)
 
-    assert [(c.name, c.description, c.extension) for c in found.commands] == [
+    assert [(c.name, c.description, c.extension) for c in extension_runner.commands] == [
         ("quiet", "", "extension"),
         ("where", "the folder", "extension"),
     ]
-    assert [(s.key, s.description) for s in found.shortcuts] == [("ctrl+shift+k", "a key")]
+    assert [(s.key, s.description) for s in extension_runner.shortcuts] == [("ctrl+shift+k", "a key")]
     assert (await agent.run("/where  $1 `x` ")).text == f"'$1 `x`' in {agent.env.cwd}"
     assert (await agent.run("/quiet")).text == ""
-    assert await found.run_shortcut("ctrl+shift+k")
-    assert not await found.run_shortcut("f5")
+    assert await extension_runner.run_shortcut("ctrl+shift+k")
+    assert not await extension_runner.run_shortcut("f5")
     assert pressed == [agent.env.cwd]
 
 
-async def test_a_command_that_fails_is_told_and_what_is_no_command_goes_to_the_model() -> None:
+async def test_failing_command_is_reported_and_an_unknown_slash_goes_to_the_model() -> None:
     def extension(api: ExtensionAPI) -> None:
         api.register_command("bad", lambda arguments: {}["x"])
 
-    agent = made("answered", extensions=[extension])
+    agent = make_agent("answered", extensions=[extension])
 
     failed = await agent.run("/bad now")
     assert (failed.status, failed.text) == ("denied", "Blocked: /bad failed: KeyError: 'x'")
@@ -145,30 +145,32 @@ async def test_a_command_that_fails_is_told_and_what_is_no_command_goes_to_the_m
 
 
 @pytest.mark.parametrize("name", ["", "/", "two words", "-x", "a" * 65])
-def test_names_that_cannot_be_typed_are_refused(name: str) -> None:
-    agent = made(extensions=[lambda api: api.register_command(name, lambda a: None)])
+def test_invalid_command_names_are_rejected(name: str) -> None:
+    agent = make_agent(extensions=[lambda api: api.register_command(name, lambda a: None)])
     assert "Invalid command name" in cast("Any", agent.extensions).problems[0].reason
 
 
 @pytest.mark.parametrize("key", ["", "ctrl+", "hyper+k", "ctrl+ctrl+k"])
-def test_keys_that_are_none_are_refused(key: str) -> None:
-    agent = made(extensions=[lambda api: api.register_shortcut(key, print)])
+def test_invalid_shortcut_keys_are_rejected(key: str) -> None:
+    agent = make_agent(extensions=[lambda api: api.register_shortcut(key, print)])
     assert "Invalid key" in cast("Any", agent.extensions).problems[0].reason
 
 
-async def test_what_is_registered_later_takes_effect_at_once_and_can_be_taken_back() -> None:
-    kept: list[ExtensionAPI] = []
-    agent = made("one", "two", extensions=[kept.append])
-    [api] = kept
+async def test_late_registrations_apply_immediately_and_can_be_removed() -> None:
+    apis: list[ExtensionAPI] = []
+    agent = make_agent("one", "two", extensions=[apis.append])
+    [api] = apis
 
     remove = api.on("context", lambda event: {"messages": []})
-    take_back = api.register_tool(define_tool("late", description="x", parameters={"type": "object"}, execute=run_line))
+    remove_tool = api.register_tool(
+        define_tool("late", description="x", parameters={"type": "object"}, execute=run_line)
+    )
     assert "late" in api.tools
     with pytest.raises(ConfigError, match="Duplicate tool name:"):
         api.register_tool(look)
     await agent.run("go")
     remove()
-    take_back()
+    remove_tool()
     await agent.run("on")
 
     one, two = [seen.request for seen in cast("Any", agent.model).requests]
@@ -176,32 +178,34 @@ async def test_what_is_registered_later_takes_effect_at_once_and_can_be_taken_ba
     assert "late" not in api.tools
 
 
-# --- what it does ---------------------------------------------------------------------------------------------------
+# --- actions --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("EXT-10")
-async def test_it_sends_messages_and_aborts() -> None:
-    kept: list[ExtensionAPI] = []
+async def test_extension_sends_messages_and_aborts() -> None:
+    apis: list[ExtensionAPI] = []
 
     def extension(api: ExtensionAPI) -> None:
-        kept.append(api)
+        apis.append(api)
         api.on("tool_result", lambda event: api.send_message("look closer"))
         api.on("agent_start", lambda event: api.send_message("and then?", deliver="follow_up"))
 
-    agent = made(calls("a"), "one", "two", extensions=[extension])
+    agent = make_agent(make_calls("a"), "one", "two", extensions=[extension])
     await agent.run("go")
-    said = [m.text for m in agent.messages if isinstance(m, Message) and m.role == "user" and m.text]
-    assert said == ["go", "look closer", "and then?"]
+    user_texts = [m.text for m in agent.messages if isinstance(m, Message) and m.role == "user" and m.text]
+    assert user_texts == ["go", "look closer", "and then?"]
     with pytest.raises(ValueError, match="not 'now'"):
-        kept[0].send_message("x", deliver=cast("Any", "now"))
+        apis[0].send_message("x", deliver=cast("Any", "now"))
 
-    agent = made(calls("a"), "never", extensions=[lambda api: api.on("tool_call", lambda e: api.abort("enough"))])
+    agent = make_agent(
+        make_calls("a"), "never", extensions=[lambda api: api.on("tool_call", lambda e: api.abort("enough"))]
+    )
     with pytest.raises(AgentAbortedError, match="enough"):
         await agent.run("go")
 
 
 @pytest.mark.covers("EXT-11")
-async def test_it_sees_and_sets_active_tools_and_thinking() -> None:
+async def test_extension_reads_and_sets_active_tools_and_thinking() -> None:
     seen: list[Any] = []
 
     def extension(api: ExtensionAPI) -> None:
@@ -212,7 +216,7 @@ async def test_it_sees_and_sets_active_tools_and_thinking() -> None:
 
         api.on("agent_start", start)
 
-    agent = made("ok", extensions=[extension], behavior=RunOptions(thinking="low"))
+    agent = make_agent("ok", extensions=[extension], behavior=RunOptions(thinking="low"))
     await agent.run("go")
 
     [request] = [r.request for r in cast("Any", agent.model).requests]
@@ -222,7 +226,7 @@ async def test_it_sees_and_sets_active_tools_and_thinking() -> None:
 
 
 @pytest.mark.covers("EXT-12")
-async def test_the_context_knows_the_agent() -> None:
+async def test_context_has_the_state_of_the_agent() -> None:
     seen: list[Any] = []
 
     def extension(api: ExtensionAPI) -> None:
@@ -234,10 +238,10 @@ async def test_the_context_knows_the_agent() -> None:
 
         api.on("agent_end", end)
 
-    agent = made(
+    agent = make_agent(
         Reply("ok", usage=Usage(input_tokens=900, output_tokens=100)), extensions=[extension], system="You help."
     )
-    ctx = runner(agent).ctx
+    ctx = get_runner(agent).ctx
     assert (ctx.get_system_prompt(), ctx.is_idle(), ctx.turn) == ("You help.", True, 0)
     await agent.run("go")
 
@@ -249,17 +253,17 @@ async def test_the_context_knows_the_agent() -> None:
 
 
 @pytest.mark.covers("EXT-12")
-async def test_the_context_aborts() -> None:
-    agent = made("never", extensions=[lambda api: api.on("turn_start", lambda e, ctx: ctx.abort("stop it"))])
+async def test_context_can_abort_the_run() -> None:
+    agent = make_agent("never", extensions=[lambda api: api.on("turn_start", lambda e, ctx: ctx.abort("stop it"))])
     with pytest.raises(AgentAbortedError, match="stop it"):
         await agent.run("go")
 
 
-# --- people ---------------------------------------------------------------------------------------------------------
+# --- user interface -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("EXT-13", "SEC-08")
-async def test_it_asks_and_tells_a_person() -> None:
+async def test_extension_asks_and_notifies_the_user() -> None:
     async def judge(event: ToolCallEvent, ctx: ExtensionContext) -> Any:
         if not await ctx.ui.confirm(f"Look up {event.input['key']}?", "It costs."):
             return {"block": "the user said no"}
@@ -267,22 +271,24 @@ async def test_it_asks_and_tells_a_person() -> None:
         ctx.ui.notify(f"{choice}, {await ctx.ui.input('Why?', 'because')}", "warn")
         return None
 
-    person = Person(False, True, 1, "so")
-    agent = made(calls("a", "b"), "done", extensions=[lambda api: api.on("tool_call", judge)], ui=person)
+    scripted_ui = ScriptedUI(False, True, 1, "so")
+    agent = make_agent(
+        make_calls("a", "b"), "done", extensions=[lambda api: api.on("tool_call", judge)], ui=scripted_ui
+    )
     await agent.run("go")
 
     assert results(agent) == ["Permission denied: the user said no", "value of b"]
-    assert person.asked == [
+    assert scripted_ui.questions == [
         ("Look up a?", "It costs."),
         ("Look up b?", "It costs."),
         ("How?", "quickly,slowly"),
         ("Why?", "because"),
     ]
-    assert person.told == [("warn", "slowly, so")]
+    assert scripted_ui.notices == [("warn", "slowly, so")]
 
 
 @pytest.mark.covers("EXT-13", "SEC-08")
-async def test_with_nobody_there_every_question_is_answered_with_no_at_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_non_interactive_ui_declines_every_question(caplog: pytest.LogCaptureFixture) -> None:
     ui = NonInteractiveUI()
     assert not ui.is_attended
     assert await ui.confirm("Sure?") is False
@@ -298,14 +304,14 @@ async def test_with_nobody_there_every_question_is_answered_with_no_at_once(capl
     ]
     with pytest.raises(ValueError, match="Unknown level: 'loud'"):
         ui.notify("x", cast("Any", "loud"))
-    told: list[Any] = []
-    NonInteractiveUI(lambda *given: told.append(given)).notify("hello")
-    assert told == [("hello", "info")]
+    notices: list[Any] = []
+    NonInteractiveUI(lambda *given: notices.append(given)).notify("hello")
+    assert notices == [("hello", "info")]
 
     async def judge(event: ToolCallEvent, ctx: ExtensionContext) -> Any:
         return None if await ctx.ui.confirm("Sure?") else {"block": "nobody is there to confirm it"}
 
-    agent = made(calls("a"), "done", extensions=[lambda api: api.on("tool_call", judge)])
+    agent = make_agent(make_calls("a"), "done", extensions=[lambda api: api.on("tool_call", judge)])
     await agent.run("go")
     assert results(agent) == ["Permission denied: nobody is there to confirm it"]
 
@@ -314,32 +320,32 @@ async def test_with_nobody_there_every_question_is_answered_with_no_at_once(capl
 
 
 @pytest.mark.covers("EXT-14")
-async def test_the_runner_emits_to_extensions_only_and_knows_who_listens() -> None:
+async def test_runner_emits_only_to_extensions_and_has_handlers() -> None:
     others: list[Any] = []
 
     def extension(api: ExtensionAPI) -> None:
         api.on("input", lambda event: {"text": event.text + "!"})
         api.on("turn:before", lambda hook: None)
 
-    agent = made(extensions=[extension])
+    agent = make_agent(extensions=[extension])
     agent.on(PromptSubmitted, others.append)
-    found = runner(agent)
-    hook = await found.emit(PromptSubmitted("hey"))
+    extension_runner = get_runner(agent)
+    hook = await extension_runner.emit(PromptSubmitted("hey"))
 
     assert (hook.text, others) == ("hey!", [])
-    assert found.has_handlers("input")
-    assert found.has_handlers("turn:before")
-    assert found.has_handlers("turn_start") is False
-    assert found.has_handlers(TurnBefore.event)
+    assert extension_runner.has_handlers("input")
+    assert extension_runner.has_handlers("turn:before")
+    assert extension_runner.has_handlers("turn_start") is False
+    assert extension_runner.has_handlers(TurnBefore.event)
 
 
 @pytest.mark.covers("EXT-14")
-async def test_a_wrapped_tool_asks_the_extensions_by_itself() -> None:
+async def test_wrapped_tool_calls_the_handlers_of_extensions() -> None:
     def extension(api: ExtensionAPI) -> None:
         api.on("tool_call", lambda e: {"block": "not that"} if e.input["key"] == "no" else None)
         api.on("tool_result", lambda e: {"content": f"<{e.content}>"})
 
-    wrapped = runner(made(extensions=[extension])).wrap(look)
+    wrapped = get_runner(make_agent(extensions=[extension])).wrap(look)
     ctx = ToolContext(env=MemoryEnv())
 
     assert (await wrapped(ctx, key="a")).output == "<value of a>"
@@ -348,16 +354,16 @@ async def test_a_wrapped_tool_asks_the_extensions_by_itself() -> None:
     assert (await look(ctx, key="a")).output == "value of a"
 
 
-# --- built in, and examples -----------------------------------------------------------------------------------------
+# --- built-in extensions and examples -------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("EXT-15")
-async def test_aliases_and_help_go_through_input() -> None:
+async def test_aliases_and_help_use_the_input_event() -> None:
     def review(api: ExtensionAPI) -> None:
         api.register_command("review", lambda arguments: f"reviewing {arguments}", description="looks at changes")
 
     texts = {"r": "/review $1", "explain": "Explain this to me:"}
-    agent = made("explained", extensions=[aliases(texts), help_command, review])
+    agent = make_agent("explained", extensions=[aliases(texts), help_command, review])
 
     assert (await agent.run("/r a.py b.py")).text == "reviewing a.py"
     assert (await agent.run("/help")).text == "/help    the commands\n/review  looks at changes"
@@ -369,35 +375,35 @@ async def test_aliases_and_help_go_through_input() -> None:
 
 
 @given(st.text(alphabet="$1ARGUMENTS x\n"), st.text(alphabet="$12ARGUMENTS x"))
-def test_what_was_typed_is_put_in_once_and_not_looked_through(text: str, typed: str) -> None:
+def test_typed_arguments_are_inserted_once_and_not_expanded(text: str, typed: str) -> None:
     pieces = text.split("$ARGUMENTS")
     if "$1" not in text and len(pieces) > 1:
         assert substitute_arguments(text, typed) == typed.join(pieces)
 
 
-def test_other_dollars_stay() -> None:
+def test_other_dollar_signs_are_unchanged() -> None:
     assert substitute_arguments("awk '{print $0}' $10 $HOME $2.", "a b") == "awk '{print $0}' a0 $HOME b."
 
 
 @pytest.mark.covers("EXT-16")
-async def test_the_built_in_guardrails_ask_before_what_destroys_much() -> None:
+async def test_guardrails_ask_before_destructive_commands() -> None:
     lines = ("ls", "rm -rf /", "rm -rf /")
-    person = Person(False, True)
-    agent = made(calls(*lines, name="shell"), "done", extensions=[guardrails], ui=person)
+    scripted_ui = ScriptedUI(False, True)
+    agent = make_agent(make_calls(*lines, name="shell"), "done", extensions=[guardrails], ui=scripted_ui)
     await agent.run("go")
 
     one, two, three = results(agent)
     assert (one, three) == ("ran ls", "ran rm -rf /")
     assert two.startswith("Permission denied:")
-    assert [message for _, message in person.asked] == ["rm -rf /", "rm -rf /"]
+    assert [message for _, message in scripted_ui.questions] == ["rm -rf /", "rm -rf /"]
 
-    alone = made(calls("rm -rf /", name="shell"), "done", extensions=[guardrails])
-    await alone.run("go")
-    assert results(alone)[0].startswith("Permission denied:")
+    unattended = make_agent(make_calls("rm -rf /", name="shell"), "done", extensions=[guardrails])
+    await unattended.run("go")
+    assert results(unattended)[0].startswith("Permission denied:")
 
 
 @pytest.mark.covers("SEC-16")
-async def test_approvals_transformers_and_rate_limits_are_extensions() -> None:
+async def test_approvals_transformers_and_rate_limits_can_be_extensions() -> None:
     def approvals(api: ExtensionAPI) -> None:
         @api.on("tool_call")
         async def ask(event: ToolCallEvent, ctx: ExtensionContext) -> Any:
@@ -424,7 +430,7 @@ async def test_approvals_transformers_and_rate_limits_are_extensions() -> None:
     script = Reply(
         "", calls=[ScriptedCall("shell", {"command": "x"}), *[ScriptedCall("look", {"key": k}) for k in "abc"]]
     )
-    agent = made(script, "done", extensions=[approvals, transformer, rate_limit])
+    agent = make_agent(script, "done", extensions=[approvals, transformer, rate_limit])
     await agent.run("go")
 
     assert results(agent) == [
@@ -435,16 +441,16 @@ async def test_approvals_transformers_and_rate_limits_are_extensions() -> None:
     ]
 
 
-async def test_a_sub_agents_calls_are_judged_by_the_same_handlers() -> None:
-    heard: list[str] = []
+async def test_tool_calls_of_a_subagent_use_the_same_handlers() -> None:
+    starts: list[str] = []
 
     def extension(api: ExtensionAPI) -> None:
         api.on("tool_call", lambda e: {"block": "not that"} if e.input.get("key") == "secret" else None)
-        api.on("agent_start", lambda e: heard.append("start"))
+        api.on("agent_start", lambda e: starts.append("start"))
 
-    agent = made(
+    agent = make_agent(
         Reply("", calls=[ScriptedCall("spawn", {"task": "find the secret"})]),
-        calls("secret"),
+        make_calls("secret"),
         "it is hidden",
         "done",
         extensions=[extension],
@@ -452,30 +458,30 @@ async def test_a_sub_agents_calls_are_judged_by_the_same_handlers() -> None:
     )
     seen: list[str] = []
 
-    def spawned(hook: Any) -> None:
+    def watch_subagent(hook: Any) -> None:
         hook.agent.on("tool-results:after", lambda h: seen.append(h.results.tool_results[0].text))
 
-    agent.on("spawn:before", spawned)
+    agent.on("spawn:before", watch_subagent)
     await agent.run("go")
 
     assert seen == ["Permission denied: not that"]
-    assert heard == ["start"]
+    assert starts == ["start"]
 
 
-async def test_without_extensions_nothing_is_registered() -> None:
+async def test_agent_without_extensions_has_no_extension_lifecycle() -> None:
     agent = Agent(ScriptedModel("ok"), execution=MemoryEnv())
     assert agent.extensions is None
     assert not agent._lifecycle.needed
 
 
-def test_a_handler_of_input_may_be_a_decorated_function() -> None:
-    kept: list[Any] = []
+def test_on_decorator_returns_the_input_handler() -> None:
+    apis: list[Any] = []
 
     def extension(api: ExtensionAPI) -> None:
         @api.on("input")
         def handler(event: InputEvent) -> None: ...
 
-        kept.append(handler)
+        apis.append(handler)
 
-    made(extensions=[extension])
-    assert kept[0].__name__ == "handler"
+    make_agent(extensions=[extension])
+    assert apis[0].__name__ == "handler"

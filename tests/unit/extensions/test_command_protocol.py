@@ -1,4 +1,4 @@
-"""What is read from a command's exit code and output: what cannot be understood is a failure, never consent."""
+"""The exit code and output of a command: invalid output is a failure, never an approval."""
 
 import json
 from typing import Any, get_args
@@ -19,36 +19,36 @@ from mainspring.extensions.command_hooks.protocol import (
 )
 
 
-def said(event: CommandEvent, out: Any = "", code: int = 0, err: str = "") -> Verdict:
+def make_verdict(event: CommandEvent, out: Any = "", code: int = 0, err: str = "") -> Verdict:
     text = out if isinstance(out, str) else json.dumps(out)
     return verdict_of(CommandHook(event=event, command="x"), code, text, err)
 
 
-def agrees(verdict: Verdict) -> bool:
-    """Whether a call or prompt would go on."""
+def is_allowed(verdict: Verdict) -> bool:
+    """Return True if the call or prompt is allowed."""
     return not verdict.failure and verdict.deny is None and verdict.ask is None and verdict.stop is None
 
 
 @pytest.mark.covers("BYD-01")
-def test_silence_with_exit_code_0_is_no_objection() -> None:
-    assert all(agrees(said(event)) for event in COMMAND_EVENTS)
-    assert agrees(said("PreToolUse", "  \n"))
-    assert agrees(said("PreToolUse", {}))
+def test_exit_code_0_without_output_allows() -> None:
+    assert all(is_allowed(make_verdict(event)) for event in COMMAND_EVENTS)
+    assert is_allowed(make_verdict("PreToolUse", "  \n"))
+    assert is_allowed(make_verdict("PreToolUse", {}))
 
 
 @pytest.mark.covers("BYD-01")
 @pytest.mark.parametrize("out", ["", "{}", '{"decision": "approve"}', "{odd", "text"])
-def test_exit_code_2_refuses_whatever_was_written(out: str) -> None:
-    verdict = said("PreToolUse", out, 2, "never that")
+def test_exit_code_2_denies_whatever_the_output(out: str) -> None:
+    verdict = make_verdict("PreToolUse", out, 2, "never that")
     assert (verdict.deny, verdict.failure) == ("never that", "")
-    assert said("PreToolUse", "on stdout", 2).deny == "on stdout"
-    assert said("PreToolUse", "", 2).deny == "denied by a hook"
+    assert make_verdict("PreToolUse", "on stdout", 2).deny == "on stdout"
+    assert make_verdict("PreToolUse", "", 2).deny == "denied by a hook"
 
 
 @pytest.mark.covers("BYD-01")
 @pytest.mark.parametrize("code", [1, 3, 126, 127, 137])
-def test_other_exit_codes_are_failures_even_with_consent_written(code: int) -> None:
-    verdict = said("PreToolUse", {"decision": "approve"}, code, "no such file")
+def test_other_exit_codes_fail_even_with_an_approving_output(code: int) -> None:
+    verdict = make_verdict("PreToolUse", {"decision": "approve"}, code, "no such file")
     assert f"code {code}: no such file" in verdict.failure
 
 
@@ -74,19 +74,19 @@ def test_other_exit_codes_are_failures_even_with_consent_written(code: int) -> N
     ],
 )
 @pytest.mark.parametrize("event", sorted(GATES))
-def test_what_cannot_be_understood_is_no_consent(event: CommandEvent, out: str) -> None:
+def test_invalid_output_is_a_failure(event: CommandEvent, out: str) -> None:
     plain = event in CONTEXT_EVENTS and not any(line.startswith("{") for line in out.splitlines())
-    assert bool(said(event, out).failure) is not plain  # for a prompt, plain text is text for the model
+    assert bool(make_verdict(event, out).failure) is not plain  # Plain text is context for a prompt.
 
 
 @pytest.mark.covers("BYD-01")
 @given(st.sampled_from(sorted(GATES)), st.integers(0, 255), st.text(), st.text())
-def test_no_output_by_chance_is_consent_to_a_call(event: CommandEvent, code: int, out: str, err: str) -> None:
-    verdict = said(event, out, code, err)
+def test_random_output_never_allows_a_call(event: CommandEvent, code: int, out: str, err: str) -> None:
+    verdict = make_verdict(event, out, code, err)
     if code == 0 and out.strip() == "":
-        assert agrees(verdict)
+        assert is_allowed(verdict)
     elif event == "PreToolUse" or code != 0:
-        assert not agrees(verdict) or (code == 0 and isinstance(json.loads(out), dict))
+        assert not is_allowed(verdict) or (code == 0 and isinstance(json.loads(out), dict))
 
 
 @given(
@@ -107,22 +107,22 @@ def test_no_output_by_chance_is_consent_to_a_call(event: CommandEvent, code: int
         },
     )
 )
-def test_the_stricter_of_two_decisions_counts(out: dict[str, Any]) -> None:
-    verdict = said("PreToolUse", out)
-    given_ = {out.get("decision"), out.get("hookSpecificOutput", {}).get("permissionDecision")}
+def test_stricter_of_two_decisions_wins(out: dict[str, Any]) -> None:
+    verdict = make_verdict("PreToolUse", out)
+    decisions = {out.get("decision"), out.get("hookSpecificOutput", {}).get("permissionDecision")}
     assert verdict.failure == ""
-    assert (verdict.deny is not None) == bool(given_ & {"deny", "block"})
-    assert (verdict.ask is not None) == ("ask" in given_)
+    assert (verdict.deny is not None) == bool(decisions & {"deny", "block"})
+    assert (verdict.ask is not None) == ("ask" in decisions)
     assert (verdict.stop is not None) == (out.get("continue", True) is False)
 
 
-def test_all_that_can_be_said() -> None:
-    verdict = said(
+def test_every_field_of_the_output_is_read() -> None:
+    verdict = make_verdict(
         "PreToolUse",
         {
             "continue": False,
             "stopReason": "enough",
-            "systemMessage": "told",
+            "systemMessage": "a notice",
             "suppressOutput": True,
             "hookSpecificOutput": {
                 "hookEventName": "PreToolUse",
@@ -133,9 +133,9 @@ def test_all_that_can_be_said() -> None:
             },
         },
     )
-    assert (verdict.stop, verdict.message, verdict.ask) == ("enough", "told", "odd")
+    assert (verdict.stop, verdict.message, verdict.ask) == ("enough", "a notice", "odd")
     assert (verdict.input, verdict.context) == ({"a": 1}, "know this")
-    assert said("PostToolUse", {"hookSpecificOutput": {"updatedToolOutput": "new"}}).output == "new"
+    assert make_verdict("PostToolUse", {"hookSpecificOutput": {"updatedToolOutput": "new"}}).output == "new"
 
 
 @pytest.mark.parametrize(
@@ -147,26 +147,26 @@ def test_all_that_can_be_said() -> None:
         'said "decision" : "block"',
     ],
 )
-def test_no_decision_is_taken_for_text(out: str) -> None:
-    verdict = said("UserPromptSubmit", out)
+def test_output_with_a_decision_is_not_used_as_plain_text(out: str) -> None:
+    verdict = make_verdict("UserPromptSubmit", out)
     assert verdict.context == ""
     assert verdict.refusal is not None
 
 
-def test_text_that_is_no_unicode_is_sent_all_the_same() -> None:
+def test_invalid_unicode_is_encoded_in_the_payload() -> None:
     sent = encode_payload(PreToolUseInput(tool_name="read_file", tool_input={"path": "caf\udce9"}))
     assert json.loads(sent)["tool_input"]["path"] == "caf\udce9"
 
 
-def test_plain_text_is_context_where_text_is_wanted() -> None:
-    assert said("UserPromptSubmit", "Use {braces} in f-strings.").context == "Use {braces} in f-strings."
-    assert said("SessionStart", "The date is known.").context == "The date is known."
-    assert "mixes text and JSON" in said("UserPromptSubmit", 'log line\n{"decision": "block"}').failure
-    assert "not a JSON object" in said("Stop", "hello").failure
+def test_plain_text_is_context_only_for_context_events() -> None:
+    assert make_verdict("UserPromptSubmit", "Use {braces} in f-strings.").context == "Use {braces} in f-strings."
+    assert make_verdict("SessionStart", "The date is known.").context == "The date is known."
+    assert "mixes text and JSON" in make_verdict("UserPromptSubmit", 'log line\n{"decision": "block"}').failure
+    assert "not a JSON object" in make_verdict("Stop", "hello").failure
 
 
 @pytest.mark.parametrize(
-    ("matcher", "fits", "not_"),
+    ("matcher", "matching", "other"),
     [
         ("", ["shell", "edit"], []),
         ("*", ["shell", "edit"], []),
@@ -177,9 +177,11 @@ def test_plain_text_is_context_where_text_is_wanted() -> None:
         ("read_file", ["read_file"], ["read"]),
     ],
 )
-def test_matchers_fit_whole_names_and_those_of_other_programs(matcher: str, fits: list[str], not_: list[str]) -> None:
+def test_matchers_need_the_whole_name_and_accept_names_of_other_programs(
+    matcher: str, matching: list[str], other: list[str]
+) -> None:
     hook = CommandHook(event="PreToolUse", command="x", matcher=matcher)
-    assert [name for name in (*fits, *not_) if hook.matches(hook_tool_names(name))] == fits
+    assert [name for name in (*matching, *other) if hook.matches(hook_tool_names(name))] == matching
 
 
 @pytest.mark.parametrize(
@@ -191,6 +193,6 @@ def test_matchers_fit_whole_names_and_those_of_other_programs(matcher: str, fits
         ({"event": "Stop", "command": "x", "matcher": "("}, "is not a valid regular expression"),
     ],
 )
-def test_a_command_that_cannot_be_is_refused(fields: dict[str, Any], reason: str) -> None:
+def test_invalid_command_hook_is_rejected(fields: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         CommandHook(**fields)

@@ -1,4 +1,4 @@
-"""What handlers of extensions get under the short names, and what becomes of their answers."""
+"""The short event names of extensions: the data for handlers and the effect of their return values."""
 
 import asyncio
 from typing import Any, cast
@@ -24,8 +24,8 @@ async def look(key: str, times: int = 1) -> str:
     return f"value of {key}" * times
 
 
-def made(*script: Any, extensions: Any = (), **options: Any) -> Agent:
-    """An agent that follows a script."""
+def make_agent(*script: Any, extensions: Any = (), **options: Any) -> Agent:
+    """Return an agent that follows a script."""
     return Agent(
         ScriptedModel(*script),
         execution=MemoryEnv(),
@@ -36,7 +36,7 @@ def made(*script: Any, extensions: Any = (), **options: Any) -> Agent:
 
 
 def requests(agent: Agent) -> list[Any]:
-    """What the model was asked."""
+    """Return the requests to the model."""
     assert isinstance(agent.model, ScriptedModel)
     return [seen.request for seen in agent.model.requests]
 
@@ -47,28 +47,30 @@ def texts(request: Any) -> list[str]:
 
 @pytest.mark.covers("EXT-01", "EXT-02")
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_an_extension_hears_every_event_in_order(is_async: bool) -> None:
-    heard: list[str] = []
+async def test_extension_receives_every_event_in_order(is_async: bool) -> None:
+    received: list[str] = []
     names = (
         "context before_agent_start agent_start agent_end turn_start turn_end input tool_call tool_result session_start"
     )
 
     def register(api: ExtensionAPI) -> None:
         for name in (*names.split(), "session_shutdown"):
-            api.on(name, lambda event, name=name: heard.append(name))
+            api.on(name, lambda event, name=name: received.append(name))
 
-    async def later(api: ExtensionAPI) -> None:
+    async def register_later(api: ExtensionAPI) -> None:
         await asyncio.sleep(0)
         register(api)
 
-    agent = made(
-        Reply("", calls=[ScriptedCall("look", {"key": "a"})]), "done", extensions=[later if is_async else register]
+    agent = make_agent(
+        Reply("", calls=[ScriptedCall("look", {"key": "a"})]),
+        "done",
+        extensions=[register_later if is_async else register],
     )
     await agent.run("go")
     await agent.shutdown()
 
     turn = ["context", "turn_start"]
-    assert heard == [
+    assert received == [
         *("session_start", "input", "before_agent_start", "agent_start"),
         *(*turn, "tool_call", "tool_result", "turn_end"),
         *(*turn, "turn_end", "agent_end", "session_shutdown"),
@@ -76,32 +78,32 @@ async def test_an_extension_hears_every_event_in_order(is_async: bool) -> None:
 
 
 @pytest.mark.covers("EXT-02")
-async def test_events_have_what_their_names_promise() -> None:
-    heard: dict[str, Any] = {}
+async def test_events_contain_their_data() -> None:
+    received: dict[str, Any] = {}
 
     def extension(api: ExtensionAPI) -> None:
         for name in ("agent_start", "agent_end", "turn_start", "turn_end", "session_start"):
-            api.on(name, lambda event, name=name: heard.setdefault(name, []).append(event))
+            api.on(name, lambda event, name=name: received.setdefault(name, []).append(event))
 
-    agent = made(Reply("", calls=[ScriptedCall("look", {"key": "a"})]), "done", extensions=[extension])
+    agent = make_agent(Reply("", calls=[ScriptedCall("look", {"key": "a"})]), "done", extensions=[extension])
     await agent.run("go")
 
-    assert [(e.turn, len(e.tool_results)) for e in heard["turn_end"]] == [(1, 1), (2, 0)]
-    assert heard["turn_end"][0].tool_results[0].text == "value of a"
-    assert heard["turn_end"][1].message.text == "done"
-    assert [e.turn for e in heard["turn_start"]] == [1, 2]
-    [end] = heard["agent_end"]
+    assert [(e.turn, len(e.tool_results)) for e in received["turn_end"]] == [(1, 1), (2, 0)]
+    assert received["turn_end"][0].tool_results[0].text == "value of a"
+    assert received["turn_end"][1].message.text == "done"
+    assert [e.turn for e in received["turn_start"]] == [1, 2]
+    [end] = received["agent_end"]
     assert (end.status, end.turns, end.error, end.messages) == ("completed", 2, None, agent.messages)
-    assert heard["agent_start"][0].run_id == end.run_id
-    assert heard["session_start"][0].reason == "startup"
+    assert received["agent_start"][0].run_id == end.run_id
+    assert received["session_start"][0].reason == "startup"
 
 
 @pytest.mark.covers("EXT-03")
-async def test_context_may_replace_messages_and_leaves_the_history() -> None:
-    def last_only(event: ContextEvent) -> dict[str, Any]:
+async def test_context_can_replace_messages_without_changing_the_history() -> None:
+    def take_last(event: ContextEvent) -> dict[str, Any]:
         return {"messages": event.messages[-1:]}
 
-    agent = made("one", "two", extensions=[lambda api: api.on("context", last_only)])
+    agent = make_agent("one", "two", extensions=[lambda api: api.on("context", take_last)])
     await agent.run("first")
     await agent.run("second")
 
@@ -122,7 +124,7 @@ async def test_before_agent_start_changes_the_system_prompt_and_adds_a_message()
         api.on("before_agent_start", first)
         api.on("before_agent_start", second)
 
-    agent = made("ok", "ok", extensions=[extension], system="You help.")
+    agent = make_agent("ok", "ok", extensions=[extension], system="You help.")
     await agent.run("go")
     cast("Any", agent.extensions).remove("extension")
     await agent.run("on")
@@ -130,14 +132,14 @@ async def test_before_agent_start_changes_the_system_prompt_and_adds_a_message()
     one, two = requests(agent)
     assert one.system == "You help. Be brief. Really."
     assert texts(one) == ["go", "about 'go'", "and more"]
-    assert two.system == "You help."  # it was changed for one run
+    assert two.system == "You help."  # The change applies to one run only.
     assert agent.context.system == "You help."
 
 
 @pytest.mark.covers("EXT-04")
-async def test_a_system_prompt_of_the_run_is_what_before_agent_start_sees() -> None:
+async def test_before_agent_start_sees_the_system_prompt_of_the_run() -> None:
     seen: list[str] = []
-    agent = made(
+    agent = make_agent(
         "ok", extensions=[lambda api: api.on("before_agent_start", lambda e: seen.append(e.system))], system="A"
     )
     await agent.run("go", system="B")
@@ -147,7 +149,7 @@ async def test_a_system_prompt_of_the_run_is_what_before_agent_start_sees() -> N
 
 
 @pytest.mark.covers("EXT-05", "EXT-15")
-async def test_input_continues_transforms_or_is_handled() -> None:
+async def test_input_handler_can_continue_transform_or_handle_the_prompt() -> None:
     def extension(api: ExtensionAPI) -> None:
         @api.on("input")
         def look_at(event: InputEvent) -> dict[str, Any] | None:
@@ -157,7 +159,7 @@ async def test_input_continues_transforms_or_is_handled() -> None:
                 return {"action": "transform", "text": f"Explain {event.text[1:]}"}
             return {"action": "continue"}
 
-    agent = made("one", "two", extensions=[extension])
+    agent = make_agent("one", "two", extensions=[extension])
     ping = await agent.run("/ping")
 
     assert (ping.status, ping.text, ping.turns, ping.messages) == ("completed", "pong", 0, ())
@@ -172,8 +174,8 @@ async def test_input_continues_transforms_or_is_handled() -> None:
 
 
 @pytest.mark.covers("EXT-05")
-async def test_a_handled_prompt_ends_a_stream_without_events() -> None:
-    agent = made(extensions=[lambda api: api.on("input", lambda e: {"action": "handled", "reply": "pong"})])
+async def test_handled_prompt_ends_a_stream_without_events() -> None:
+    agent = make_agent(extensions=[lambda api: api.on("input", lambda e: {"action": "handled", "reply": "pong"})])
     async with agent.stream("/ping") as run:
         events = [event async for event in run]
     assert events == []
@@ -181,9 +183,9 @@ async def test_a_handled_prompt_ends_a_stream_without_events() -> None:
 
 
 @pytest.mark.covers("EXT-05")
-async def test_a_transformed_prompt_keeps_its_images() -> None:
+async def test_transformed_prompt_keeps_its_images() -> None:
     picture = ImageBlock("image/png", "aGk=")
-    agent = made("ok", extensions=[lambda api: api.on("input", lambda e: {"text": e.text.upper()})])
+    agent = make_agent("ok", extensions=[lambda api: api.on("input", lambda e: {"text": e.text.upper()})])
     await agent.run([TextBlock("look"), picture])
 
     [message] = requests(agent)[0].messages
@@ -191,36 +193,36 @@ async def test_a_transformed_prompt_keeps_its_images() -> None:
 
 
 @pytest.mark.covers("EXT-05")
-async def test_a_handler_of_input_that_fails_or_blocks_lets_no_run_begin() -> None:
+async def test_failing_or_blocking_input_handler_prevents_the_run() -> None:
     def broken(event: InputEvent) -> None:
         raise KeyError("oops")
 
-    agent = made("never", extensions=[lambda api: api.on("input", broken)])
+    agent = make_agent("never", extensions=[lambda api: api.on("input", broken)])
     result = await agent.run("go")
     assert result.status == "denied"
     assert "KeyError" in result.text
 
-    agent = made("never")
+    agent = make_agent("never")
     agent.on(PromptSubmitted, lambda hook: {"block": "not today"})
     result = await agent.run("go")
     assert (result.status, result.text) == ("denied", "Blocked: not today")
     assert requests(agent) == []
 
 
-async def test_an_action_that_does_not_exist_is_a_failure() -> None:
-    agent = made("never", extensions=[lambda api: api.on("input", lambda e: {"action": "ignore"})])
+async def test_unknown_input_action_is_a_failure() -> None:
+    agent = make_agent("never", extensions=[lambda api: api.on("input", lambda e: {"action": "ignore"})])
     assert "not 'ignore'" in (await agent.run("go")).text
 
 
 @pytest.mark.covers("EXT-06")
-async def test_tool_call_blocks_with_a_reason_on_the_final_arguments() -> None:
+async def test_tool_call_can_be_blocked_with_a_reason_for_the_final_arguments() -> None:
     seen: list[dict[str, Any]] = []
 
     async def judge(event: ToolCallEvent) -> dict[str, Any] | None:
         seen.append(event.input)
         if event.input["key"] == "secret":
             return {"block": True, "reason": "keep out"}
-        event.input["key"] = "changed"  # a copy: it changes nothing
+        event.input["key"] = "changed"  # The handler gets a copy, so this changes nothing.
         return None
 
     def extension(api: ExtensionAPI) -> None:
@@ -235,7 +237,7 @@ async def test_tool_call_blocks_with_a_reason_on_the_final_arguments() -> None:
         ScriptedCall("look", {"key": "s"}),
         ScriptedCall("look", {"key": "open", "times": "2"}),
     ]
-    agent = made(Reply("", calls=calls), "done", extensions=[extension])
+    agent = make_agent(Reply("", calls=calls), "done", extensions=[extension])
     await agent.run("go")
 
     results = [r for m in agent.messages if isinstance(m, Message) for r in m.tool_results]
@@ -245,7 +247,7 @@ async def test_tool_call_blocks_with_a_reason_on_the_final_arguments() -> None:
         "value of open" * 2,
     ]
     assert seen[1]["key"] == "secret"
-    assert seen[2]["times"] == 2  # as they were coerced
+    assert seen[2]["times"] == 2  # after coercion
 
 
 @pytest.mark.covers("EXT-06")
@@ -256,7 +258,7 @@ async def test_tool_call_fails_closed(answer: Any) -> None:
             raise RuntimeError("lost")
         return answer
 
-    agent = made(
+    agent = make_agent(
         Reply("", calls=[ScriptedCall("look", {"key": "a"})]),
         "done",
         extensions=[lambda api: api.on("tool_call", judge)],
@@ -279,7 +281,7 @@ async def test_tool_result_replaces_content_details_and_error() -> None:
         }
 
     calls = [ScriptedCall("look", {"key": "a"}), ScriptedCall("look", {"key": "broken"})]
-    agent = made(Reply("", calls=calls), "done", extensions=[lambda api: api.on("tool_result", mask)])
+    agent = make_agent(Reply("", calls=calls), "done", extensions=[lambda api: api.on("tool_result", mask)])
     await agent.run("go")
 
     one, two = [r for m in agent.messages if isinstance(m, Message) for r in m.tool_results]
@@ -289,7 +291,7 @@ async def test_tool_result_replaces_content_details_and_error() -> None:
     assert one.details["masked"] is True
 
 
-async def test_every_hook_of_the_bus_can_be_named_and_handlers_may_want_the_context() -> None:
+async def test_any_hook_can_be_named_and_handlers_may_take_the_context() -> None:
     seen: list[Any] = []
 
     class Handler:
@@ -301,20 +303,20 @@ async def test_every_hook_of_the_bus_can_be_named_and_handlers_may_want_the_cont
         api.on("turn_start", lambda event, *rest: seen.append(len(rest)))
         api.on("session:end", lambda hook, ctx=None: seen.append(ctx))
 
-    agent = made(Reply("", calls=[ScriptedCall("look", {"key": "a"})]), "done", extensions=[extension])
+    agent = make_agent(Reply("", calls=[ScriptedCall("look", {"key": "a"})]), "done", extensions=[extension])
     await agent.run("go")
 
     assert seen == [1, ("tool:before", agent.env.cwd), 1, None]
 
 
-async def test_the_conversation_is_opened_once_and_anew_after_a_reset() -> None:
-    heard: list[tuple[str, str]] = []
+async def test_session_starts_once_and_again_after_a_reset() -> None:
+    received: list[tuple[str, str]] = []
 
     def extension(api: ExtensionAPI) -> None:
-        api.on("session_start", lambda e: heard.append(("start", e.reason)))
-        api.on("session_shutdown", lambda e: heard.append(("shutdown", e.reason)))
+        api.on("session_start", lambda e: received.append(("start", e.reason)))
+        api.on("session_shutdown", lambda e: received.append(("shutdown", e.reason)))
 
-    agent = made("a", "b", "c", extensions=[extension])
+    agent = make_agent("a", "b", "c", extensions=[extension])
     await agent.run("go")
     await agent.run("on")
     agent.reset()
@@ -322,19 +324,19 @@ async def test_the_conversation_is_opened_once_and_anew_after_a_reset() -> None:
     await agent.shutdown()
     await agent.shutdown()
 
-    assert heard == [("start", "startup"), ("shutdown", "reset"), ("start", "reset"), ("shutdown", "exit")]
+    assert received == [("start", "startup"), ("shutdown", "reset"), ("start", "reset"), ("shutdown", "exit")]
 
 
-async def test_a_prompt_that_is_looked_at_can_be_aborted_and_is_not_looked_at_twice() -> None:
-    looking = asyncio.Event()
+async def test_prompt_in_an_input_handler_can_be_aborted_and_blocks_a_second_prompt() -> None:
+    handling = asyncio.Event()
 
     async def slow(event: InputEvent) -> None:
-        looking.set()
+        handling.set()
         await asyncio.Event().wait()
 
-    agent = made("never", extensions=[lambda api: api.on("input", slow)])
+    agent = make_agent("never", extensions=[lambda api: api.on("input", slow)])
     running = asyncio.ensure_future(agent.run("go"))
-    await looking.wait()
+    await handling.wait()
     assert agent.running
     with pytest.raises(AgentBusyError, match="processing a prompt"):
         await agent.run("second")
@@ -350,7 +352,7 @@ async def test_a_prompt_that_is_looked_at_can_be_aborted_and_is_not_looked_at_tw
     assert aborted.status == "aborted"
 
 
-async def test_messages_for_a_paused_run_come_behind_the_results() -> None:
+async def test_messages_for_a_paused_run_are_added_after_the_results() -> None:
     paused: list[int] = []
 
     def extension(api: ExtensionAPI) -> None:
@@ -361,7 +363,7 @@ async def test_messages_for_a_paused_run_come_behind_the_results() -> None:
             hook.pause = "may it?"
             paused.append(1)
 
-    agent = made(Reply("", calls=[ScriptedCall("look", {"key": "a"})]), "done", "done", extensions=[extension])
+    agent = make_agent(Reply("", calls=[ScriptedCall("look", {"key": "a"})]), "done", "done", extensions=[extension])
     assert (await agent.run("go")).status == "paused"
     agent.answer(Approve())
     assert (await agent.run()).status == "completed"

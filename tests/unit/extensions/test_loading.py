@@ -1,4 +1,4 @@
-"""Extensions in folders and packages, at run time, and anew; broken ones harm nothing and say why."""
+"""Extensions in folders and packages, at run time, and on reload; broken ones are reported and skipped."""
 
 import asyncio
 import gc
@@ -20,12 +20,12 @@ from mainspring.messages import Message
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 
 
-def agent_of(*script: Any, extensions: Any = (), **options: Any) -> Agent:
+def make_agent(*script: Any, extensions: Any = (), **options: Any) -> Agent:
     return Agent(ScriptedModel(*script), execution=MemoryEnv(), extensions=extensions, **options)
 
 
-def bus_of(agent: Agent) -> dict[Any, list[Any]]:
-    """What is on the bus now."""
+def handlers_by_hook(agent: Agent) -> dict[Any, list[Any]]:
+    """Return the handlers that are registered now."""
     return {kind: list(entries) for kind, entries in agent.bus._handlers.items()}
 
 
@@ -47,7 +47,7 @@ def extension(api):
 
 
 @pytest.mark.covers("EXT-01", "EXT-08")
-async def test_a_file_and_a_package_in_a_folder_are_extensions(tmp_path: Path) -> None:
+async def test_file_and_package_in_a_folder_are_extensions(tmp_path: Path) -> None:
     write(tmp_path, "greeter.py", GREET.format(word="Hello"))
     write(tmp_path, "pack/__init__.py", "from .inner import extension as extension\n")
     write(
@@ -59,7 +59,7 @@ async def test_a_file_and_a_package_in_a_folder_are_extensions(tmp_path: Path) -
     write(tmp_path, "notes.txt", "not an extension")
 
     found = find_extensions(user=[tmp_path])
-    agent = agent_of(
+    agent = make_agent(
         Reply("", calls=[ScriptedCall("greet", {"name": "Ann"})]), "done", extensions=Extensions(discovered=found)
     )
     await agent.run("go")
@@ -84,14 +84,14 @@ async def test_a_file_and_a_package_in_a_folder_are_extensions(tmp_path: Path) -
         ("def extension(api):\n    async def late(): pass\n    return late()\n", "Define it with `async def`", 0),
     ],
 )
-async def test_a_broken_extension_harms_nothing_and_says_where_it_broke(
+async def test_broken_extension_is_reported_with_its_location_and_skipped(
     tmp_path: Path, text: str, reason: str, line: int
 ) -> None:
     file = write(tmp_path, "broken.py", text)
     write(tmp_path, "sound.py", GREET.format(word="Hi"))
 
     extensions = Extensions(discovered=find_extensions(user=[tmp_path]))
-    agent = agent_of("done", extensions=extensions)
+    agent = make_agent("done", extensions=extensions)
     before = len(agent.bus._handlers)
     assert (await agent.run("go")).text == "done"
 
@@ -104,31 +104,33 @@ async def test_a_broken_extension_harms_nothing_and_says_where_it_broke(
     assert not [m for m in sys.modules if m.endswith("_broken") and "SyntaxError" in reason]
 
 
-async def test_an_extension_that_fails_half_way_leaves_nothing_behind() -> None:
+async def test_extension_that_fails_while_loading_registers_nothing() -> None:
     def half(api: ExtensionAPI) -> None:
         api.on("tool_call", lambda event: {"block": True})
         api.register_command("half", lambda arguments: "half")
         raise RuntimeError("half way")
 
     extensions = Extensions([half])
-    agent = agent_of(extensions=extensions)
+    agent = make_agent(extensions=extensions)
 
-    without = bus_of(agent_of(extensions=Extensions()))
-    assert {kind: len(entries) for kind, entries in bus_of(agent).items()} == {k: len(e) for k, e in without.items()}
+    without = handlers_by_hook(make_agent(extensions=Extensions()))
+    assert {kind: len(entries) for kind, entries in handlers_by_hook(agent).items()} == {
+        k: len(e) for k, e in without.items()
+    }
     assert not extensions.runner.has_handlers("tool_call")
     assert not len(extensions.runner.commands)
     assert extensions.problems[0].line > 0
     assert extensions.problems[0].file.endswith("test_loading.py")
 
 
-async def test_of_two_of_one_name_the_first_counts_and_the_other_is_told(tmp_path: Path) -> None:
+async def test_duplicate_extension_is_reported_and_the_first_wins(tmp_path: Path) -> None:
     user, project = tmp_path / "user", tmp_path / "project"
     write(user, "same.py", GREET.format(word="user"))
     write(project, "same.py", GREET.format(word="project"))
 
     found = find_extensions(user=[user], project=project, trusted=True)
     extensions = Extensions(discovered=found)
-    agent_of(extensions=extensions)
+    make_agent(extensions=extensions)
 
     assert [s.origin for s in extensions.loaded] == ["user"]
     [problem] = extensions.problems
@@ -136,7 +138,7 @@ async def test_of_two_of_one_name_the_first_counts_and_the_other_is_told(tmp_pat
     assert problem.file == str(project / "same.py")
 
 
-async def test_a_tool_or_command_that_is_taken_keeps_the_extension_out_whole() -> None:
+async def test_extension_with_a_duplicate_command_is_not_loaded() -> None:
     def first(api: ExtensionAPI) -> None:
         api.register_command("/Go", lambda arguments: "one")
 
@@ -148,7 +150,7 @@ async def test_a_tool_or_command_that_is_taken_keeps_the_extension_out_whole() -
         api.register_command("quit", lambda arguments: "three")
 
     extensions = Extensions([first, second, third], reserved=["quit"])
-    agent = agent_of(extensions=extensions)
+    agent = make_agent(extensions=extensions)
 
     assert [p.name for p in extensions.problems] == ["second", "third"]
     assert "registered by the extension 'first'" in extensions.problems[0].reason
@@ -158,7 +160,7 @@ async def test_a_tool_or_command_that_is_taken_keeps_the_extension_out_whole() -
 
 
 @pytest.mark.covers("SEC-12")
-def test_nothing_of_an_untrusted_project_is_even_read(tmp_path: Path) -> None:
+def test_extensions_of_an_untrusted_project_are_not_executed(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     file = write(tmp_path / "ext", "evil.py", f"open({str(trace)!r}, 'w').close()\ndef extension(api): ...\n")
 
@@ -172,7 +174,7 @@ def test_nothing_of_an_untrusted_project_is_even_read(tmp_path: Path) -> None:
     assert trace.exists()
 
 
-def test_installed_packages_name_extensions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_packages_can_provide_extensions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "packaged_extension.py", "def start(api): ...\nnothing = None\n")
     write(tmp_path, "pe-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: pe\nVersion: 1.0\n")
     write(
@@ -189,19 +191,19 @@ def test_installed_packages_name_extensions(tmp_path: Path, monkeypatch: pytest.
     assert "is not a function" in found.problems[0].reason
 
 
-# --- anew -----------------------------------------------------------------------------------------------------------
+# --- reload ---------------------------------------------------------------------------------------------------------
 
 
-async def test_reload_takes_what_is_new_and_keeps_what_is_broken_now(tmp_path: Path) -> None:
+async def test_reload_loads_new_files_and_keeps_broken_ones(tmp_path: Path) -> None:
     for name in ("one", "two", "gone"):
         write(
             tmp_path, f"{name}.py", f"def extension(api):\n    api.register_command('{name}', lambda a: 'old {name}')\n"
         )
     extensions = Extensions(find=lambda: find_extensions(user=[tmp_path]))
-    agent = agent_of("ok", extensions=extensions)
-    heard: list[str] = []
+    agent = make_agent("ok", extensions=extensions)
+    reasons: list[str] = []
     await extensions.add(
-        ExtensionSource("watch", lambda api: api.on("session_shutdown", lambda e: heard.append(e.reason)))
+        ExtensionSource("watch", lambda api: api.on("session_shutdown", lambda e: reasons.append(e.reason)))
     )
     await agent.run("hello")
 
@@ -213,59 +215,59 @@ async def test_reload_takes_what_is_new_and_keeps_what_is_broken_now(tmp_path: P
 
     assert [p.name for p in problems] == ["two"]
     assert sorted(s.name for s in extensions.loaded) == ["one", "three", "two", "watch"]
-    said = [await extensions.runner.run_command(f"/{name}") for name in ("one", "two", "three", "gone")]
-    assert said == ["new one", "old two", "new three", None]
-    assert heard == ["reload"]
+    replies = [await extensions.runner.run_command(f"/{name}") for name in ("one", "two", "three", "gone")]
+    assert replies == ["new one", "old two", "new three", None]
+    assert reasons == ["reload"]
 
     write(tmp_path, "two.py", "def extension(api):\n    api.register_command('two', lambda a: 'new two')\n")
     assert await extensions.reload() == ()
     assert await extensions.runner.run_command("/two") == "new two"
 
 
-async def test_reload_with_an_extension_that_raises_now_keeps_the_old_one_whole(tmp_path: Path) -> None:
+async def test_reload_keeps_the_old_extension_if_the_new_one_raises(tmp_path: Path) -> None:
     text = "def extension(api):\n    api.on('tool_call', lambda e: {'block': 'old'})\n    api.register_command('a', lambda a: 'old')\n"
     write(tmp_path, "a.py", text)
     extensions = Extensions(find=lambda: find_extensions(user=[tmp_path]))
-    agent = agent_of(extensions=extensions)
-    before = bus_of(agent)
+    agent = make_agent(extensions=extensions)
+    before = handlers_by_hook(agent)
 
     write(tmp_path, "a.py", text.replace("'old'", "'new'") + "    raise ValueError('no')\n")
     [problem] = await extensions.reload()
 
     assert "ValueError: no" in problem.reason
-    assert {k: len(v) for k, v in bus_of(agent).items()} == {k: len(v) for k, v in before.items()}
+    assert {k: len(v) for k, v in handlers_by_hook(agent).items()} == {k: len(v) for k, v in before.items()}
     assert await extensions.runner.run_command("/a") == "old"
 
 
-async def test_reload_tells_the_new_ones_while_a_conversation_is_open() -> None:
-    heard: list[str] = []
+async def test_reload_publishes_session_events_during_a_session() -> None:
+    reasons: list[str] = []
 
     def extension(api: ExtensionAPI) -> None:
-        api.on("session_start", lambda e: heard.append(f"start {e.reason}"))
-        api.on("session_shutdown", lambda e: heard.append(f"shutdown {e.reason}"))
+        api.on("session_start", lambda e: reasons.append(f"start {e.reason}"))
+        api.on("session_shutdown", lambda e: reasons.append(f"shutdown {e.reason}"))
 
     extensions = Extensions([extension])
-    agent = agent_of("ok", extensions=extensions)
+    agent = make_agent("ok", extensions=extensions)
     await extensions.reload()
-    assert heard == []
+    assert reasons == []
     await agent.run("go")
     await extensions.reload()
     await agent.shutdown()
 
-    assert heard == ["start startup", "shutdown reload", "start reload", "shutdown exit"]
+    assert reasons == ["start startup", "shutdown reload", "start reload", "shutdown exit"]
 
 
 # --- at run time ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("EXT-17")
-async def test_an_extension_comes_and_goes_while_the_agent_lives() -> None:
+async def test_extension_can_be_added_and_removed_at_run_time() -> None:
     extensions = Extensions()
-    agent = agent_of(
+    agent = make_agent(
         "one", "two", Reply("", calls=[ScriptedCall("greet", {"name": "Ann"})]), "three", extensions=extensions
     )
     await agent.run("go")
-    before = bus_of(agent)
+    before = handlers_by_hook(agent)
 
     async def late(api: ExtensionAPI) -> None:
         def greet(name: str) -> str:
@@ -285,14 +287,14 @@ async def test_an_extension_comes_and_goes_while_the_agent_lives() -> None:
 
     assert extensions.remove("late")
     assert not extensions.remove("late")
-    assert bus_of(agent) == before
+    assert handlers_by_hook(agent) == before
     assert "greet" not in agent.tools
 
 
-async def test_a_broken_one_that_is_added_raises_and_leaves_nothing() -> None:
+async def test_failing_extension_that_is_added_raises_and_registers_nothing() -> None:
     extensions = Extensions()
-    agent = agent_of(extensions=extensions)
-    before = bus_of(agent)
+    agent = make_agent(extensions=extensions)
+    before = handlers_by_hook(agent)
 
     def broken(api: ExtensionAPI) -> None:
         api.on("context", lambda event: None)
@@ -300,29 +302,29 @@ async def test_a_broken_one_that_is_added_raises_and_leaves_nothing() -> None:
 
     with pytest.raises(ConfigError, match="extension broken: ValueError: no"):
         await extensions.add(broken)
-    assert bus_of(agent) == before
+    assert handlers_by_hook(agent) == before
 
 
-async def test_an_extension_that_never_ends_loading_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_extension_that_never_finishes_loading_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mainspring.extensions.plug.LOAD_SECONDS", 0.02)
 
     async def slow(api: ExtensionAPI) -> None:
         await asyncio.Event().wait()
 
     extensions = Extensions([slow])
-    agent = agent_of("done", extensions=extensions)
+    agent = make_agent("done", extensions=extensions)
 
     assert (await agent.run("go")).text == "done"
     assert "did not load within 0.02 seconds" in extensions.problems[0].reason
 
 
-def test_one_plug_serves_one_agent_and_what_is_no_function_is_refused() -> None:
+def test_extensions_object_belongs_to_one_agent_and_takes_only_functions() -> None:
     extensions = Extensions()
     with pytest.raises(ConfigError, match="not installed in an agent yet"):
         assert extensions.loaded
-    agent_of(extensions=extensions)
+    make_agent(extensions=extensions)
     with pytest.raises(ConfigError, match="another agent"):
-        agent_of(extensions=extensions)
+        make_agent(extensions=extensions)
     with pytest.raises(ConfigError, match="is not an extension"):
         Extensions(cast("Any", [3]))
 
@@ -335,35 +337,35 @@ EVENT_NAMES = sorted({*EVENTS, *HOOKS})
     st.randoms(use_true_random=False),
     st.booleans(),
 )
-def test_registering_and_taking_away_leaves_the_bus_as_it_was(
-    wanted: list[tuple[str, int]], random: Any, one_by_one: bool
+def test_removing_handlers_restores_the_hook_bus(
+    registrations: list[tuple[str, int]], random: Any, one_by_one: bool
 ) -> None:
     extensions = Extensions()
-    agent = agent_of(extensions=extensions)
+    agent = make_agent(extensions=extensions)
     agent.on("tool:gate", print)
-    before = bus_of(agent)
+    before = handlers_by_hook(agent)
     removers: list[Any] = []
 
     def extension(api: ExtensionAPI) -> None:
-        removers.extend(api.on(event, lambda e: None, order=order) for event, order in wanted)
+        removers.extend(api.on(event, lambda e: None, order=order) for event, order in registrations)
 
     extensions.runner.load_now(ExtensionSource("x", extension))
-    assert sum(map(len, bus_of(agent).values())) >= sum(map(len, before.values())) + len(wanted)
+    assert sum(map(len, handlers_by_hook(agent).values())) >= sum(map(len, before.values())) + len(registrations)
     if one_by_one:
         random.shuffle(removers)
         for remove in removers:
             remove()
-            remove()  # a second time does nothing
+            remove()  # The second call does nothing.
     else:
         extensions.remove("x")
 
-    assert bus_of(agent) == before
+    assert handlers_by_hook(agent) == before
 
 
-async def test_an_agent_that_was_let_go_is_not_kept_for_the_end_of_the_process() -> None:
-    agent = agent_of("ok", extensions=[lambda api: api.on("session_shutdown", lambda event: None)])
+async def test_discarded_agent_is_garbage_collected() -> None:
+    agent = make_agent("ok", extensions=[lambda api: api.on("session_shutdown", lambda event: None)])
     await agent.run("go")
-    left = weakref.ref(agent)
+    agent_ref = weakref.ref(agent)
     del agent
     gc.collect()
-    assert left() is None
+    assert agent_ref() is None

@@ -1,4 +1,4 @@
-"""What the tests of the loop are set on: a scripted model, short ways to write its answers, and the rule of pairs."""
+"""Shared parts of the loop tests: a scripted model, short ways to write replies, and a check of calls and results."""
 
 import asyncio
 import itertools
@@ -17,14 +17,14 @@ _ids = itertools.count()
 
 
 class Hang(Reply, frozen=True):
-    """A reply that sets ``started`` after ``after`` deltas and then never goes on."""
+    """A reply that sets ``started`` after ``after`` deltas and then hangs."""
 
     after: int = 1
     started: asyncio.Event | None = None
 
 
 class Script:
-    """A scripted model whose ``requests`` are the requests themselves, and whose answers may hang."""
+    """A scripted model that stores the original ``requests`` and whose replies may hang."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = answers
@@ -53,7 +53,7 @@ class Script:
 
 
 async def _as_is(blocks: list[ToolUseBlock]) -> AsyncIterator[StreamEvent]:
-    """An answer of calls with ids that no proper provider gives."""
+    """Stream a reply of calls with invalid IDs that no real provider creates."""
     draft = MessageBuilder("scripted", "scripted-1")
     yield draft.start()
     for block in blocks:
@@ -75,7 +75,7 @@ def text_reply(
     hang_after: int = 0,
     started: asyncio.Event | None = None,
 ) -> Reply:
-    """An answer in words, in pieces of ``size`` characters; or one that hangs."""
+    """Return a text reply in pieces of ``size`` characters, or one that hangs."""
     pieces = max(1, len(text) // size) if size else 1
     if hang_after:
         return Hang(text, chunk_count=len(text), after=hang_after, started=started)
@@ -83,47 +83,47 @@ def text_reply(
 
 
 def tool_call_reply(name: str, /, *, tokens: int = 0, stop: StopReason | None = None, **arguments: Any) -> Reply:
-    """An answer that is one call."""
+    """Return a reply with one tool call."""
     return Reply(calls=(ScriptedCall(name, arguments, f"call{next(_ids)}"),), usage=tokens_of(tokens), stop_reason=stop)
 
 
-def calls(*answers: Reply | ToolUseBlock) -> Any:
-    """One answer with the calls of several; blocks are taken as they are, ids included."""
+def tool_calls_reply(*answers: Reply | ToolUseBlock) -> Any:
+    """Combine the calls of several replies into one; blocks are used unchanged, with their IDs."""
     if all(isinstance(a, ToolUseBlock) for a in answers):
         return list(answers)
     return Reply(calls=tuple([a.calls[0] for a in answers if isinstance(a, Reply)]))
 
 
-def cut(text: str, after: Reply) -> Reply:
-    """An answer that breaks off in the middle of the call ``after``."""
+def truncated_reply(text: str, after: Reply) -> Reply:
+    """Return a reply that breaks off in the middle of the call ``after``."""
     return Reply(text, calls=after.calls, truncate_after=2)
 
 
 def fail(error: Exception) -> Exception:
-    """A request that fails."""
+    """Return an error for a request that fails."""
     return error
 
 
-def config(model: Script, *, behavior: RunOptions | None = None, vision: bool = True, **fields: Any) -> LoopConfig:
-    """A configuration around a scripted model."""
+def make_config(model: Script, *, behavior: RunOptions | None = None, vision: bool = True, **fields: Any) -> LoopConfig:
+    """Return a configuration for a scripted model."""
     settled = (behavior or RunOptions()).resolve()
     if not vision:
         model.info = ModelInfo("scripted-1", "scripted", vision=False)
     return LoopConfig(model=model, env=MemoryEnv({}), behavior=settled, **fields)
 
 
-def agent(model: Script, **options: Any) -> CoreAgent:
-    """An agent around a scripted model."""
+def make_agent(model: Script, **options: Any) -> CoreAgent:
+    """Return an agent with a scripted model."""
     return CoreAgent(model, env=MemoryEnv({}), **options)
 
 
 def block_types(messages: Iterable[AgentMessage]) -> list[str]:
-    """What a history is made of."""
+    """Return the role or custom type of each message."""
     return [m.role if isinstance(m, Message) else f"custom:{m.custom_type}" for m in messages]
 
 
 def assert_results_follow_calls(messages: Iterable[AgentMessage]) -> None:
-    """Assert that every call has exactly one result, right behind its message and in the order of the calls."""
+    """Assert that every call has exactly one result, in the next message and in the order of the calls."""
     history = list(messages)
     for i, message in enumerate(history):
         if not isinstance(message, Message):
@@ -139,7 +139,7 @@ def assert_results_follow_calls(messages: Iterable[AgentMessage]) -> None:
             assert before.tool_uses
 
 
-def said(message: AgentMessage) -> Message:
-    """The message, known to be one of a model conversation."""
+def as_message(message: AgentMessage) -> Message:
+    """Assert that the message belongs to the model conversation and return it."""
     assert isinstance(message, Message)
     return message

@@ -1,4 +1,4 @@
-"""Every hook of a run: when it fires, what it carries, and what a handler may change."""
+"""Every hook of a run: when it fires, its data, and the allowed changes."""
 
 import inspect
 from types import MappingProxyType
@@ -34,7 +34,16 @@ from mainspring.loop.hooks import (
 from mainspring.messages import ImageBlock, Message, TextBlock
 from mainspring.models import RetryConfig
 from mainspring.tools import ToolOutput, ToolRegistry, output_bytes, tool
-from tests.unit.loop.harness import Script, agent, calls, config, fail, said, text_reply, tool_call_reply
+from tests.unit.loop.harness import (
+    Script,
+    as_message,
+    fail,
+    make_agent,
+    make_config,
+    text_reply,
+    tool_call_reply,
+    tool_calls_reply,
+)
 
 
 @tool(label="Look up")
@@ -45,25 +54,25 @@ async def look(key: str, deep: bool = False) -> str:
     return f"value of {key}"
 
 
-def recorder(bus: HookBus, *, order: int = 50) -> list[tuple[str, Hook]]:
-    """Everything that fires on a bus, as it fires."""
+def record_hooks(bus: HookBus, *, order: int = 50) -> list[tuple[str, Hook]]:
+    """Record all hooks that fire on a bus."""
     seen: list[tuple[str, Hook]] = []
     for kind in HOOKS.values():
         bus.on(kind, lambda ctx: seen.append((ctx.event, ctx)), order=order)
     return seen
 
 
-async def heard(*script: Any, **options: Any) -> list[tuple[str, Hook]]:
-    """The hooks of one run."""
-    one = agent(Script(*script), tools=[look], **options)
-    seen = recorder(one.bus)
-    await one.run("go", raise_errors=False)
+async def run_and_record_hooks(*script: Any, **options: Any) -> list[tuple[str, Hook]]:
+    """Run an agent once and return the hooks that fired."""
+    agent = make_agent(Script(*script), tools=[look], **options)
+    seen = record_hooks(agent.bus)
+    await agent.run("go", raise_errors=False)
     return seen
 
 
 @pytest.mark.covers("HOK-19", "HOK-20", "HOK-21", "HOK-33", "AGT-16", "AGT-14", "AGT-34", "HOK-39")
-async def test_the_hooks_of_a_run_come_in_the_order_of_the_docs() -> None:
-    seen = await heard(tool_call_reply("look", key="a"), text_reply("done", thinking="hm"))
+async def test_hooks_of_a_run_fire_in_the_documented_order() -> None:
+    seen = await run_and_record_hooks(tool_call_reply("look", key="a"), text_reply("done", thinking="hm"))
     assert [name for name, _ in seen] == [
         "session:start", "session:turns",
         "context:transform", "system:transform", "turn:before", "usage", "turn:after",
@@ -75,15 +84,15 @@ async def test_the_hooks_of_a_run_come_in_the_order_of_the_docs() -> None:
     ]  # fmt: skip
     first = seen[1][1]
     assert isinstance(first, MessagesAdded)
-    assert (first.source, said(first.messages[0]).text) == ("prompt", "go")
+    assert (first.source, as_message(first.messages[0]).text) == ("prompt", "go")
     end = next(ctx for _, ctx in seen if isinstance(ctx, SessionEnd))
     assert (end.status, end.turns, end.error) == ("completed", 2, None)
 
 
 @pytest.mark.covers("HOK-24", "HOK-23", "HOK-26")
-async def test_calls_that_do_not_go_through_have_hooks_of_their_own() -> None:
+async def test_unsuccessful_tool_calls_fire_their_own_hooks() -> None:
     script = (
-        calls(
+        tool_calls_reply(
             tool_call_reply("look", key=7, deep="yes"),
             tool_call_reply("look"),
             tool_call_reply("nope"),
@@ -91,7 +100,7 @@ async def test_calls_that_do_not_go_through_have_hooks_of_their_own() -> None:
         ),
         text_reply("done"),
     )
-    seen = [(name, ctx) for name, ctx in await heard(*script) if isinstance(ctx, ToolCallHook)]
+    seen = [(name, ctx) for name, ctx in await run_and_record_hooks(*script) if isinstance(ctx, ToolCallHook)]
     coerced = next(ctx for _, ctx in seen if isinstance(ctx, ValidationCoerce))
     assert {c.path: c.after for c in coerced.coercions} == {"$.key": "7", "$.deep": True}
     by_call: dict[str, list[str]] = {}
@@ -114,12 +123,12 @@ async def test_calls_that_do_not_go_through_have_hooks_of_their_own() -> None:
 
 
 @pytest.mark.covers("HOK-23", "HOK-24", "HOK-26")
-async def test_handlers_word_what_the_model_is_told_of_a_call_that_failed() -> None:
+async def test_handlers_can_replace_the_text_of_failed_tool_calls() -> None:
     def unknown(ctx: ToolUnknown) -> None:
         ctx.result = "there is no such tool, use look"
         ctx.suppress_error = True
 
-    def fails(ctx: ToolFailed) -> None:
+    def replace_error(ctx: ToolFailed) -> None:
         assert ctx.name == "look", "the error of the unknown tool was suppressed"
         assert str(ctx.error) == "no such key"
         ctx.result = "nothing there"
@@ -132,16 +141,16 @@ async def test_handlers_word_what_the_model_is_told_of_a_call_that_failed() -> N
         ctx.result.output = ctx.result.text.upper()
         ctx.result.is_error = True
 
-    hooks: Any = {ToolUnknown: unknown, ToolFailed: fails, ValidationReject: reject, ToolTransform: transform}
-    one = agent(
+    hooks: Any = {ToolUnknown: unknown, ToolFailed: replace_error, ValidationReject: reject, ToolTransform: transform}
+    agent = make_agent(
         Script(
-            calls(tool_call_reply("nope"), tool_call_reply("look", key="broken"), tool_call_reply("look")),
+            tool_calls_reply(tool_call_reply("nope"), tool_call_reply("look", key="broken"), tool_call_reply("look")),
             text_reply("ok"),
         ),
         tools=[look],
         hooks=hooks,
     )
-    results = said((await one.run("go")).messages[2]).tool_results
+    results = as_message((await agent.run("go")).messages[2]).tool_results
     assert [(r.text, r.is_error) for r in results] == [
         ("there is no such tool, use look", False),
         ("NOTHING THERE", True),
@@ -150,9 +159,9 @@ async def test_handlers_word_what_the_model_is_told_of_a_call_that_failed() -> N
 
 
 @pytest.mark.covers("HOK-29", "TDF-17")
-async def test_every_hook_of_a_call_says_which_call_it_is() -> None:
+async def test_every_tool_call_hook_identifies_its_call() -> None:
     script = (
-        calls(
+        tool_calls_reply(
             tool_call_reply("look", key=7),
             tool_call_reply("nope"),
             tool_call_reply("look"),
@@ -160,7 +169,11 @@ async def test_every_hook_of_a_call_says_which_call_it_is() -> None:
         ),
         text_reply("done"),
     )
-    seen = [ctx for _, ctx in await heard(*script, tool_aliases={"look": "search"}) if isinstance(ctx, ToolCallHook)]
+    seen = [
+        ctx
+        for _, ctx in await run_and_record_hooks(*script, tool_aliases={"look": "search"})
+        if isinstance(ctx, ToolCallHook)
+    ]
     assert {type(ctx).event for ctx in seen} >= {
         "tool:gate", "tool:before", "tool:permit", "tool:start", "tool:error", "tool:transform", "tool:after", "tool:unknown",
         "validation:reject", "validation:coerce",
@@ -173,7 +186,7 @@ async def test_every_hook_of_a_call_says_which_call_it_is() -> None:
 
 
 @pytest.mark.covers("HOK-30", "TEX-17", "TEX-19")
-async def test_sizes_are_told_as_they_came_and_as_they_stay() -> None:
+async def test_output_size_is_reported_before_and_after_image_removal() -> None:
     @tool
     async def picture() -> ToolOutput:
         """Draw."""
@@ -186,108 +199,114 @@ async def test_sizes_are_told_as_they_came_and_as_they_stay() -> None:
     }
     context = LoopContext(tools=ToolRegistry([picture]))
     await agent_loop(
-        "go", context, config(Script(tool_call_reply("picture"), text_reply("ok")), vision=False, bus=HookBus(hooks))
+        "go",
+        context,
+        make_config(Script(tool_call_reply("picture"), text_reply("ok")), vision=False, bus=HookBus(hooks)),
     )
-    [result] = said(context.messages[2]).tool_results
+    [result] = as_message(context.messages[2]).tool_results
     assert sizes == [409, output_bytes(result.content)]
     assert "image left out" in result.text
 
 
 @pytest.mark.covers("HOK-31", "TEX-24", "TEX-25", "HOK-21")
-@pytest.mark.parametrize(("mode", "at_gates"), [("parallel", [0, 0, 2]), ("sequential", [0, 1, 2])])
-async def test_counts_are_of_the_run_frozen_and_from_before_what_runs_together(mode: Any, at_gates: list[int]) -> None:
+@pytest.mark.parametrize(("mode", "expected_counts"), [("parallel", [0, 0, 2]), ("sequential", [0, 1, 2])])
+async def test_tool_counts_are_read_only_per_run_and_exclude_concurrent_calls(
+    mode: Any, expected_counts: list[int]
+) -> None:
     gates: list[int] = []
     kinds: set[type] = set()
 
     def gate(ctx: ToolGate) -> None:
         gates.append(ctx.tool_counts.get("look", 0))
 
-    def frozen(ctx: Any) -> None:
+    def check_read_only(ctx: Any) -> None:
         kinds.add(type(ctx.tool_counts))
         with pytest.raises(TypeError):
             ctx.tool_counts["look"] = 99
 
-    one = agent(
+    agent = make_agent(
         Script(
-            calls(tool_call_reply("look", key="a"), tool_call_reply("look", key="b")),
+            tool_calls_reply(tool_call_reply("look", key="a"), tool_call_reply("look", key="b")),
             tool_call_reply("look", key="c"),
             text_reply("ok"),
             tool_call_reply("look", key="d"),
         ),
         tools=[look],
         behavior=RunOptions(tool_execution=mode),
-        hooks={ToolGate: [gate, frozen], ToolBefore: frozen, ToolFinished: frozen},
+        hooks={ToolGate: [gate, check_read_only], ToolBefore: check_read_only, ToolFinished: check_read_only},
     )
     turns: list[Any] = []
-    one.on(TurnBefore, lambda c: turns.append(dict(c.tool_counts)))
-    await one.run("go")
-    assert gates == at_gates
+    agent.on(TurnBefore, lambda c: turns.append(dict(c.tool_counts)))
+    await agent.run("go")
+    assert gates == expected_counts
     assert kinds == {MappingProxyType}
     assert turns == [{}, {"look": 2}, {"look": 3}]
-    await one.run("again", behavior=RunOptions(max_turns=1))
-    assert gates[-1] == 0, "a new run counts anew"
+    await agent.run("again", behavior=RunOptions(max_turns=1))
+    assert gates[-1] == 0, "a new run starts at zero"
 
 
 @pytest.mark.covers("HOK-20", "HOK-19")
-async def test_transforms_are_for_one_request_and_leave_the_history_alone() -> None:
+async def test_transforms_apply_to_one_request_and_not_to_the_history() -> None:
     def shorten(ctx: ContextTransform) -> None:
         ctx.messages = [*ctx.messages[-1:], Message.user("and this")]
 
-    def signed(ctx: SystemTransform) -> Any:
+    def append_turn(ctx: SystemTransform) -> Any:
         return {"system": f"{ctx.system} (turn {ctx.turn})"}
 
     model = Script(tool_call_reply("look", key="a"), text_reply("ok"))
-    one = agent(model, tools=[look], system="Be kind.", hooks={ContextTransform: shorten, SystemTransform: signed})
-    await one.run("go")
+    agent = make_agent(
+        model, tools=[look], system="Be kind.", hooks={ContextTransform: shorten, SystemTransform: append_turn}
+    )
+    await agent.run("go")
     assert [r.system for r in model.requests] == ["Be kind. (turn 1)", "Be kind. (turn 2)"]
     assert [len(r.messages) for r in model.requests] == [2, 2]
-    assert len(one.messages) == 4
+    assert len(agent.messages) == 4
 
 
 @pytest.mark.covers("AGT-40")
-async def test_a_system_prompt_of_one_run_is_told() -> None:
-    told: list[str] = []
+async def test_system_prompt_of_a_run_is_reported() -> None:
+    systems: list[str] = []
     model = Script(text_reply("a"), text_reply("b"))
-    one = agent(
-        model, system="Be kind.", hooks={SystemBefore: lambda ctx: told.append(ctx.system) or {"system": "changed"}}
+    agent = make_agent(
+        model, system="Be kind.", hooks={SystemBefore: lambda ctx: systems.append(ctx.system) or {"system": "changed"}}
     )
-    await one.run("go")
-    assert told == []
-    await one.run("go", system="Be brief.")
-    assert told == ["Be brief."]
-    assert [r.system for r in model.requests] == ["Be kind.", "Be brief."], "it is to look at only"
+    await agent.run("go")
+    assert systems == []
+    await agent.run("go", system="Be brief.")
+    assert systems == ["Be brief."]
+    assert [r.system for r in model.requests] == ["Be kind.", "Be brief."], "the hook cannot change the prompt"
 
 
 @pytest.mark.covers("AGT-39")
-async def test_where_the_choice_of_context_fails_the_request_goes_on_without(caplog: pytest.LogCaptureFixture) -> None:
+async def test_request_continues_without_a_failing_transform(caplog: pytest.LogCaptureFixture) -> None:
     def choose(messages: Any, signal: Any) -> Any:
         raise KeyError("no index")
 
     model = Script(text_reply("ok"))
-    one = agent(model, transform=choose, hooks={ContextTransform: choose})
-    assert (await one.run("go")).text == "ok"
+    agent = make_agent(model, transform=choose, hooks={ContextTransform: choose})
+    assert (await agent.run("go")).text == "ok"
     assert [m.text for m in model.requests[0].messages] == ["go"]
     assert "continues without it" in caplog.text
 
 
 @pytest.mark.covers("AGT-34", "AGT-15", "HOK-39", "AGT-17")
-async def test_the_last_hooks_come_on_every_way_out() -> None:
-    def blow(ctx: Any) -> None:
-        one.abort("enough")
+async def test_end_hooks_fire_for_every_status() -> None:
+    def abort_run(ctx: Any) -> None:
+        agent.abort("enough")
 
     quick = RunOptions(retry=RetryConfig(max_retries=0))
     for script, hooks, status in (
         ((text_reply("ok"),), {}, "completed"),
         ((tool_call_reply("look", key="a"), tool_call_reply("look", key="a")), {}, "max_turns"),
         ((fail(NetworkError("down")),), {}, "error"),
-        ((text_reply("ok"),), {TurnBefore: blow}, "aborted"),
+        ((text_reply("ok"),), {TurnBefore: abort_run}, "aborted"),
         ((tool_call_reply("look", key="a"),), {PermissionCheck: lambda c: c.deny("no", stop=True)}, "denied"),
         ((tool_call_reply("look", key="a"),), {PermissionCheck: lambda c: c.pause("may it?")}, "paused"),
     ):
         limits = RunOptions(max_turns=1) if status == "max_turns" else quick
-        one = agent(Script(*script), tools=[look], hooks=hooks, behavior=limits)
-        seen = recorder(one.bus)
-        result = await one.run("go", raise_errors=False)
+        agent = make_agent(Script(*script), tools=[look], hooks=hooks, behavior=limits)
+        seen = record_hooks(agent.bus)
+        result = await agent.run("go", raise_errors=False)
         names = [name for name, _ in seen]
         assert result.status == status
         assert (names[0], names[-2:]) == ("session:start", ["session:end", "agent:done"])
@@ -300,35 +319,35 @@ async def test_the_last_hooks_come_on_every_way_out() -> None:
         assert result.stats.seconds >= 0
 
 
-async def test_a_policy_stops_a_run_before_the_request_is_sent() -> None:
+async def test_handler_can_stop_a_run_before_the_request() -> None:
     def stop(ctx: TurnBefore) -> None:
         if ctx.turn == 2:
             ctx.stop = "max_cost"
 
     model = Script(tool_call_reply("look", key="a"), text_reply("never"))
-    one = agent(model, tools=[look], hooks={TurnBefore: stop})
+    agent = make_agent(model, tools=[look], hooks={TurnBefore: stop})
     events: list[str] = []
-    one.subscribe(lambda e: events.append(e.type))
-    result = await one.run("go")
+    agent.subscribe(lambda e: events.append(e.type))
+    result = await agent.run("go")
     assert (result.status, result.turns, len(model.requests)) == ("max_cost", 1, 1)
     assert events.count("turn_start") == events.count("turn_end") == 1
 
 
-async def test_what_a_policy_has_to_say_follows_the_results() -> None:
+async def test_messages_of_a_results_handler_follow_the_results() -> None:
     def remark(ctx: ToolResultsAfter) -> None:
         if len(ctx.results.tool_results) == 1:
             ctx.follow.append(Message.user("that is enough"))
 
     model = Script(tool_call_reply("look", key="a"), text_reply("ok"))
-    one = agent(model, tools=[look], hooks={ToolResultsAfter: remark})
-    seen = recorder(one.bus)
-    await one.run("go")
-    assert [said(m).text for m in one.messages] == ["go", "", "", "that is enough", "ok"]
+    agent = make_agent(model, tools=[look], hooks={ToolResultsAfter: remark})
+    seen = record_hooks(agent.bus)
+    await agent.run("go")
+    assert [as_message(m).text for m in agent.messages] == ["go", "", "", "that is enough", "ok"]
     assert [c.source for _, c in seen if isinstance(c, MessagesAdded)] == ["prompt", "synthetic", "assistant"]
 
 
 @pytest.mark.covers("TEX-26")
-async def test_a_tool_is_wrapped_by_a_gate_before_and_a_transform_behind() -> None:
+async def test_gate_runs_before_a_tool_and_transform_after_it() -> None:
     ran: list[str] = []
 
     @tool
@@ -341,16 +360,18 @@ async def test_a_tool_is_wrapped_by_a_gate_before_and_a_transform_behind() -> No
         if ctx.input["what"] == "bad":
             ctx.block, ctx.reason = True, "never that"
 
-    def behind(ctx: ToolTransform) -> None:
+    def after(ctx: ToolTransform) -> None:
         ctx.result.output = f"<{ctx.result.text}>"
         ctx.result.metadata = {"seen": True}
 
-    one = agent(
-        Script(calls(tool_call_reply("act", what="bad"), tool_call_reply("act", what="good")), text_reply("ok")),
+    agent = make_agent(
+        Script(
+            tool_calls_reply(tool_call_reply("act", what="bad"), tool_call_reply("act", what="good")), text_reply("ok")
+        ),
         tools=[act],
-        hooks={ToolGate: before, ToolTransform: behind},
+        hooks={ToolGate: before, ToolTransform: after},
     )
-    results = said((await one.run("go")).messages[2]).tool_results
+    results = as_message((await agent.run("go")).messages[2]).tool_results
     assert ran == ["good"]
     assert [(r.text, r.details) for r in results] == [
         ("Blocked: never that", {"code": "PERMISSION_DENIED"}),
@@ -358,54 +379,54 @@ async def test_a_tool_is_wrapped_by_a_gate_before_and_a_transform_behind() -> No
     ]
 
 
-def test_what_may_be_changed_is_a_field_and_everything_says_when_it_fires() -> None:
+def test_mutable_names_are_fields_and_every_hook_documents_when_it_fires() -> None:
     for kind in HOOKS.values():
         slots = {n for base in kind.__mro__ for n in (*getattr(base, "__slots__", ()), *vars(base))}
         assert kind.when, kind
         assert inspect.getdoc(kind) != inspect.getdoc(Hook)
-        if "context" not in slots:  # a hook of a sub-agent has the fields of the child's own
+        if "context" not in slots:  # A hook of a subagent has the fields of the subagent's own context.
             assert set(kind.mutable) <= slots, kind
 
 
 @pytest.mark.covers("HOK-39")
-async def test_a_handler_that_was_cut_short_by_itself_is_a_failed_handler() -> None:
+async def test_handler_that_raises_cancelled_error_is_a_failed_handler() -> None:
     import asyncio
 
     async def broken(ctx: Any) -> None:
         raise asyncio.CancelledError("of a task of its own")
 
-    one = agent(
+    agent = make_agent(
         Script(tool_call_reply("look", key="a"), text_reply("ok")),
         tools=[look],
         hooks={TurnBefore: broken, MessagesAdded: broken, ToolGate: broken},
     )
-    result = await one.run("go")
+    result = await agent.run("go")
     assert result.text == "ok"
-    assert said(result.messages[2]).tool_results[0].text.startswith("Blocked: the check"), "a gate fails closed"
-    one.on(TurnBefore, lambda ctx: one.abort())
+    assert as_message(result.messages[2]).tool_results[0].text.startswith("Blocked: the check"), "a gate fails closed"
+    agent.on(TurnBefore, lambda ctx: agent.abort())
     with pytest.raises(AgentAbortedError):
-        await one.run("again")
+        await agent.run("again")
 
 
 @pytest.mark.covers("AGT-24")
 @pytest.mark.parametrize("kind", ["steer", "follow_up"])
-async def test_what_waits_may_be_replaced_or_dropped_before_it_joins(kind: str) -> None:
+async def test_queued_messages_can_be_replaced_or_dropped(kind: str) -> None:
     def change(ctx: BeforeInject) -> None:
         assert ctx.kind == kind
-        told = said(ctx.messages[0]).text
-        ctx.messages = [] if told == "never mind" else [Message.user(f"<{told}>")]
+        systems = as_message(ctx.messages[0]).text
+        ctx.messages = [] if systems == "never mind" else [Message.user(f"<{systems}>")]
 
-    one = agent(Script(text_reply("a"), text_reply("b"), text_reply("c")), hooks={BeforeInject: change})
+    agent = make_agent(Script(text_reply("a"), text_reply("b"), text_reply("c")), hooks={BeforeInject: change})
     for text in ("also this", "never mind"):
-        (one.steer if kind == "steer" else one.follow_up)(text)
-    await one.run("go")
-    assert [said(m).text for m in one.messages] == ["go", "a", "<also this>", "b"]
+        (agent.steer if kind == "steer" else agent.follow_up)(text)
+    await agent.run("go")
+    assert [as_message(m).text for m in agent.messages] == ["go", "a", "<also this>", "b"]
 
 
 @pytest.mark.covers("AGT-16")
-async def test_each_turn_has_an_id_of_its_own_and_all_its_hooks_know_it() -> None:
-    seen = await heard(
-        calls(tool_call_reply("look", key="a"), tool_call_reply("look", key="b")),
+async def test_each_turn_has_its_own_id_in_all_its_hooks() -> None:
+    seen = await run_and_record_hooks(
+        tool_calls_reply(tool_call_reply("look", key="a"), tool_call_reply("look", key="b")),
         tool_call_reply("look", key="c"),
         text_reply("done"),
     )

@@ -1,4 +1,4 @@
-"""Responses that lead nowhere: how many the run accepts in a row, what resets the count, and how it fails."""
+"""Invalid responses: how many in a row a run accepts, what resets the count, and how the run fails."""
 
 from typing import Any
 
@@ -12,7 +12,16 @@ from mainspring.models import ModelInfo
 from mainspring.testing.scripted_model import Reply
 from mainspring.tools import ToolRegistry, tool
 from mainspring.tools.execute import EMPTY_RESPONSE_PROMPT
-from tests.unit.loop.harness import Script, agent, block_types, calls, config, said, text_reply, tool_call_reply
+from tests.unit.loop.harness import (
+    Script,
+    as_message,
+    block_types,
+    make_agent,
+    make_config,
+    text_reply,
+    tool_call_reply,
+    tool_calls_reply,
+)
 
 ONE = RunOptions(max_repairs=1)
 
@@ -23,12 +32,12 @@ async def look(key: str) -> str:
     return f"value of {key}"
 
 
-def good() -> Reply:
+def make_valid_call() -> Reply:
     return tool_call_reply("look", key="a")
 
 
-def bad_replies() -> dict[str, Reply]:
-    """Invalid responses by the reason that the failure carries."""
+def make_invalid_replies() -> dict[str, Reply]:
+    """Return invalid replies by the reason in the error."""
     return {
         "empty": text_reply(" \n", thinking="hm"),
         "bad_tool_calls": tool_call_reply("look"),
@@ -44,11 +53,11 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("reason", TEXTS)
-async def test_too_many_in_a_row_end_the_run_with_the_reason(reason: str) -> None:
-    model = Script(*[bad_replies()[reason] for _ in range(9)])
-    one = agent(model, tools=[look])
+async def test_too_many_invalid_responses_fail_the_run_with_the_reason(reason: str) -> None:
+    model = Script(*[make_invalid_replies()[reason] for _ in range(9)])
+    agent = make_agent(model, tools=[look])
     with pytest.raises(AgentProviderError) as caught:
-        await one.run("go", behavior=RunOptions(max_repairs=2))
+        await agent.run("go", behavior=RunOptions(max_repairs=2))
     text = f"{TEXTS[reason]} 3 times in a row (scripted:scripted-1). Try another model or a simpler task."
     cause = caught.value.cause
     assert isinstance(cause, InvalidResponseError)
@@ -57,61 +66,67 @@ async def test_too_many_in_a_row_end_the_run_with_the_reason(reason: str) -> Non
     assert len(model.requests) == 3
 
 
-async def test_calls_of_unknown_tools_are_invalid_too() -> None:
+async def test_calls_of_unknown_tools_are_invalid() -> None:
     model = Script(*[tool_call_reply("nope") for _ in range(9)])
     with pytest.raises(AgentProviderError, match="The model sent no valid tool call 2 times in a row"):
-        await agent(model, tools=[look], behavior=ONE).run("go")
+        await make_agent(model, tools=[look], behavior=ONE).run("go")
 
 
 @pytest.mark.parametrize("reason", TEXTS)
-async def test_a_valid_call_resets_the_count(reason: str) -> None:
-    model = Script(good(), *[r for _ in range(4) for r in (bad_replies()[reason], good())], text_reply("ok"))
-    assert (await agent(model, tools=[look], behavior=ONE).run("go")).text == "ok"
+async def test_valid_call_resets_the_count(reason: str) -> None:
+    model = Script(
+        make_valid_call(),
+        *[r for _ in range(4) for r in (make_invalid_replies()[reason], make_valid_call())],
+        text_reply("ok"),
+    )
+    assert (await make_agent(model, tools=[look], behavior=ONE).run("go")).text == "ok"
 
 
-async def test_an_answer_in_text_resets_the_count() -> None:
-    one = agent(Script(text_reply(""), text_reply("a"), text_reply(""), text_reply("b")), behavior=ONE)
-    one.follow_up("and b?")
-    assert (await one.run("a?")).text == "b"
+async def test_text_response_resets_the_count() -> None:
+    agent = make_agent(Script(text_reply(""), text_reply("a"), text_reply(""), text_reply("b")), behavior=ONE)
+    agent.follow_up("and b?")
+    assert (await agent.run("a?")).text == "b"
 
 
 async def test_one_valid_call_among_invalid_ones_is_enough() -> None:
-    turns = [calls(tool_call_reply("nope"), good(), tool_call_reply("look")) for _ in range(5)]
-    result = await agent(Script(*turns, text_reply("ok")), tools=[look], behavior=ONE).run("go")
+    turns = [tool_calls_reply(tool_call_reply("nope"), make_valid_call(), tool_call_reply("look")) for _ in range(5)]
+    result = await make_agent(Script(*turns, text_reply("ok")), tools=[look], behavior=ONE).run("go")
     assert (result.text, result.turns) == ("ok", 6)
 
 
 @pytest.mark.parametrize("hook", ["tool:gate", "tool:permit"])
-async def test_a_call_that_was_blocked_or_denied_is_valid(hook: str) -> None:
+async def test_blocked_or_denied_call_is_valid(hook: str) -> None:
     def refuse(ctx: Any) -> None:
         if hook == "tool:gate":
             ctx.block = True
         else:
             ctx.deny("no")
 
-    model = Script(*[good() for _ in range(5)], text_reply("ok"))
-    assert (await agent(model, tools=[look], behavior=ONE, hooks={hook: refuse}).run("go")).text == "ok"
+    model = Script(*[make_valid_call() for _ in range(5)], text_reply("ok"))
+    assert (await make_agent(model, tools=[look], behavior=ONE, hooks={hook: refuse}).run("go")).text == "ok"
 
 
-async def test_invalid_calls_beside_a_steering_message_are_not_counted() -> None:
-    one = agent(Script(*[tool_call_reply("nope") for _ in range(3)], text_reply("ok")), tools=[look])
+async def test_invalid_calls_with_a_steering_message_are_not_counted() -> None:
+    agent = make_agent(Script(*[tool_call_reply("nope") for _ in range(3)], text_reply("ok")), tools=[look])
 
     async def steer(ctx: Any) -> None:
-        one.steer("hurry")
+        agent.steer("hurry")
 
-    model = Script(*[calls(tool_call_reply("nope"), tool_call_reply("nope")) for _ in range(3)], text_reply("ok"))
+    model = Script(
+        *[tool_calls_reply(tool_call_reply("nope"), tool_call_reply("nope")) for _ in range(3)], text_reply("ok")
+    )
     behavior = RunOptions(max_repairs=1, tool_execution="sequential")
-    result = await one.run("go", model=model, behavior=behavior, hooks={"tool:unknown": steer})
+    result = await agent.run("go", model=model, behavior=behavior, hooks={"tool:unknown": steer})
     assert (result.status, result.text) == ("completed", "ok")
 
 
-async def test_an_empty_response_is_followed_by_a_prompt() -> None:
+async def test_empty_response_is_followed_by_a_prompt() -> None:
     ctx, sources = LoopContext(), list[str]()
     bus = HookBus({MessagesAdded: lambda hook: sources.append(hook.source)})
-    await agent_loop("go", ctx, config(Script(text_reply(""), text_reply("there")), bus=bus))
+    await agent_loop("go", ctx, make_config(Script(text_reply(""), text_reply("there")), bus=bus))
     assert block_types(ctx.messages) == ["user", "assistant", "user", "assistant"]
     assert sources == ["prompt", "assistant", "synthetic", "assistant"]
-    prompt = said(ctx.messages[2])
+    prompt = as_message(ctx.messages[2])
     assert prompt.text == EMPTY_RESPONSE_PROMPT
     assert prompt.timestamp is not None
 
@@ -126,12 +141,12 @@ async def test_an_empty_response_is_followed_by_a_prompt() -> None:
         (RunOptions(max_output_tokens=None), None, ""),
     ],
 )
-async def test_a_truncated_response_names_the_smaller_limit(behavior: RunOptions, info: int | None, limit: str) -> None:
+async def test_truncated_response_names_the_smaller_limit(behavior: RunOptions, info: int | None, limit: str) -> None:
     model = Script(tool_call_reply("look", key="a", stop="max_tokens"), text_reply("ok"))
     model.info = ModelInfo("scripted-1", "scripted", max_output_tokens=info)
     ctx = LoopContext(tools=ToolRegistry([look]))
-    await agent_loop("go", ctx, config(model, behavior=behavior))
-    [result] = said(ctx.messages[2]).tool_results
+    await agent_loop("go", ctx, make_config(model, behavior=behavior))
+    [result] = as_message(ctx.messages[2]).tool_results
     assert result.text.startswith(f"Not run: the answer reached its output limit{limit} before it was complete")
     assert result.is_error
     never = Script(tool_call_reply("look", key="a", stop="max_tokens"))
@@ -140,5 +155,5 @@ async def test_a_truncated_response_names_the_smaller_limit(behavior: RunOptions
         await agent_loop(
             [Message.user("go")],
             LoopContext(),
-            config(never, behavior=RunOptions(max_repairs=0, max_output_tokens=behavior.max_output_tokens)),
+            make_config(never, behavior=RunOptions(max_repairs=0, max_output_tokens=behavior.max_output_tokens)),
         )

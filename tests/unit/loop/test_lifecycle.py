@@ -1,4 +1,4 @@
-"""An agent before, between and during runs: warm-up, tools and thinking at run time, answers to a paused run, several at once."""
+"""An agent before, during, and between runs: warm-up, changes of tools and thinking, answers to a paused run, and concurrency."""
 
 import asyncio
 import gc
@@ -12,7 +12,15 @@ from mainspring.errors import AgentAbortedError, AgentError, ConfigError
 from mainspring.loop import Approve, CoreAgent, Deny, RunOptions, RunResult
 from mainspring.loop.hooks import BeforeToolRun, PermissionCheck, ToolFinished, ToolGate, TurnAfter
 from mainspring.tools import define_tool, tool
-from tests.unit.loop.harness import Script, agent, assert_results_follow_calls, calls, said, text_reply, tool_call_reply
+from tests.unit.loop.harness import (
+    Script,
+    as_message,
+    assert_results_follow_calls,
+    make_agent,
+    text_reply,
+    tool_call_reply,
+    tool_calls_reply,
+)
 
 
 @tool
@@ -21,8 +29,8 @@ async def look(key: str) -> str:
     return f"value of {key}"
 
 
-class Slow:
-    """A plug that takes its time to get ready."""
+class SlowPlugin:
+    """A plugin whose preparation waits for an event."""
 
     def __init__(self, failures: int = 0) -> None:
         self.begun = self.ready = self.resets = 0
@@ -47,8 +55,8 @@ class Slow:
         self.resets += 1
 
 
-class Starting(MemoryEnv):
-    """An environment that has to be started."""
+class StartableEnv(MemoryEnv):
+    """An environment that counts its starts."""
 
     started = 0
 
@@ -57,40 +65,40 @@ class Starting(MemoryEnv):
 
 
 @pytest.mark.covers("AGT-10")
-async def test_plugs_get_ready_side_by_side_once_for_all_who_wait() -> None:
-    one_plug, other = Slow(), Slow()
-    one = agent(Script(text_reply("a"), text_reply("b")), plugs=[one_plug, other])
-    run = asyncio.ensure_future(one.run("go"))
-    warm = [asyncio.ensure_future(one.warmup()) for _ in range(3)]
+async def test_plugins_are_prepared_concurrently_and_once() -> None:
+    first, other = SlowPlugin(), SlowPlugin()
+    core_agent = make_agent(Script(text_reply("a"), text_reply("b")), plugs=[first, other])
+    run = asyncio.ensure_future(core_agent.run("go"))
+    warm = [asyncio.ensure_future(core_agent.warmup()) for _ in range(3)]
     for _ in range(5):
         await asyncio.sleep(0)
-    assert (one_plug.begun, other.begun) == (1, 1), "side by side"
-    one_plug.go_on.set()
+    assert (first.begun, other.begun) == (1, 1), "concurrently"
+    first.go_on.set()
     other.go_on.set()
     await asyncio.gather(run, *warm)
-    await one.run("again")
-    await one.warmup()
-    assert (one_plug.begun, other.begun) == (1, 1)
+    await core_agent.run("again")
+    await core_agent.warmup()
+    assert (first.begun, other.begun) == (1, 1)
 
 
 @pytest.mark.covers("AGT-10")
-async def test_what_failed_is_tried_again_and_a_waiter_that_leaves_takes_nobody_with_it() -> None:
-    plug = Slow(failures=1)
-    one = agent(Script(text_reply("a")), plugs=[plug])
-    leaving, staying = asyncio.ensure_future(one.warmup()), asyncio.ensure_future(one.warmup())
+async def test_failed_preparation_is_retried_and_survives_a_cancelled_waiter() -> None:
+    plugin = SlowPlugin(failures=1)
+    core_agent = make_agent(Script(text_reply("a")), plugs=[plugin])
+    cancelled, waiting = asyncio.ensure_future(core_agent.warmup()), asyncio.ensure_future(core_agent.warmup())
     await asyncio.sleep(0)
-    leaving.cancel()
-    plug.go_on.set()
+    cancelled.cancel()
+    plugin.go_on.set()
     with pytest.raises(ConfigError, match="not reachable"):
-        await staying
-    assert (await one.run("go")).text == "a"
-    assert (plug.begun, plug.ready) == (2, 1)
+        await waiting
+    assert (await core_agent.run("go")).text == "a"
+    assert (plugin.begun, plugin.ready) == (2, 1)
 
 
-async def test_a_plugin_that_fails_lets_the_others_finish_their_preparation() -> None:
-    failing, slow = Slow(failures=1), Slow()
-    one = agent(Script(text_reply("a")), plugs=[failing, slow])
-    warmup = asyncio.ensure_future(one.warmup())
+async def test_failing_plugin_lets_the_others_finish_their_preparation() -> None:
+    failing, slow = SlowPlugin(failures=1), SlowPlugin()
+    core_agent = make_agent(Script(text_reply("a")), plugs=[failing, slow])
+    warmup = asyncio.ensure_future(core_agent.warmup())
     failing.go_on.set()
     for _ in range(20):
         await asyncio.sleep(0)
@@ -102,67 +110,67 @@ async def test_a_plugin_that_fails_lets_the_others_finish_their_preparation() ->
 
 
 @pytest.mark.covers("AGT-12")
-async def test_the_environment_is_started_by_the_first_run() -> None:
-    env = Starting({})
-    one = CoreAgent(Script(text_reply("a"), text_reply("b")), env=env)
+async def test_environment_is_prepared_by_the_first_run() -> None:
+    env = StartableEnv({})
+    core_agent = CoreAgent(Script(text_reply("a"), text_reply("b")), env=env)
     assert env.started == 0
-    await one.run("go")
-    await one.run("go")
+    await core_agent.run("go")
+    await core_agent.run("go")
     assert env.started == 1
 
 
 @pytest.mark.covers("AGT-09")
-async def test_an_eager_agent_gets_ready_in_the_background() -> None:
-    made: list[str] = []
+async def test_eager_agent_prepares_in_the_background() -> None:
+    built: list[str] = []
 
     async def definition() -> dict[str, Any]:
-        made.append("made")
+        built.append("made")
         return {"description": "Late.", "parameters": {"type": "object"}, "execute": lambda args, ctx: "late"}
 
-    lazy = agent(Script(), tools=[define_tool("late", definition)])
-    eager = agent(
+    lazy = make_agent(Script(), tools=[define_tool("late", definition)])
+    eager = make_agent(
         Script(tool_call_reply("late"), text_reply("ok")), tools=[define_tool("late", definition)], eager=True
     )
     for _ in range(4):
         await asyncio.sleep(0)
-    assert made == ["made"], "by the eager one"
+    assert built == ["made"], "built by the eager agent"
     assert "late" in eager.tools
     assert "late" not in lazy.tools
     assert (await eager.run("go")).text == "ok"
 
 
-def test_an_eager_agent_that_is_made_without_a_loop_gets_ready_at_its_first_run() -> None:
-    plug = Slow()
-    plug.go_on.set()
-    one = agent(Script(text_reply("a")), plugs=[plug], eager=True)
-    assert asyncio.run(one.run("go")).text == "a"
-    assert plug.ready == 1
+def test_eager_agent_created_without_an_event_loop_prepares_on_its_first_run() -> None:
+    plugin = SlowPlugin()
+    plugin.go_on.set()
+    core_agent = make_agent(Script(text_reply("a")), plugs=[plugin], eager=True)
+    assert asyncio.run(core_agent.run("go")).text == "a"
+    assert plugin.ready == 1
 
 
-async def test_an_abort_ends_the_wait_for_a_warm_up() -> None:
-    one = agent(Script(text_reply("a")), plugs=[Slow()])
-    run = asyncio.ensure_future(one.run("go"))
+async def test_abort_ends_the_wait_for_a_warmup() -> None:
+    core_agent = make_agent(Script(text_reply("a")), plugs=[SlowPlugin()])
+    run = asyncio.ensure_future(core_agent.run("go"))
     await asyncio.sleep(0)
-    one.abort()
+    core_agent.abort()
     with pytest.raises(AgentAbortedError):
         await run
 
 
 @pytest.mark.covers("AGT-26")
-async def test_a_reset_reaches_the_plugs() -> None:
-    plug = Slow()
-    plug.go_on.set()
-    one = agent(Script(text_reply("a"), text_reply("b")), plugs=[plug])
-    await one.run("go")
-    one.steer("left over")
-    one.reset()
-    assert (one.messages, plug.resets, one.pending) == ((), 1, None)
-    await one.run("anew")
-    assert [said(m).text for m in one.messages] == ["anew", "b"]
+async def test_reset_resets_the_plugins() -> None:
+    plugin = SlowPlugin()
+    plugin.go_on.set()
+    core_agent = make_agent(Script(text_reply("a"), text_reply("b")), plugs=[plugin])
+    await core_agent.run("go")
+    core_agent.steer("left over")
+    core_agent.reset()
+    assert (core_agent.messages, plugin.resets, core_agent.pending) == ((), 1, None)
+    await core_agent.run("anew")
+    assert [as_message(m).text for m in core_agent.messages] == ["anew", "b"]
 
 
 @pytest.mark.covers("AGT-41", "TDF-14")
-async def test_thinking_and_active_tools_are_set_while_a_run_goes_on() -> None:
+async def test_thinking_and_active_tools_can_change_during_a_run() -> None:
     @tool
     async def other() -> str:
         """Do something else."""
@@ -170,150 +178,157 @@ async def test_thinking_and_active_tools_are_set_while_a_run_goes_on() -> None:
 
     def change(ctx: TurnAfter) -> None:
         if ctx.turn == 1:
-            one.thinking = "high"
-            one.active_tools = ["other"]
+            core_agent.thinking = "high"
+            core_agent.active_tools = ["other"]
 
     model = Script(
         tool_call_reply("look", key="a"), tool_call_reply("look", key="b"), text_reply("ok"), text_reply("again")
     )
-    one = agent(model, tools=[look, other], behavior=RunOptions(thinking="low"), hooks={TurnAfter: change})
-    assert (one.thinking, one.active_tools) == ("low", ("look", "other"))
-    result = await one.run("go")
+    core_agent = make_agent(model, tools=[look, other], behavior=RunOptions(thinking="low"), hooks={TurnAfter: change})
+    assert (core_agent.thinking, core_agent.active_tools) == ("low", ("look", "other"))
+    result = await core_agent.run("go")
     assert [r.thinking for r in model.requests] == ["low", "high", "high"]
     assert [[t.name for t in r.tools] for r in model.requests] == [["look", "other"], ["other"], ["other"]]
-    texts = [said(m).tool_results[0].text for m in result.messages if said(m).tool_results]
+    texts = [as_message(m).tool_results[0].text for m in result.messages if as_message(m).tool_results]
     assert texts == ["Unknown tool: look. Did you mean other?"] * 2 or texts[1].startswith("Unknown tool: look")
-    assert (one.thinking, one.active_tools) == ("high", ("other",))
+    assert (core_agent.thinking, core_agent.active_tools) == ("high", ("other",))
     with pytest.raises(ConfigError, match="Unknown tool: ghost"):
-        one.active_tools = ["ghost"]
-    one.active_tools = None
-    await one.run("go on")
+        core_agent.active_tools = ["ghost"]
+    core_agent.active_tools = None
+    await core_agent.run("go on")
     assert [t.name for t in model.requests[-1].tools] == ["look", "other"]
 
 
-async def test_tools_and_system_of_one_run_keep_what_was_encoded() -> None:
+async def test_tools_and_system_prompt_of_one_run_keep_the_encoding_cache() -> None:
     model = Script(text_reply("a"), text_reply("b"))
-    one = agent(model, tools=[look])
-    await one.run("go")
-    await one.run("go", tools=[], system="Other.")
+    core_agent = make_agent(model, tools=[look])
+    await core_agent.run("go")
+    await core_agent.run("go", tools=[], system="Other.")
     assert model.requests[0].scratch is model.requests[1].scratch
 
 
 # --- answers to a paused run ------------------------------------------------------------------------------------------
 
 
-def asking(*names: str) -> dict[Any, Any]:
-    """Handlers that have somebody answer for some keys."""
+def pause_for_keys(*names: str) -> dict[Any, Any]:
+    """Return handlers that pause the run for these keys."""
 
-    def permit(ctx: PermissionCheck) -> None:
+    def check_permission(ctx: PermissionCheck) -> None:
         if ctx.input["key"] in names:
             ctx.pause(f"may {ctx.input['key']} be looked up?")
 
-    return {PermissionCheck: permit}
+    return {PermissionCheck: check_permission}
 
 
-def keyed(one: CoreAgent) -> dict[str, str]:
-    """The ids of waiting calls by what they look for."""
-    assert one.pending is not None
-    return {c.input["key"]: c.id for c in one.pending.calls}
+def pending_ids_by_key(core_agent: CoreAgent) -> dict[str, str]:
+    """Return the IDs of the pending calls by their key."""
+    assert core_agent.pending is not None
+    return {c.input["key"]: c.id for c in core_agent.pending.calls}
 
 
 @pytest.mark.covers("BYD-29", "HOK-45")
 @pytest.mark.parametrize("mode", ["parallel", "sequential"])
-async def test_each_waiting_call_is_answered_and_none_runs_twice(mode: Any) -> None:
+async def test_each_paused_call_is_answered_and_runs_once(mode: Any) -> None:
     ran: list[str] = []
-    script = calls(*(tool_call_reply("look", key=k) for k in "abcd"))
-    one = agent(
-        Script(script, text_reply("done")), tools=[look], behavior=RunOptions(tool_execution=mode), hooks=asking(*"bcd")
+    script = tool_calls_reply(*(tool_call_reply("look", key=k) for k in "abcd"))
+    core_agent = make_agent(
+        Script(script, text_reply("done")),
+        tools=[look],
+        behavior=RunOptions(tool_execution=mode),
+        hooks=pause_for_keys(*"bcd"),
     )
-    one.on(ToolFinished, lambda ctx: ran.append(ctx.result.text))
-    result = await one.run("go")
+    core_agent.on(ToolFinished, lambda ctx: ran.append(ctx.result.text))
+    result = await core_agent.run("go")
     assert result.status == "paused"
-    assert one.pending is not None
-    while one.pending is not None:
-        for key, id in keyed(one).items():
+    assert core_agent.pending is not None
+    while core_agent.pending is not None:
+        for key, id in pending_ids_by_key(core_agent).items():
             answer = {"b": Approve(), "c": Deny("not that"), "d": Approve({"key": "D"})}[key]
-            assert one.pending.reasons[id] == f"may {key} be looked up?"
-            one.answer({id: answer})
-        result = await one.run()
+            assert core_agent.pending.reasons[id] == f"may {key} be looked up?"
+            core_agent.answer({id: answer})
+        result = await core_agent.run()
     assert (result.status, result.text) == ("completed", "done")
     assert sorted(ran) == ["value of D", "value of a", "value of b"]
-    [results] = [said(m) for m in one.messages if said(m).tool_results]
+    [results] = [as_message(m) for m in core_agent.messages if as_message(m).tool_results]
     assert [r.text for r in results.tool_results] == [
         "value of a",
         "value of b",
         "Permission denied: not that",
         "value of D",
     ]
-    assert_results_follow_calls(one.messages)
+    assert_results_follow_calls(core_agent.messages)
 
 
 @pytest.mark.covers("BYD-29")
-async def test_an_approval_passes_a_pause_over_and_no_refusal() -> None:
+async def test_approval_overrides_a_pause_but_not_a_denial() -> None:
     def gate(ctx: ToolGate) -> None:
         ctx.pause = "sure?"
-        assert ctx.approved == answered
+        assert ctx.approved == is_approved
 
     def refuse(ctx: PermissionCheck) -> None:
         assert ctx.approved
         ctx.deny("the rules have changed")
 
-    answered = False
+    is_approved = False
     model = Script(tool_call_reply("look", key="a"), text_reply("done"))
-    one = agent(model, tools=[look], hooks={ToolGate: gate})
-    await one.run("go")
+    core_agent = make_agent(model, tools=[look], hooks={ToolGate: gate})
+    await core_agent.run("go")
     assert len(model.requests) == 1
-    answered = True
-    one.on(PermissionCheck, refuse)
-    one.answer(Approve())
-    await one.run()
-    assert said(one.messages[2]).tool_results[0].text == "Permission denied: the rules have changed"
+    is_approved = True
+    core_agent.on(PermissionCheck, refuse)
+    core_agent.answer(Approve())
+    await core_agent.run()
+    assert as_message(core_agent.messages[2]).tool_results[0].text == "Permission denied: the rules have changed"
 
 
-async def test_a_denial_may_end_the_run_and_nothing_is_asked_again() -> None:
+async def test_denial_can_end_the_run_without_another_request() -> None:
     model = Script(tool_call_reply("look", key="a"), text_reply("never"))
-    one = agent(model, tools=[look], hooks=asking("a"))
-    await one.run("go")
-    one.answer(Deny("stop", stop=True))
-    assert (await one.run()).status == "denied"
+    core_agent = make_agent(model, tools=[look], hooks=pause_for_keys("a"))
+    await core_agent.run("go")
+    core_agent.answer(Deny("stop", stop=True))
+    assert (await core_agent.run()).status == "denied"
     assert len(model.requests) == 1
-    assert_results_follow_calls(one.messages)
+    assert_results_follow_calls(core_agent.messages)
 
 
-async def test_edited_arguments_are_checked_like_any() -> None:
-    one = agent(Script(tool_call_reply("look", key="a"), text_reply("done")), tools=[look], hooks=asking("a"))
-    await one.run("go")
-    one.answer(Approve({"key": ["no", "text"]}))
-    await one.run()
-    assert said(one.messages[2]).tool_results[0].text.startswith("Validation error")
+async def test_edited_arguments_are_validated() -> None:
+    core_agent = make_agent(
+        Script(tool_call_reply("look", key="a"), text_reply("done")), tools=[look], hooks=pause_for_keys("a")
+    )
+    await core_agent.run("go")
+    core_agent.answer(Approve({"key": ["no", "text"]}))
+    await core_agent.run()
+    assert as_message(core_agent.messages[2]).tool_results[0].text.startswith("Validation error")
 
 
-async def test_an_answer_needs_a_call_that_waits() -> None:
-    one = agent(Script(tool_call_reply("look", key="a"), text_reply("done")), tools=[look], hooks=asking("a"))
+async def test_answer_requires_a_paused_call() -> None:
+    core_agent = make_agent(
+        Script(tool_call_reply("look", key="a"), text_reply("done")), tools=[look], hooks=pause_for_keys("a")
+    )
     with pytest.raises(AgentError, match="No tool call is waiting"):
-        one.answer(Approve())
-    await one.run("go")
+        core_agent.answer(Approve())
+    await core_agent.run("go")
     with pytest.raises(AgentError, match="Unknown tool call: ghost. Waiting calls: "):
-        one.answer({"ghost": Approve()})
+        core_agent.answer({"ghost": Approve()})
 
 
-# --- several of them --------------------------------------------------------------------------------------------------
+# --- concurrency and event loops --------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("BYD-16")
-def test_one_agent_works_in_one_event_loop_after_another(capsys: pytest.CaptureFixture[str]) -> None:
-    one = agent(Script(*[text_reply("ok")] * 3), tools=[look])
+def test_agent_can_run_in_several_event_loops_in_turn(capsys: pytest.CaptureFixture[str]) -> None:
+    core_agent = make_agent(Script(*[text_reply("ok")] * 3), tools=[look])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for _ in range(3):
-            assert asyncio.run(one.run("go"), debug=True).text == "ok"
+            assert asyncio.run(core_agent.run("go"), debug=True).text == "ok"
         gc.collect()
     assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.covers("OPT-12", "TEX-20")
 @pytest.mark.parametrize("cap", [1, 3])
-async def test_calls_that_allow_it_run_together_up_to_the_cap_and_others_alone(cap: int) -> None:
+async def test_concurrency_safe_calls_run_together_up_to_the_limit(cap: int) -> None:
     running: list[str] = []
     limit: dict[str, int] = {"safe": 0, "alone": 0}
 
@@ -327,24 +342,28 @@ async def test_calls_that_allow_it_run_together_up_to_the_cap_and_others_alone(c
 
     @tool
     async def safe() -> str:
-        """May run beside others."""
+        """Run together with other calls."""
         return await work("safe")
 
     @tool(concurrency_safe=False)
     async def alone() -> str:
-        """Runs alone."""
+        """Run alone."""
         return await work("alone")
 
-    script = calls(*(tool_call_reply(n) for n in ("safe", "safe", "safe", "safe", "alone", "alone", "safe")))
-    one = agent(Script(script, text_reply("ok")), tools=[safe, alone], behavior=RunOptions(tool_concurrency=cap))
-    await one.run("go")
+    script = tool_calls_reply(*(tool_call_reply(n) for n in ("safe", "safe", "safe", "safe", "alone", "alone", "safe")))
+    core_agent = make_agent(
+        Script(script, text_reply("ok")), tools=[safe, alone], behavior=RunOptions(tool_concurrency=cap)
+    )
+    await core_agent.run("go")
     assert limit == {"safe": cap, "alone": 1}
 
 
 @pytest.mark.covers("AGT-42")
-async def test_the_figures_of_a_run() -> None:
-    one = agent(Script(tool_call_reply("look", key="a", tokens=3), text_reply("ok", tokens=4)), tools=[look])
-    result: RunResult = await one.run("go")
+async def test_result_has_the_statistics_of_the_run() -> None:
+    core_agent = make_agent(
+        Script(tool_call_reply("look", key="a", tokens=3), text_reply("ok", tokens=4)), tools=[look]
+    )
+    result: RunResult = await core_agent.run("go")
     stats = result.stats
     assert (stats.turns, stats.usage.total_tokens, stats.tool_counts) == (2, 7, {"look": 1})
     assert [u.total_tokens for u in stats.turn_usage] == [3, 4]
@@ -353,21 +372,23 @@ async def test_the_figures_of_a_run() -> None:
     assert result.run_id
 
 
-async def test_a_tool_start_that_waits_does_not_hold_up_an_abort() -> None:
-    told = asyncio.Event()
+async def test_abort_does_not_wait_for_a_tool_start_handler() -> None:
+    called = asyncio.Event()
 
     async def wait(ctx: BeforeToolRun) -> None:
-        told.set()
+        called.set()
         await asyncio.Event().wait()
 
-    one = agent(
-        Script(calls(tool_call_reply("look", key="a"), tool_call_reply("look", key="b")), text_reply("never")),
+    core_agent = make_agent(
+        Script(
+            tool_calls_reply(tool_call_reply("look", key="a"), tool_call_reply("look", key="b")), text_reply("never")
+        ),
         tools=[look],
     )
-    one.on(BeforeToolRun, wait)
-    run = asyncio.ensure_future(one.run("go"))
-    await told.wait()
-    one.abort()
+    core_agent.on(BeforeToolRun, wait)
+    run = asyncio.ensure_future(core_agent.run("go"))
+    await called.wait()
+    core_agent.abort()
     with pytest.raises(AgentAbortedError):
         await run
-    assert [r.text.split(":")[0] for r in said(one.messages[2]).tool_results] == ["Aborted", "Aborted"]
+    assert [r.text.split(":")[0] for r in as_message(core_agent.messages[2]).tool_results] == ["Aborted", "Aborted"]

@@ -1,4 +1,4 @@
-"""The loop, without an Agent: what is asked, what runs, what joins the history, and how it ends."""
+"""The loop without an agent: requests, tool calls, history, and the end of a run."""
 
 import asyncio
 from typing import Any
@@ -20,15 +20,15 @@ from mainspring.tools import ToolContext, ToolRegistry, tool
 from mainspring.tools.execute import NOT_RUN_ABORTED
 from tests.unit.loop.harness import (
     Script,
+    as_message,
     assert_results_follow_calls,
     block_types,
-    calls,
-    config,
-    cut,
     fail,
-    said,
+    make_config,
     text_reply,
     tool_call_reply,
+    tool_calls_reply,
+    truncated_reply,
 )
 
 
@@ -38,15 +38,15 @@ async def look(key: str) -> str:
     return f"value of {key}"
 
 
-def context(*tools: Any, system: str = "") -> LoopContext:
+def make_context(*tools: Any, system: str = "") -> LoopContext:
     return LoopContext(system=system, tools=ToolRegistry(tools or (look,)))
 
 
 @pytest.mark.covers("AGT-01", "AGT-08", "AGT-35", "PKG-11", "TST-02", "TST-03")
-async def test_asks_runs_tools_asks_again_and_answers() -> None:
+async def test_loop_calls_the_model_runs_tools_and_returns_the_answer() -> None:
     model = Script(tool_call_reply("look", key="a"), text_reply("It is a."))
-    ctx = context(system="Be brief.")
-    result = await agent_loop("What is it?", ctx, config(model))
+    ctx = make_context(system="Be brief.")
+    result = await agent_loop("What is it?", ctx, make_config(model))
     assert result.status == "completed"
     assert [m.role for m in ctx.messages if isinstance(m, Message)] == ["user", "assistant", "user", "assistant"]
     assert tuple(ctx.messages) == result.messages
@@ -60,17 +60,17 @@ async def test_asks_runs_tools_asks_again_and_answers() -> None:
 
 
 @pytest.mark.covers("AGT-02", "AGT-22", "AGT-23", "AGT-24")
-async def test_follow_ups_re_enter_the_loop_when_it_would_stop() -> None:
+async def test_follow_ups_continue_a_run_that_would_stop() -> None:
     waiting = ["and b?", "and c?"]
     injected: list[tuple[str, str]] = []
 
     async def follow_up() -> list[Message]:
         return [Message.user(waiting.pop(0))] if waiting else []
 
-    bus = HookBus({"steer:inject": lambda ctx: injected.append((ctx.kind, said(ctx.messages[0]).text))})
+    bus = HookBus({"steer:inject": lambda ctx: injected.append((ctx.kind, as_message(ctx.messages[0]).text))})
     model = Script(text_reply("a"), tool_call_reply("look", key="b"), text_reply("b"), text_reply("c"))
-    ctx = context()
-    result = await agent_loop("a?", ctx, config(model, bus=bus, get_follow_up=follow_up))
+    ctx = make_context()
+    result = await agent_loop("a?", ctx, make_config(model, bus=bus, get_follow_up=follow_up))
     texts = [m.text for m in ctx.messages if isinstance(m, Message)]
     assert texts == ["a?", "a", "and b?", "", "", "b", "and c?", "c"]
     assert injected == [("follow_up", "and b?"), ("follow_up", "and c?")]
@@ -78,7 +78,7 @@ async def test_follow_ups_re_enter_the_loop_when_it_would_stop() -> None:
 
 
 @pytest.mark.covers("AGT-20", "AGT-21", "AGT-23", "AGT-24", "TEX-22")
-async def test_steering_skips_the_calls_not_made_yet_in_sequence() -> None:
+async def test_steering_message_skips_the_remaining_sequential_calls() -> None:
     ran: list[str] = []
     waiting: list[Message] = []
 
@@ -95,22 +95,22 @@ async def test_steering_skips_the_calls_not_made_yet_in_sequence() -> None:
 
     kinds_seen: list[str] = []
     bus = HookBus({"steer:inject": lambda ctx: kinds_seen.append(ctx.kind)})
-    model = Script(calls(*(tool_call_reply("step", n=str(n)) for n in (1, 2, 3, 4))), text_reply("ok"))
-    ctx = context(step)
+    model = Script(tool_calls_reply(*(tool_call_reply("step", n=str(n)) for n in (1, 2, 3, 4))), text_reply("ok"))
+    ctx = make_context(step)
     await agent_loop(
-        "go", ctx, config(model, bus=bus, get_steering=steering, behavior=RunOptions(tool_execution="sequential"))
+        "go", ctx, make_config(model, bus=bus, get_steering=steering, behavior=RunOptions(tool_execution="sequential"))
     )
     assert ran == ["1", "2"]
-    results = said(ctx.messages[2]).tool_results
+    results = as_message(ctx.messages[2]).tool_results
     assert [r.is_error for r in results] == [False, False, True, True]
     assert all(r.text.startswith("Skipped: a new message from the user") for r in results[2:])
-    assert said(ctx.messages[3]).text == "use Celsius"
+    assert as_message(ctx.messages[3]).text == "use Celsius"
     assert kinds_seen == ["steer"]
     assert_results_follow_calls(ctx.messages)
 
 
 @pytest.mark.covers("TEX-22", "TEX-27", "TEX-31", "AGT-18")
-async def test_an_abort_is_seen_by_the_tool_and_before_each_further_call() -> None:
+async def test_tool_sees_an_abort_and_the_remaining_calls_are_skipped() -> None:
     signal, ran = CancelToken(), list[str]()
 
     @tool
@@ -123,49 +123,49 @@ async def test_an_abort_is_seen_by_the_tool_and_before_each_further_call() -> No
             assert ctx.signal.cancelled
         return n
 
-    model = Script(calls(*(tool_call_reply("step", n=str(n)) for n in (1, 2, 3, 4))), text_reply("never"))
-    ctx = context(step)
+    model = Script(tool_calls_reply(*(tool_call_reply("step", n=str(n)) for n in (1, 2, 3, 4))), text_reply("never"))
+    ctx = make_context(step)
     with pytest.raises(AgentAbortedError, match="by hand"):
-        await agent_loop("go", ctx, config(model, behavior=RunOptions(tool_execution="sequential")), signal)
+        await agent_loop("go", ctx, make_config(model, behavior=RunOptions(tool_execution="sequential")), signal)
 
-    results = said(ctx.messages[2]).tool_results
+    results = as_message(ctx.messages[2]).tool_results
     assert ran == ["1", "2"]
     assert [r.is_error for r in results] == [False, False, True, True]
-    assert {r.text for r in results[2:]} == {NOT_RUN_ABORTED}, "and not that they were interrupted"
+    assert {r.text for r in results[2:]} == {NOT_RUN_ABORTED}, "not reported as interrupted"
     assert len(model.requests) == 1
 
 
 @pytest.mark.covers("AGT-20")
-async def test_steering_between_turns_is_seen_before_the_run_would_stop() -> None:
+async def test_steering_message_between_turns_continues_the_run() -> None:
     waiting = [Message.user("also Bergen")]
     model = Script(text_reply("Oslo"), text_reply("Bergen"))
-    ctx = context()
-    await agent_loop("Oslo?", ctx, config(model, get_steering=lambda: [waiting.pop()] if waiting else []))
+    ctx = make_context()
+    await agent_loop("Oslo?", ctx, make_config(model, get_steering=lambda: [waiting.pop()] if waiting else []))
     assert [m.text for m in ctx.messages if isinstance(m, Message)] == ["Oslo?", "Oslo", "also Bergen", "Bergen"]
 
 
 @pytest.mark.covers("AGT-28")
-async def test_a_turn_limit_ends_the_run_with_its_status_and_loses_no_steering() -> None:
-    inbox = [Message.user("later")]
-    taken: list[Message] = []
+async def test_turn_limit_ends_the_run_and_keeps_steering_messages_queued() -> None:
+    queued = [Message.user("later")]
+    removed: list[Message] = []
 
     def steering() -> list[Message]:
-        taken.extend(inbox)
-        return [inbox.pop()] if inbox else []
+        removed.extend(queued)
+        return [queued.pop()] if queued else []
 
     model = Script(*[tool_call_reply("look", key="x") for _ in range(9)])
-    ctx = context()
-    result = await agent_loop("go", ctx, config(model, get_steering=steering, behavior=RunOptions(max_turns=1)))
+    ctx = make_context()
+    result = await agent_loop("go", ctx, make_config(model, get_steering=steering, behavior=RunOptions(max_turns=1)))
     assert (result.status, result.turns, len(model.requests)) == ("max_turns", 1, 1)
-    assert inbox, "what no request could see still waits"
-    assert not taken
+    assert queued, "the message is still queued"
+    assert not removed
     assert_results_follow_calls(ctx.messages)
 
 
 @pytest.mark.covers("AGT-28")
-async def test_by_default_turns_are_not_limited() -> None:
+async def test_turns_are_unlimited_by_default() -> None:
     model = Script(*[tool_call_reply("look", key="x") for _ in range(60)], text_reply("done"))
-    result = await agent_loop("go", context(), config(model))
+    result = await agent_loop("go", make_context(), make_config(model))
     assert (result.status, result.turns) == ("completed", 61)
 
 
@@ -177,41 +177,41 @@ async def test_token_time_and_cost_limits_stop_before_the_next_request() -> None
         (RunOptions(max_cost=0.0), "max_cost"),
     ):
         model = Script(tool_call_reply("look", key="x", tokens=10), text_reply("never"))
-        result = await agent_loop("go", context(), config(model, behavior=limit))
+        result = await agent_loop("go", make_context(), make_config(model, behavior=limit))
         assert result.status == status
         assert len(model.requests) <= 1
 
 
 @pytest.mark.covers("AGT-29")
-async def test_one_reply_may_have_16384_tokens_by_default() -> None:
+async def test_response_may_have_16384_tokens_by_default() -> None:
     model = Script(text_reply("a"), text_reply("b"))
-    await agent_loop("go", context(), config(model))
-    await agent_loop("go", context(), config(model, behavior=RunOptions(max_output_tokens=7)))
+    await agent_loop("go", make_context(), make_config(model))
+    await agent_loop("go", make_context(), make_config(model, behavior=RunOptions(max_output_tokens=7)))
     assert [r.max_output_tokens for r in model.requests] == [16384, 7]
 
 
 @pytest.mark.covers("AGT-19", "HOK-21")
-async def test_usage_adds_up_and_turn_hooks_know_it() -> None:
+async def test_usage_adds_up_and_is_reported_to_turn_hooks() -> None:
     totals: list[int] = []
-    turns: list[tuple[int, int, dict[str, int]]] = []
+    record_messages: list[tuple[int, int, dict[str, int]]] = []
 
-    def usage(ctx: UsageUpdate) -> None:
+    def record_usage(ctx: UsageUpdate) -> None:
         totals.append(ctx.total.total_tokens)
 
     def after(ctx: TurnAfter) -> None:
-        turns.append((ctx.turn, ctx.usage.total_tokens, dict(ctx.tool_counts)))
+        record_messages.append((ctx.turn, ctx.usage.total_tokens, dict(ctx.tool_counts)))
 
-    bus = HookBus({UsageUpdate: usage, TurnAfter: after})
+    bus = HookBus({UsageUpdate: record_usage, TurnAfter: after})
     model = Script(tool_call_reply("look", key="x", tokens=5), text_reply("done", tokens=7))
-    result = await agent_loop("go", context(), config(model, bus=bus))
+    result = await agent_loop("go", make_context(), make_config(model, bus=bus))
     assert totals == [5, 12]
-    assert turns == [(1, 5, {}), (2, 7, {"look": 1})]
+    assert record_messages == [(1, 5, {}), (2, 7, {"look": 1})]
     assert result.usage.total_tokens == 12
     assert [u.total_tokens for u in result.stats.turn_usage] == [5, 7]
 
 
 @pytest.mark.covers("HOK-45", "HOK-21")
-async def test_turn_before_may_change_the_whole_request_and_turn_after_keeps_it_going() -> None:
+async def test_turn_before_can_change_the_request_and_turn_after_can_continue_the_run() -> None:
     def before(ctx: TurnBefore) -> None:
         ctx.request.tools = ()
         ctx.request.tool_choice = "none"
@@ -222,21 +222,21 @@ async def test_turn_before_may_change_the_whole_request_and_turn_after_keeps_it_
             ctx.continue_with = [Message.user("go on")]
 
     model = Script(text_reply("one"), text_reply("two"))
-    ctx = context()
-    await agent_loop("go", ctx, config(model, bus=HookBus({TurnBefore: before, TurnAfter: after})))
+    ctx = make_context()
+    await agent_loop("go", ctx, make_config(model, bus=HookBus({TurnBefore: before, TurnAfter: after})))
     request = model.requests[0]
     assert (request.tools, request.tool_choice, request.max_output_tokens) == ((), "none", 3)
     assert [m.text for m in ctx.messages if isinstance(m, Message)] == ["go", "one", "go on", "two"]
 
 
 @pytest.mark.covers("MSG-16", "MSG-17", "MSG-24")
-async def test_a_request_is_history_then_transformed_then_converted() -> None:
+async def test_request_is_built_by_hook_then_transform_then_conversion() -> None:
     order: list[str] = []
     signal = CancelToken()
 
-    async def transform(messages: list[Any], given: CancelToken) -> list[Any]:
+    async def transform(messages: list[Any], token: CancelToken) -> list[Any]:
         order.append("transform")
-        assert not given.cancelled
+        assert not token.cancelled
         assert isinstance(messages[0], CustomMessage)
         return [*messages, CustomMessage("hint", "H")]
 
@@ -247,30 +247,32 @@ async def test_a_request_is_history_then_transformed_then_converted() -> None:
     bus = HookBus({"context:transform": lambda ctx: order.append("hook")})
     model = Script(text_reply("ok"))
     ctx = LoopContext(messages=[CustomMessage("note", 1)])
-    await agent_loop("go", ctx, config(model, bus=bus, convert_to_llm=convert, transform_context=transform), signal)
+    await agent_loop(
+        "go", ctx, make_config(model, bus=bus, convert_to_llm=convert, transform_context=transform), signal
+    )
     assert order == ["hook", "transform", "convert"]
     assert [m.text for m in model.requests[0].messages] == ["<note>", "go", "<hint>"]
-    assert block_types(ctx.messages) == ["custom:note", "user", "assistant"], "the history itself is as it was"
+    assert block_types(ctx.messages) == ["custom:note", "user", "assistant"], "the history is unchanged"
 
 
-async def test_by_default_application_messages_stay_out_of_requests() -> None:
+async def test_custom_messages_stay_out_of_requests_by_default() -> None:
     model = Script(tool_call_reply("look", key="a"), text_reply("ok"))
     ctx = LoopContext(messages=[CustomMessage("note", 1)], tools=ToolRegistry([look]))
-    await agent_loop([Message.user("go"), CustomMessage("more")], ctx, config(model))
+    await agent_loop([Message.user("go"), CustomMessage("more")], ctx, make_config(model))
     assert [len(r.messages) for r in model.requests] == [1, 3]
     assert list(model.requests[1].messages) == convert_to_llm(ctx.messages)[:3]
 
 
 @pytest.mark.covers("STR-09", "STR-13", "ERR-10", "AGT-17", "MSG-23")
-async def test_a_broken_stream_keeps_what_arrived_and_raises_after_one_error_event() -> None:
+async def test_broken_stream_keeps_its_partial_message_and_raises_after_one_error_event() -> None:
     events: list[Any] = []
     after: list[TurnAfter] = []
     bus = HookBus({TurnAfter: after.append})
     bus.subscribe(events.append)
-    model = Script(cut("half an ans", tool_call_reply("look", key="a")))
-    ctx = context()
+    model = Script(truncated_reply("half an ans", tool_call_reply("look", key="a")))
+    ctx = make_context()
     with pytest.raises(AgentProviderError) as caught:
-        await agent_loop("go", ctx, config(model, bus=bus))
+        await agent_loop("go", ctx, make_config(model, bus=bus))
     assert isinstance(caught.value.cause, NetworkError)
     errors = [e for e in events if e.type == "error"]
     assert [e.reason for e in errors] == ["error"]
@@ -278,20 +280,20 @@ async def test_a_broken_stream_keeps_what_arrived_and_raises_after_one_error_eve
     partial = ctx.messages[1]
     assert isinstance(partial, Message)
     assert (partial.stop_reason, partial.text) == ("error", "half an ans")
-    assert "broke off" in said(ctx.messages[2]).tool_results[0].text
+    assert "broke off" in as_message(ctx.messages[2]).tool_results[0].text
     assert_results_follow_calls(ctx.messages)
     assert (after[0].usage.total_tokens, type(after[0].error)) == (0, AgentProviderError)
     assert (events[-1].type, events[-1].status) == ("agent_end", "error")
 
 
-async def test_a_conversation_that_does_not_fit_has_its_own_error() -> None:
+async def test_context_overflow_has_its_own_error() -> None:
     model = Script(fail(ContextExceededError("too long")))
     with pytest.raises(AgentContextExceededError):
-        await agent_loop("go", context(), config(model))
+        await agent_loop("go", make_context(), make_config(model))
 
 
 @pytest.mark.covers("HOK-45")
-async def test_model_error_may_answer_with_a_shorter_history() -> None:
+async def test_model_error_handler_can_retry_with_a_shorter_history() -> None:
     compacted: list[tuple[int, int]] = []
     tried: list[int] = []
 
@@ -305,25 +307,25 @@ async def test_model_error_may_answer_with_a_shorter_history() -> None:
     )
     model = Script(fail(ContextExceededError("too long")), text_reply("ok"))
     ctx = LoopContext(messages=[Message.user("old"), Message.assistant("older")])
-    result = await agent_loop("new", ctx, config(model, bus=bus))
+    result = await agent_loop("new", ctx, make_config(model, bus=bus))
     assert result.status == "completed"
     assert (compacted, tried) == ([(3, 1)], [1])
     assert [m.text for m in ctx.messages if isinstance(m, Message)] == ["new", "ok"]
     endless = Script(*[fail(ContextExceededError("too long")) for _ in range(9)])
     with pytest.raises(AgentContextExceededError):
-        await agent_loop("new", LoopContext(), config(endless, bus=bus))
-    assert len(endless.requests) == 4, "a handler cannot make it go on for ever"
+        await agent_loop("new", LoopContext(), make_config(endless, bus=bus))
+    assert len(endless.requests) == 4, "the number of retries is limited"
 
 
 @pytest.mark.covers("AGT-18", "AGT-25")
 @pytest.mark.parametrize("when", ["before", "in the stream", "in a tool", "after the turn"])
-async def test_an_abort_ends_in_one_error_whenever_it_comes(when: str) -> None:
+async def test_abort_ends_the_run_with_one_error_at_any_moment(when: str) -> None:
     signal = CancelToken()
     started = asyncio.Event()
 
     @tool
     async def wait() -> str:
-        """Wait for ever."""
+        """Wait forever."""
         started.set()
         await asyncio.Event().wait()
         return "never"
@@ -335,9 +337,9 @@ async def test_an_abort_ends_in_one_error_whenever_it_comes(when: str) -> None:
     model = Script(
         text_reply("a long answer", hang_after=1, started=started)
         if when == "in the stream"
-        else calls(tool_call_reply("wait"), tool_call_reply("wait"))
+        else tool_calls_reply(tool_call_reply("wait"), tool_call_reply("wait"))
     )
-    ctx = context(wait)
+    ctx = make_context(wait)
     if when == "before":
         signal.cancel("by hand")
         started.set()
@@ -353,20 +355,20 @@ async def test_an_abort_ends_in_one_error_whenever_it_comes(when: str) -> None:
         if when in {"in the stream", "in a tool"}:
             tasks.create_task(stop())
         with pytest.raises(AgentAbortedError, match="by hand"):
-            await agent_loop("go", ctx, config(model, bus=bus), signal)
+            await agent_loop("go", ctx, make_config(model, bus=bus), signal)
     assert_results_follow_calls(ctx.messages)
     assert (events[-1].type, events[-1].status) == ("agent_end", "aborted")
     assert len(model.requests) == (when != "before")
-    assert ("turn_start" in [e.type for e in events]) == (when != "before"), "no turn begins"
+    assert ("turn_start" in [e.type for e in events]) == (when != "before"), "no turn starts"
     if when == "in the stream":
-        assert said(ctx.messages[-1]).stop_reason == "aborted"
+        assert as_message(ctx.messages[-1]).stop_reason == "aborted"
         assert [e.reason for e in events if e.type == "error"] == ["aborted"]
     if when == "in a tool":
-        assert all(r.is_error for r in said(ctx.messages[-1]).tool_results)
+        assert all(r.is_error for r in as_message(ctx.messages[-1]).tool_results)
 
 
 @pytest.mark.covers("AGT-25")
-async def test_a_tool_that_ignores_the_abort_is_abandoned_and_still_has_a_result() -> None:
+async def test_tool_that_ignores_an_abort_is_abandoned_and_has_a_result() -> None:
     signal, release = CancelToken(), asyncio.Event()
 
     @tool
@@ -380,42 +382,46 @@ async def test_a_tool_that_ignores_the_abort_is_abandoned_and_still_has_a_result
                 continue
         return "late"
 
-    ctx = context(stubborn)
+    ctx = make_context(stubborn)
     with pytest.raises(AgentAbortedError):
         await agent_loop(
-            "go", ctx, config(Script(tool_call_reply("stubborn")), behavior=RunOptions(abort_grace=0.01)), signal
+            "go", ctx, make_config(Script(tool_call_reply("stubborn")), behavior=RunOptions(abort_grace=0.01)), signal
         )
     release.set()
-    assert "unknown" in said(ctx.messages[-1]).tool_results[0].text
+    assert "unknown" in as_message(ctx.messages[-1]).tool_results[0].text
     assert_results_follow_calls(ctx.messages)
 
 
-async def test_cancelling_the_task_from_outside_completes_the_pair_and_passes_through() -> None:
+async def test_cancelling_the_task_completes_the_tool_results_and_propagates() -> None:
     started = asyncio.Event()
 
     @tool
     async def wait() -> str:
-        """Wait for ever."""
+        """Wait forever."""
         started.set()
         await asyncio.Event().wait()
         return "never"
 
-    ctx = context(wait)
-    joined: list[Any] = []
-    bus = HookBus({"tool-results:after": lambda c: joined.append(c.results)})
+    ctx = make_context(wait)
+    added: list[Any] = []
+    bus = HookBus({"tool-results:after": lambda c: added.append(c.results)})
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(
-            agent_loop("go", ctx, config(Script(calls(tool_call_reply("wait"), tool_call_reply("wait"))), bus=bus))
+            agent_loop(
+                "go",
+                ctx,
+                make_config(Script(tool_calls_reply(tool_call_reply("wait"), tool_call_reply("wait"))), bus=bus),
+            )
         )
         await started.wait()
         running.cancel()
     assert running.cancelled()
-    assert len(joined) == 1
+    assert len(added) == 1
     assert_results_follow_calls(ctx.messages)
 
 
 @pytest.mark.covers("ERR-10")
-async def test_a_cut_off_answer_runs_nothing_and_is_not_asked_for_ever() -> None:
+async def test_truncated_tool_call_is_not_run_and_retries_are_limited() -> None:
     ran: list[str] = []
 
     @tool
@@ -425,68 +431,70 @@ async def test_a_cut_off_answer_runs_nothing_and_is_not_asked_for_ever() -> None
         return "ok"
 
     model = Script(*[tool_call_reply("write", text="pre", stop="max_tokens") for _ in range(9)])
-    ctx = context(write)
+    ctx = make_context(write)
     with pytest.raises(AgentProviderError, match="cut off at the output limit of 16384 tokens"):
-        await agent_loop("go", ctx, config(model))
+        await agent_loop("go", ctx, make_config(model))
     assert not ran
     assert len(model.requests) == 4
-    assert "output limit of 16384 tokens" in said(ctx.messages[2]).tool_results[0].text
+    assert "output limit of 16384 tokens" in as_message(ctx.messages[2]).tool_results[0].text
     assert_results_follow_calls(ctx.messages)
 
 
-async def test_an_answer_of_nothing_is_asked_for_again_but_not_for_ever() -> None:
+async def test_empty_response_is_retried_a_limited_number_of_times() -> None:
     model = Script(text_reply("", thinking="hm"), text_reply("", thinking="hm"), text_reply("there"))
-    result = await agent_loop("go", context(), config(model))
+    result = await agent_loop("go", make_context(), make_config(model))
     assert (result.status, result.turns) == ("completed", 3)
     with pytest.raises(AgentProviderError, match="neither text nor a tool call"):
-        await agent_loop("go", context(), config(Script(*[text_reply("") for _ in range(9)])))
+        await agent_loop("go", make_context(), make_config(Script(*[text_reply("") for _ in range(9)])))
 
 
 @pytest.mark.covers("TEX-23")
-async def test_calls_without_or_with_the_same_id_get_ids_of_their_own() -> None:
+async def test_calls_with_missing_or_duplicate_ids_get_unique_ids() -> None:
     model = Script(
-        calls(
+        tool_calls_reply(
             ToolUseBlock("", "look", {"key": "a"}),
             ToolUseBlock("x", "look", {"key": "b"}),
             ToolUseBlock("x", "look", {"key": "c"}),
         ),
         text_reply("ok"),
     )
-    ctx = context()
-    await agent_loop("go", ctx, config(model))
-    assert [r.content for r in said(ctx.messages[2]).tool_results] == ["value of a", "value of b", "value of c"]
+    ctx = make_context()
+    await agent_loop("go", ctx, make_config(model))
+    assert [r.content for r in as_message(ctx.messages[2]).tool_results] == ["value of a", "value of b", "value of c"]
     assert_results_follow_calls(ctx.messages)
 
 
 @pytest.mark.covers("STR-11")
-async def test_stream_hooks_hear_each_piece() -> None:
-    heard: list[str] = []
+async def test_stream_hooks_receive_each_piece() -> None:
+    pieces: list[str] = []
     bus = HookBus(
         {
-            "stream:text": lambda c: heard.append(c.text),
-            "stream:thinking": lambda c: heard.append(f"({c.thinking})"),
-            "stream:end": lambda c: heard.append(f"[{c.text}]"),
+            "stream:text": lambda c: pieces.append(c.text),
+            "stream:thinking": lambda c: pieces.append(f"({c.thinking})"),
+            "stream:end": lambda c: pieces.append(f"[{c.text}]"),
         }
     )
-    await agent_loop("go", context(), config(Script(text_reply("ab", thinking="t", size=1)), bus=bus))
-    assert heard == ["(t)", "a", "b", "[ab]"]
+    await agent_loop("go", make_context(), make_config(Script(text_reply("ab", thinking="t", size=1)), bus=bus))
+    assert pieces == ["(t)", "a", "b", "[ab]"]
 
 
-async def test_stores_hear_messages_before_the_model_does() -> None:
+async def test_messages_are_published_before_the_model_sees_them() -> None:
     order: list[str] = []
 
-    def turns(ctx: MessagesAdded) -> None:
+    def record_messages(ctx: MessagesAdded) -> None:
         order.append(f"{ctx.source}:{len(ctx.messages)}")
 
-    bus = HookBus({MessagesAdded: turns, "turn:before": lambda c: order.append("request"), "tool:intent": lambda c: order.append("intent"),
+    bus = HookBus({MessagesAdded: record_messages, "turn:before": lambda c: order.append("request"), "tool:intent": lambda c: order.append("intent"),
                    "tool:start": lambda c: order.append("start"), "tool:after": lambda c: order.append("result"),
                    "tool-results:after": lambda c: order.append("pair")})  # fmt: skip
-    await agent_loop("go", context(), config(Script(tool_call_reply("look", key="x"), text_reply("ok")), bus=bus))
+    await agent_loop(
+        "go", make_context(), make_config(Script(tool_call_reply("look", key="x"), text_reply("ok")), bus=bus)
+    )
     assert order == ["prompt:1", "request", "intent", "start", "result", "pair", "request", "assistant:1"]
 
 
 @pytest.mark.covers("HOK-45")
-async def test_a_paused_run_is_taken_up_and_nothing_runs_twice() -> None:
+async def test_paused_run_resumes_and_no_tool_runs_twice() -> None:
     ran: list[str] = []
     answers: dict[str, str] = {}
 
@@ -503,32 +511,32 @@ async def test_a_paused_run_is_taken_up_and_nothing_runs_twice() -> None:
 
     paused: list[Any] = []
     bus = HookBus({"tool:permit": permit, "run:pause": paused.append})
-    ctx = context(act)
-    setup = config(Script(calls(tool_call_reply("act", n="1"), tool_call_reply("act", n="2"), tool_call_reply("act", n="3")), text_reply("done")), bus=bus,
+    ctx = make_context(act)
+    setup = make_config(Script(tool_calls_reply(tool_call_reply("act", n="1"), tool_call_reply("act", n="2"), tool_call_reply("act", n="3")), text_reply("done")), bus=bus,
                    behavior=RunOptions(tool_execution="sequential"))  # fmt: skip
     first = await agent_loop("go", ctx, setup)
     assert (first.status, ran) == ("paused", ["1"])
     assert ctx.pending is not None
     assert list(paused[0].reasons.values()) == ["may it?"]
-    assert block_types(ctx.messages) == ["user"], "calls and results join together or not at all"
+    assert block_types(ctx.messages) == ["user"], "calls and results are added together"
     answers[next(iter(paused[0].reasons))] = "yes"
     second = await agent_loop((), ctx, setup)
     assert (second.status, ran, ctx.pending) == ("completed", ["1", "2", "3"], None)
-    assert [r.content for r in said(ctx.messages[2]).tool_results] == ["did 1", "did 2", "did 3"]
+    assert [r.content for r in as_message(ctx.messages[2]).tool_results] == ["did 1", "did 2", "did 3"]
     assert_results_follow_calls(ctx.messages)
 
 
-async def test_a_new_prompt_settles_the_calls_that_a_pause_left() -> None:
+async def test_new_prompt_settles_the_calls_of_a_paused_run() -> None:
     bus = HookBus({"tool:permit": lambda ctx: ctx.pause("?")})
-    ctx = context()
-    await agent_loop("go", ctx, config(Script(tool_call_reply("look", key="a")), bus=bus))
-    await agent_loop("never mind", ctx, config(Script(text_reply("fine"))))
+    ctx = make_context()
+    await agent_loop("go", ctx, make_config(Script(tool_call_reply("look", key="a")), bus=bus))
+    await agent_loop("never mind", ctx, make_config(Script(text_reply("fine"))))
     assert block_types(ctx.messages) == ["user", "assistant", "user", "user", "assistant"]
-    assert "new message" in said(ctx.messages[2]).tool_results[0].text
+    assert "new message" in as_message(ctx.messages[2]).tool_results[0].text
     assert_results_follow_calls(ctx.messages)
 
 
-async def test_a_text_answer_with_blocks_is_kept_as_it_came() -> None:
-    ctx = context()
-    await agent_loop("go", ctx, config(Script(text_reply("a"))))
-    assert said(ctx.messages[1]).content == (TextBlock("a"),)
+async def test_text_response_keeps_its_blocks() -> None:
+    ctx = make_context()
+    await agent_loop("go", ctx, make_config(Script(text_reply("a"))))
+    assert as_message(ctx.messages[1]).content == (TextBlock("a"),)

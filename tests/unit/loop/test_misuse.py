@@ -1,4 +1,4 @@
-"""What a caller, a handler or a tool gets wrong is told, stays where it is, and never passes for a yes."""
+"""Mistakes of a caller, handler, or tool are reported, do no further harm, and are never an approval."""
 
 import asyncio
 from typing import Any, cast
@@ -19,7 +19,15 @@ from mainspring.loop.hooks import (
 )
 from mainspring.messages import TextBlock, ToolUseBlock
 from mainspring.tools import tool
-from tests.unit.loop.harness import Script, agent, assert_results_follow_calls, calls, said, text_reply, tool_call_reply
+from tests.unit.loop.harness import (
+    Script,
+    as_message,
+    assert_results_follow_calls,
+    make_agent,
+    text_reply,
+    tool_call_reply,
+    tool_calls_reply,
+)
 
 ran: list[str] = []
 
@@ -32,11 +40,11 @@ async def act(what: str = "") -> str:
 
 
 @pytest.fixture(autouse=True)
-def nothing_ran() -> None:
+def clear_ran() -> None:
     ran.clear()
 
 
-def asking(ctx: PermissionCheck) -> None:
+def pause(ctx: PermissionCheck) -> None:
     ctx.pause("may it?")
 
 
@@ -44,42 +52,43 @@ def asking(ctx: PermissionCheck) -> None:
 @pytest.mark.parametrize(
     "answer", [False, True, None, "no", "yes", 0, {"a": False}, {"a": True}, {"a": "deny"}, {"a": Deny}, Approve]
 )
-async def test_nothing_but_an_approval_is_one(answer: Any) -> None:
-    one = agent(
-        Script(calls(ToolUseBlock("a", "act", {"what": "it"})), text_reply("ok")),
+async def test_answer_accepts_only_approve_or_deny(answer: Any) -> None:
+    agent = make_agent(
+        Script(tool_calls_reply(ToolUseBlock("a", "act", {"what": "it"})), text_reply("ok")),
         tools=[act],
-        hooks={PermissionCheck: asking},
+        hooks={PermissionCheck: pause},
     )
-    assert (await one.run("go")).status == "paused"
+    assert (await agent.run("go")).status == "paused"
     with pytest.raises(TypeError, match=r"Approve\(\) or Deny\(\)"):
-        one.answer(answer)
-    assert one.pending is not None
-    one.pending.answers.update(answer if isinstance(answer, dict) else {"a": answer})  # by the back door
-    assert (await one.run()).status == "paused"
+        agent.answer(answer)
+    assert agent.pending is not None
+    # This bypasses the check of answer().
+    agent.pending.answers.update(answer if isinstance(answer, dict) else {"a": answer})
+    assert (await agent.run()).status == "paused"
     assert ran == []
-    one.answer(Deny())
-    await one.run()
+    agent.answer(Deny())
+    await agent.run()
     assert ran == []
 
 
-async def test_the_last_answer_counts_and_one_for_a_call_that_is_gone_is_refused() -> None:
-    one = agent(
-        Script(calls(ToolUseBlock("a", "act", {"what": "it"})), text_reply("ok")),
+async def test_last_answer_wins_and_an_answer_to_a_finished_call_is_rejected() -> None:
+    agent = make_agent(
+        Script(tool_calls_reply(ToolUseBlock("a", "act", {"what": "it"})), text_reply("ok")),
         tools=[act],
-        hooks={PermissionCheck: asking},
+        hooks={PermissionCheck: pause},
     )
-    await one.run("go")
-    one.answer(Approve())
-    one.answer({"a": Deny("thought better of it")})
-    await one.run()
+    await agent.run("go")
+    agent.answer(Approve())
+    agent.answer({"a": Deny("thought better of it")})
+    await agent.run()
     assert ran == []
     with pytest.raises(AgentError, match="No tool call is waiting"):
-        one.answer(Approve())
+        agent.answer(Approve())
 
 
 @pytest.mark.parametrize("use", ["iterate", "result"])
-async def test_a_stream_that_was_not_entered_says_so(use: str) -> None:
-    run = agent(Script(text_reply("ok"))).stream("go")
+async def test_stream_that_was_not_entered_raises_a_helpful_error(use: str) -> None:
+    run = make_agent(Script(text_reply("ok"))).stream("go")
     with pytest.raises(RuntimeError, match="async with agent.stream"):
         await (anext(aiter(run)) if use == "iterate" else run.result())
     async with run:
@@ -106,7 +115,7 @@ JUNK = [5, 1.5, object(), {"nope": 1}, b"x", [1], ["x"], True]
         (BeforeInject, "messages"),
     ],
 )
-async def test_what_a_field_cannot_hold_is_a_failure_of_the_handler(
+async def test_invalid_value_in_a_hook_field_fails_the_handler(
     hook: type[Any], field: str, way: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     for junk in JUNK:
@@ -117,56 +126,56 @@ async def test_what_a_field_cannot_hold_is_a_failure_of_the_handler(
             setattr(ctx, field, junk)
             return None
 
-        one = agent(
-            Script(calls(tool_call_reply("act")), text_reply("ok"), text_reply("ok")),
+        agent = make_agent(
+            Script(tool_calls_reply(tool_call_reply("act")), text_reply("ok"), text_reply("ok")),
             tools=[act],
             system="S",
             hooks={hook: handler},
         )
-        one.steer("and this")
-        result = await one.run("go")
+        agent.steer("and this")
+        result = await agent.run("go")
         assert (result.status, result.text) == ("completed", "ok"), junk
         assert_results_follow_calls(result.messages)
     assert "handler" in caplog.text
 
 
 @pytest.mark.covers("HOK-44")
-async def test_a_gate_that_sets_what_cannot_be_used_blocks() -> None:
-    one = agent(
-        Script(calls(tool_call_reply("act")), text_reply("ok")),
+async def test_gate_with_an_invalid_value_blocks() -> None:
+    agent = make_agent(
+        Script(tool_calls_reply(tool_call_reply("act")), text_reply("ok")),
         tools=[act],
         hooks={ToolGate: lambda ctx: {"pause": True}},
     )
-    await one.run("go")
+    await agent.run("go")
     assert ran == []
-    assert "takes text, not bool" in said(one.messages[2]).tool_results[0].text
+    assert "takes text, not bool" in as_message(agent.messages[2]).tool_results[0].text
 
 
-def test_a_handler_is_a_function() -> None:
+def test_handler_must_be_a_function() -> None:
     with pytest.raises(ConfigError, match=r"a handler of tool:gate is a function, not 3"):
-        agent(Script(), hooks={ToolGate: cast("Any", 3)})
-    one = agent(Script())
+        make_agent(Script(), hooks={ToolGate: cast("Any", 3)})
+    agent = make_agent(Script())
     with pytest.raises(ConfigError):
-        one.bus.add({TurnBefore: lambda ctx: None, ToolGate: [cast("Any", None)]})
-    assert not one.bus.has(TurnBefore), "none of them is registered"
+        agent.bus.add({TurnBefore: lambda ctx: None, ToolGate: [cast("Any", None)]})
+    assert not agent.bus.has(TurnBefore), "no handler is registered"
 
 
 @pytest.mark.covers("MSG-25")
-async def test_a_prompt_that_is_none_is_told_what_one_is() -> None:
+async def test_invalid_prompt_type_is_rejected_with_the_valid_types() -> None:
     for junk in (3, None, object(), {"a": 1}, ["a"], [[]]):
         with pytest.raises(TypeError, match="A prompt must be text"):
-            await agent(Script()).run(cast("Any", junk))
-    one = agent(Script(text_reply("ok")))
-    await one.run(cast("Any", (TextBlock(text) for text in ("a", "b"))))
-    assert said(one.messages[0]).text == "ab"
+            await make_agent(Script()).run(cast("Any", junk))
+    agent = make_agent(Script(text_reply("ok")))
+    await agent.run(cast("Any", (TextBlock(text) for text in ("a", "b"))))
+    assert as_message(agent.messages[0]).text == "ab"
 
 
-async def test_a_cap_below_one_is_one() -> None:
-    one = agent(
-        Script(calls(tool_call_reply("act"), tool_call_reply("act")), text_reply("ok")),
+async def test_concurrency_limit_below_one_means_one() -> None:
+    agent = make_agent(
+        Script(tool_calls_reply(tool_call_reply("act"), tool_call_reply("act")), text_reply("ok")),
         tools=[act],
         behavior=RunOptions(tool_concurrency=0),
     )
     async with asyncio.timeout(5):
-        assert (await one.run("go")).status == "completed"
+        assert (await agent.run("go")).status == "completed"
     assert len(ran) == 2

@@ -1,4 +1,4 @@
-"""How a run ends when its time is up, when an abort arrives late, and what the callers and listeners see of it."""
+"""The end of a run at its time limit or after a late abort, and the reports to callers and listeners."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,10 +15,10 @@ from mainspring.models import ModelRequest
 from mainspring.tools import ToolContext, ToolRegistry, tool
 from tests.unit.loop.harness import (
     Script,
-    agent,
+    as_message,
     assert_results_follow_calls,
-    config,
-    said,
+    make_agent,
+    make_config,
     text_reply,
     tool_call_reply,
 )
@@ -30,8 +30,8 @@ async def look(key: str) -> str:
     return f"value of {key}"
 
 
-def sleep_in(hook: Any, seconds: float) -> dict[Any, Any]:
-    """A handler that outlasts the time limit of its run."""
+def make_slow_handler(hook: Any, seconds: float) -> dict[Any, Any]:
+    """Return a handler that runs longer than the time limit."""
 
     async def sleep(ctx: Any) -> None:
         expired = asyncio.Event()
@@ -41,18 +41,18 @@ def sleep_in(hook: Any, seconds: float) -> dict[Any, Any]:
     return {hook: sleep}
 
 
-async def test_an_error_after_the_time_limit_is_raised() -> None:
-    one = agent(Script(text_reply("")), hooks=sleep_in(TurnAfter, 0.03))
+async def test_error_after_the_time_limit_is_raised() -> None:
+    agent = make_agent(Script(text_reply("")), hooks=make_slow_handler(TurnAfter, 0.03))
     ended: list[Any] = []
-    one.on(SessionEnd, ended.append)
+    agent.on(SessionEnd, ended.append)
     with pytest.raises(AgentProviderError, match="neither text nor a tool call") as caught:
-        await one.run("go", behavior=RunOptions(max_seconds=0.01, max_repairs=0))
+        await agent.run("go", behavior=RunOptions(max_seconds=0.01, max_repairs=0))
     assert caught.value.outcome is not None
     assert caught.value.outcome.status == ended[0].status == "error"
     assert ended[0].error is caught.value
 
 
-async def test_a_cancellation_after_the_time_limit_is_raised() -> None:
+async def test_cancellation_after_the_time_limit_is_raised() -> None:
     expired, release = asyncio.Event(), asyncio.Event()
 
     @tool
@@ -65,27 +65,29 @@ async def test_a_cancellation_after_the_time_limit_is_raised() -> None:
             await release.wait()
         return "late"
 
-    one = agent(Script(tool_call_reply("stubborn")), tools=[stubborn])
-    run = asyncio.ensure_future(one.run("go", behavior=RunOptions(max_seconds=0.01, abort_grace=5)))
+    agent = make_agent(Script(tool_call_reply("stubborn")), tools=[stubborn])
+    run = asyncio.ensure_future(agent.run("go", behavior=RunOptions(max_seconds=0.01, abort_grace=5)))
     await expired.wait()
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
-    assert_results_follow_calls(one.messages)
+    assert_results_follow_calls(agent.messages)
 
 
-async def test_an_abort_before_the_time_limit_is_an_abort() -> None:
+async def test_abort_before_the_time_limit_is_an_abort() -> None:
     started = asyncio.Event()
-    one = agent(Script(text_reply("slow", hang_after=1, started=started)), hooks=sleep_in(TurnAfter, 0.03))
-    run = asyncio.ensure_future(one.run("go", behavior=RunOptions(max_seconds=0.02, abort_grace=1)))
+    agent = make_agent(
+        Script(text_reply("slow", hang_after=1, started=started)), hooks=make_slow_handler(TurnAfter, 0.03)
+    )
+    run = asyncio.ensure_future(agent.run("go", behavior=RunOptions(max_seconds=0.02, abort_grace=1)))
     await started.wait()
-    one.abort("by hand")
+    agent.abort("by hand")
     with pytest.raises(AgentAbortedError, match="by hand"):
         await run
 
 
-class AbortedAtTheEnd(Script):
-    """A model whose caller aborts while the finished stream is being closed."""
+class AbortOnCloseModel(Script):
+    """A model whose caller aborts while the finished stream is closed."""
 
     def __init__(self, signal: CancelToken, *answers: Any) -> None:
         super().__init__(*answers)
@@ -101,17 +103,17 @@ class AbortedAtTheEnd(Script):
 
 
 @pytest.mark.parametrize("retry", [True, False])
-async def test_a_complete_response_stays_complete_if_the_abort_arrives_after_it(retry: bool) -> None:
+async def test_complete_response_stays_complete_if_the_abort_arrives_after_it(retry: bool) -> None:
     signal, events = CancelToken(), list[Any]()
     after: list[TurnAfter] = []
     bus = HookBus({TurnAfter: after.append})
     bus.subscribe(events.append)
     ctx = LoopContext()
     behavior = RunOptions() if retry else RunOptions(retry=None)
-    model = AbortedAtTheEnd(signal, text_reply("whole", tokens=7))
+    model = AbortOnCloseModel(signal, text_reply("whole", tokens=7))
     with pytest.raises(AgentAbortedError, match="by hand") as caught:
-        await agent_loop("go", ctx, config(model, bus=bus, behavior=behavior), signal)
-    message = said(ctx.messages[-1])
+        await agent_loop("go", ctx, make_config(model, bus=bus, behavior=behavior), signal)
+    message = as_message(ctx.messages[-1])
     assert (message.text, message.stop_reason, message.error) == ("whole", "end_turn", None)
     assert "error" not in [e.type for e in events]
     assert [(a.usage.total_tokens, a.error) for a in after] == [(7, None)]
@@ -119,7 +121,7 @@ async def test_a_complete_response_stays_complete_if_the_abort_arrives_after_it(
     assert caught.value.outcome.text == "whole"
 
 
-async def test_an_abandoned_tool_publishes_nothing_more() -> None:
+async def test_abandoned_tool_publishes_no_more_events() -> None:
     signal, release, finished = CancelToken(), asyncio.Event(), asyncio.Event()
     events: list[Any] = []
 
@@ -145,7 +147,7 @@ async def test_an_abandoned_tool_publishes_nothing_more() -> None:
         await agent_loop(
             "go",
             ctx,
-            config(Script(tool_call_reply("stubborn")), bus=bus, behavior=RunOptions(abort_grace=0.01)),
+            make_config(Script(tool_call_reply("stubborn")), bus=bus, behavior=RunOptions(abort_grace=0.01)),
             signal,
         )
     release.set()
@@ -155,18 +157,18 @@ async def test_an_abandoned_tool_publishes_nothing_more() -> None:
 
 
 @pytest.mark.parametrize("by", ["abort", "cancel"])
-async def test_the_last_hooks_carry_how_the_run_ended(by: str) -> None:
+async def test_end_hooks_contain_how_the_run_ended(by: str) -> None:
     started = asyncio.Event()
-    one = agent(Script(tool_call_reply("look", key="a", tokens=5), text_reply("slow", hang_after=1, started=started)), tools=[look])  # fmt: skip
+    agent = make_agent(Script(tool_call_reply("look", key="a", tokens=5), text_reply("slow", hang_after=1, started=started)), tools=[look])  # fmt: skip
     ends: list[Any] = []
     events: list[Any] = []
     for hook in (AgentAbort, SessionEnd, RunDone):
-        one.on(hook, ends.append)
-    one.subscribe(events.append)
-    run = asyncio.ensure_future(one.run("go"))
+        agent.on(hook, ends.append)
+    agent.subscribe(events.append)
+    run = asyncio.ensure_future(agent.run("go"))
     await started.wait()
     if by == "abort":
-        one.abort("enough")
+        agent.abort("enough")
     else:
         run.cancel()
     with pytest.raises(AgentAbortedError if by == "abort" else asyncio.CancelledError) as caught:
@@ -179,7 +181,7 @@ async def test_the_last_hooks_carry_how_the_run_ended(by: str) -> None:
         assert (type(hook.error), hook.run_id) == (type(caught.value), events[0].run_id)
     last = events[-1]
     assert (last.type, last.status, last.run_id) == ("agent_end", "aborted", events[0].run_id)
-    assert list(last.messages) == list(one.messages)
+    assert list(last.messages) == list(agent.messages)
     if by == "abort":
         assert last.error is end.error is done.error is caught.value
     else:

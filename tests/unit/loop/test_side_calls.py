@@ -1,4 +1,4 @@
-"""Model calls outside the conversation: what they send, what is counted, and when they are rejected."""
+"""Model calls outside the conversation: their requests, usage, and rejections."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,37 +12,37 @@ from mainspring.loop.hooks import ContextTransform, RunDone, SessionEnd, UsageUp
 from mainspring.messages import Cost, Message, Usage
 from mainspring.models import ModelRequest, RetryConfig
 from mainspring.testing.scripted_model import Reply
-from tests.unit.loop.harness import Script, agent, config, fail, text_reply, tool_call_reply
+from tests.unit.loop.harness import Script, fail, make_agent, make_config, text_reply, tool_call_reply
 
 
-def request(text: str = "which?") -> ModelRequest:
+def make_request(text: str = "which?") -> ModelRequest:
     return ModelRequest(messages=[Message.user(text)])
 
 
-def priced(text: str, tokens: int = 10) -> Reply:
+def make_priced_reply(text: str, tokens: int = 10) -> Reply:
     return Reply(text, usage=Usage(output_tokens=tokens, cost=Cost(output=0.5)))
 
 
-async def run_with(side: Any, model: Script, **behavior: Any) -> tuple[Any, list[UsageUpdate]]:
+async def run_with_side_call(side: Any, model: Script, **behavior: Any) -> tuple[Any, list[UsageUpdate]]:
     """Run with one side call before the first request."""
     updates: list[UsageUpdate] = []
     bus = HookBus({ContextTransform: side, UsageUpdate: updates.append})
     options = RunOptions(**{"retry": None, **behavior})
-    return await agent_loop("go", LoopContext(), config(model, bus=bus, behavior=options)), updates
+    return await agent_loop("go", LoopContext(), make_config(model, bus=bus, behavior=options)), updates
 
 
-async def test_a_side_call_uses_the_model_of_the_run_unless_it_names_another() -> None:
+async def test_side_call_uses_the_model_of_the_run_by_default() -> None:
     answers: list[str] = []
-    asked = request()
+    side_request = make_request()
 
     async def select(ctx: ContextTransform) -> None:
-        answers.extend([(await ctx.side_call("select", asked)).text])
-        answers.extend([(await ctx.side_call("title", asked, model=other)).text])
+        answers.extend([(await ctx.side_call("select", side_request)).text])
+        answers.extend([(await ctx.side_call("title", side_request, model=other)).text])
 
-    model, other = Script(priced("mine"), text_reply("ok")), Script(priced("other", 5))
-    result, updates = await run_with(select, model)
+    model, other = Script(make_priced_reply("mine"), text_reply("ok")), Script(make_priced_reply("other", 5))
+    result, updates = await run_with_side_call(select, model)
     assert answers == ["mine", "other"]
-    assert model.requests[0] is other.requests[0] is asked
+    assert model.requests[0] is other.requests[0] is side_request
     assert [(u.turn, u.usage.total_tokens, u.total.total_tokens, u.purpose) for u in updates] == [
         (1, 10, 10, "select"),
         (1, 5, 15, "title"),
@@ -52,45 +52,47 @@ async def test_a_side_call_uses_the_model_of_the_run_unless_it_names_another() -
     assert result.usage.total_tokens == 15
 
 
-async def test_the_usage_of_several_side_calls_for_one_purpose_adds_up() -> None:
+async def test_usage_of_side_calls_adds_up_by_purpose() -> None:
     async def select(ctx: ContextTransform) -> None:
         for _ in range(3):
-            await ctx.side_call("select", request())
+            await ctx.side_call("select", make_request())
 
-    result, _ = await run_with(select, Script(priced("a"), priced("b"), priced("c"), text_reply("ok")))
+    result, _ = await run_with_side_call(
+        select, Script(make_priced_reply("a"), make_priced_reply("b"), make_priced_reply("c"), text_reply("ok"))
+    )
     assert result.stats.side_usage["select"].total_tokens == 30
 
 
-async def test_a_side_call_is_retried_like_any_and_publishes_nothing() -> None:
+async def test_side_call_is_retried_and_publishes_nothing() -> None:
     events: list[Any] = []
 
     async def select(ctx: ContextTransform) -> None:
-        assert (await ctx.side_call("select", request(), model=other)).text == "found"
+        assert (await ctx.side_call("select", make_request(), model=other)).text == "found"
 
     other = Script(fail(NetworkError("down")), text_reply("found"))
-    one = agent(Script(text_reply("ok")), hooks={ContextTransform: select})
-    one.subscribe(events.append)
-    await one.run("go", behavior=RunOptions(retry=RetryConfig(base_delay_ms=1, jitter=0)))
+    agent = make_agent(Script(text_reply("ok")), hooks={ContextTransform: select})
+    agent.subscribe(events.append)
+    await agent.run("go", behavior=RunOptions(retry=RetryConfig(base_delay_ms=1, jitter=0)))
     assert len(other.requests) == 2
     assert "model_retry" not in [e.type for e in events]
 
 
-async def test_a_side_call_that_fails_counts_what_it_used() -> None:
+async def test_failed_side_call_counts_its_usage() -> None:
     errors: list[ModelError] = []
 
     async def select(ctx: ContextTransform) -> None:
         with pytest.raises(ModelError) as caught:
-            await ctx.side_call("select", request(), model=Script(fail(NetworkError("down"))))
+            await ctx.side_call("select", make_request(), model=Script(fail(NetworkError("down"))))
         errors.append(caught.value)
 
-    result, updates = await run_with(select, Script(text_reply("ok", tokens=3)))
+    result, updates = await run_with_side_call(select, Script(text_reply("ok", tokens=3)))
     assert [str(e) for e in errors] == ["down"]
     assert [(u.usage.total_tokens, u.purpose) for u in updates] == [(0, "select"), (3, "")]
     assert result.stats.side_usage["select"] == Usage.zero()
 
 
-class WithoutEnd(Script):
-    """A model whose stream ends before its response does."""
+class EndlessModel(Script):
+    """A model whose stream ends before its response is complete."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         async for event in super().stream(request):
@@ -99,15 +101,15 @@ class WithoutEnd(Script):
             yield event
 
 
-async def test_a_side_call_without_a_complete_response_is_a_failure() -> None:
+async def test_side_call_without_a_complete_response_fails() -> None:
     errors: list[ModelError] = []
 
     async def select(ctx: ContextTransform) -> None:
         with pytest.raises(ModelError, match="ended before its response was complete") as caught:
-            await ctx.side_call("select", request(), model=WithoutEnd(priced("half")))
+            await ctx.side_call("select", make_request(), model=EndlessModel(make_priced_reply("half")))
         errors.append(caught.value)
 
-    result, updates = await run_with(select, Script(text_reply("ok")))
+    result, updates = await run_with_side_call(select, Script(text_reply("ok")))
     assert [(e.reason, e.provider) for e in errors] == [("stream_cut", "scripted")]
     assert updates[0].purpose == "select"
     assert "select" in result.stats.side_usage
@@ -117,58 +119,58 @@ async def test_a_side_call_without_a_complete_response_is_a_failure() -> None:
     ("limit", "status"),
     [({"max_total_tokens": 10}, "max_tokens"), ({"max_cost": 0.5}, "max_cost"), ({"max_seconds": 0}, "max_seconds")],
 )
-async def test_a_side_call_after_a_limit_is_rejected_with_the_limit(limit: dict[str, Any], status: str) -> None:
+async def test_side_call_after_a_limit_is_rejected_with_the_limit(limit: dict[str, Any], status: str) -> None:
     rejected: list[str] = []
 
     async def title(ctx: SessionEnd) -> None:
         with pytest.raises(AgentError) as caught:
-            await ctx.side_call("title", request(), model=other)
+            await ctx.side_call("title", make_request(), model=other)
         rejected.append(str(caught.value))
 
     other = Script(text_reply("never"))
-    one = agent(Script(priced("answer")), hooks={SessionEnd: title})
-    await one.run("go", behavior=RunOptions(**limit))
+    agent = make_agent(Script(make_priced_reply("answer")), hooks={SessionEnd: title})
+    await agent.run("go", behavior=RunOptions(**limit))
     assert rejected == [f"Cannot call a model for 'title': the run has reached its limit ({status})."]
     assert other.requests == []
 
 
-async def test_the_limit_of_turns_is_not_a_limit_of_side_calls() -> None:
+async def test_turn_limit_does_not_apply_to_side_calls() -> None:
     titles: list[str] = []
 
     async def title(ctx: SessionEnd) -> None:
-        titles.append((await ctx.side_call("title", request(), model=Script(text_reply("A title")))).text)
+        titles.append((await ctx.side_call("title", make_request(), model=Script(text_reply("A title")))).text)
 
-    one = agent(Script(text_reply("answer")), hooks={SessionEnd: title})
-    await one.run("go", behavior=RunOptions(max_turns=1))
+    agent = make_agent(Script(text_reply("answer")), hooks={SessionEnd: title})
+    await agent.run("go", behavior=RunOptions(max_turns=1))
     assert titles == ["A title"]
 
 
-async def test_a_side_call_after_the_run_is_rejected() -> None:
-    calls: list[Any] = []
-    one = agent(Script(text_reply("answer")))
-    one.on(SessionEnd, lambda ctx: calls.append(ctx.side_call))
+async def test_side_call_after_the_run_is_rejected() -> None:
+    tool_calls_reply: list[Any] = []
+    agent = make_agent(Script(text_reply("answer")))
+    agent.on(SessionEnd, lambda ctx: tool_calls_reply.append(ctx.side_call))
 
     async def late(ctx: RunDone) -> None:
         with pytest.raises(AgentError, match=r"^Cannot call a model for 'late': the run has ended\.$"):
-            await ctx.side_call("late", request())
+            await ctx.side_call("late", make_request())
         with pytest.raises(AgentError, match="no run is active"):
-            await one.side_call("late", request())
-        calls.append(ctx.side_call)
+            await agent.side_call("late", make_request())
+        tool_calls_reply.append(ctx.side_call)
 
-    one.on(RunDone, late)
-    await one.run("go")
-    assert len(calls) == 2
+    agent.on(RunDone, late)
+    await agent.run("go")
+    assert len(tool_calls_reply) == 2
     with pytest.raises(AgentError, match=r"^Cannot call a model for 'later': the run has ended\.$"):
-        await calls[0]("later", request())
+        await tool_calls_reply[0]("later", make_request())
     with pytest.raises(AgentError, match=r"^Cannot call a model for 'later': no run is active\.$"):
-        await one.side_call("later", request())
-    one.add_usage(Usage(output_tokens=5), "later")
+        await agent.side_call("later", make_request())
+    agent.add_usage(Usage(output_tokens=5), "later")
 
 
-async def test_usage_that_a_caller_adds_counts_toward_the_limits() -> None:
-    one = agent(Script(tool_call_reply("nope", tokens=1), text_reply("never")))
-    one.on(ContextTransform, lambda ctx: one.add_usage(Usage(output_tokens=20), "child"))
-    result = await one.run("go", behavior=RunOptions(max_total_tokens=21))
+async def test_usage_added_by_a_caller_counts_toward_the_limits() -> None:
+    agent = make_agent(Script(tool_call_reply("nope", tokens=1), text_reply("never")))
+    agent.on(ContextTransform, lambda ctx: agent.add_usage(Usage(output_tokens=20), "child"))
+    result = await agent.run("go", behavior=RunOptions(max_total_tokens=21))
     assert (result.status, result.usage.total_tokens) == ("max_tokens", 21)
     assert result.stats.side_usage == {"child": Usage(output_tokens=20)}
     assert [u.total_tokens for u in result.stats.turn_usage] == [1]

@@ -1,4 +1,4 @@
-"""The seam to the outside: a run on a recorder is replayed without touching model, tools or clock."""
+"""Recording and replay: a recorded run is replayed without model, tools, or clock."""
 
 import ast
 from pathlib import Path
@@ -13,10 +13,10 @@ from mainspring.messages import Message, encode_message
 from mainspring.models import RetryConfig
 from mainspring.testing import RecordingSteps, ReplayError, ReplaySteps
 from mainspring.tools import ToolRegistry, tool
-from tests.unit.loop.harness import Script, calls, config, fail, said, text_reply, tool_call_reply
+from tests.unit.loop.harness import Script, as_message, fail, make_config, text_reply, tool_call_reply, tool_calls_reply
 
 
-def conversation(ran: list[str]) -> LoopContext:
+def make_context(ran: list[str]) -> LoopContext:
     @tool
     async def act(n: str) -> str:
         """Act."""
@@ -29,41 +29,45 @@ def conversation(ran: list[str]) -> LoopContext:
 
 
 @pytest.mark.covers("TST-10")
-async def test_a_recorded_run_is_replayed_without_model_tools_or_clock() -> None:
+async def test_recorded_run_is_replayed_without_model_tools_or_clock() -> None:
     ran: list[str] = []
     steering, follow_ups = [Message.user("hurry")], [Message.user("and again")]
 
-    def take(queue: list[Message]) -> Any:
+    def take_from(queue: list[Message]) -> Any:
         return lambda: [queue.pop()] if queue else []
 
     recorder = RecordingSteps()
     retry = RetryConfig(base_delay_ms=1, max_delay_ms=1, jitter=0)
     model = Script(
         fail(RateLimitedError("slow down")),
-        calls(tool_call_reply("act", n="1"), tool_call_reply("act", n="bad"), tool_call_reply("nope")),
+        tool_calls_reply(tool_call_reply("act", n="1"), tool_call_reply("act", n="bad"), tool_call_reply("nope")),
         text_reply("a"),
         text_reply("b"),
     )
-    live = conversation(ran)
+    live = make_context(ran)
     options: Any = {"behavior": RunOptions(retry=retry)}
     first = await agent_loop(
         "go",
         live,
-        config(model, steps=recorder, get_steering=take(steering), get_follow_up=take(follow_ups), **options),
+        make_config(
+            model, steps=recorder, get_steering=take_from(steering), get_follow_up=take_from(follow_ups), **options
+        ),
     )
     assert ran == ["1", "bad"]
     assert {"now", "id", "elapsed", "model", "sleep", "steer", "follow_up"} <= {s.kind for s in recorder.record}
 
-    untouched = Script()
-    again = conversation(ran)
+    unused_model = Script()
+    again = make_context(ran)
     empty: Any = lambda: []  # noqa: E731
     second = await agent_loop(
-        [Message.user("go", timestamp=said(live.messages[0]).timestamp)],
+        [Message.user("go", timestamp=as_message(live.messages[0]).timestamp)],
         again,
-        config(untouched, steps=ReplaySteps(recorder.record), get_steering=empty, get_follow_up=empty, **options),
+        make_config(
+            unused_model, steps=ReplaySteps(recorder.record), get_steering=empty, get_follow_up=empty, **options
+        ),
     )
     assert ran == ["1", "bad"], "no tool ran again"
-    assert untouched.requests == []
+    assert unused_model.requests == []
     assert [encode_message(m) for m in again.messages] == [encode_message(m) for m in live.messages]
     assert (second.run_id, second.stats.seconds, second.stats.tool_counts) == (
         first.run_id,
@@ -73,37 +77,37 @@ async def test_a_recorded_run_is_replayed_without_model_tools_or_clock() -> None
 
 
 @pytest.mark.covers("TST-10")
-async def test_a_run_that_leaves_its_record_is_told() -> None:
+async def test_replay_that_differs_from_its_record_fails() -> None:
     recorder = RecordingSteps()
-    await agent_loop("go", LoopContext(), config(Script(text_reply("a")), steps=recorder))
+    await agent_loop("go", LoopContext(), make_config(Script(text_reply("a")), steps=recorder))
     with pytest.raises(ReplayError, match="'steer'"):
         await agent_loop(
-            "go", LoopContext(), config(Script(), steps=ReplaySteps(recorder.record), get_steering=lambda: [])
+            "go", LoopContext(), make_config(Script(), steps=ReplaySteps(recorder.record), get_steering=lambda: [])
         )
 
 
-async def test_a_failed_call_is_replayed_as_it_failed() -> None:
+async def test_failed_request_is_replayed_with_its_error() -> None:
     recorder = RecordingSteps()
     options: Any = {"behavior": RunOptions(retry=None)}
     for steps in (recorder, None):
         given = steps or ReplaySteps(recorder.record)
         with pytest.raises(AgentProviderError, match="slow down") as caught:
             await agent_loop(
-                "go", LoopContext(), config(Script(fail(RateLimitedError("slow down"))), steps=given, **options)
+                "go", LoopContext(), make_config(Script(fail(RateLimitedError("slow down"))), steps=given, **options)
             )
         cause = caught.value.cause
         assert isinstance(cause, RateLimitedError)
 
 
-async def test_sleeps_end_when_the_run_is_aborted() -> None:
+async def test_sleep_ends_when_the_run_is_aborted() -> None:
     signal = CancelToken()
     signal.cancel()
     await RecordingSteps().sleep(3600, signal)
 
 
 @pytest.mark.covers("TST-10")
-def test_the_loop_has_no_other_way_to_the_outside(repository: Path) -> None:
-    """Clock, randomness, sleeping and the model are reached through the steps only."""
+def test_loop_uses_clock_randomness_and_model_only_through_steps(repository: Path) -> None:
+    """Only `steps.py` may access the clock, randomness, sleep, and the model."""
     forbidden = {"time", "random", "uuid", "secrets", "os", "datetime", "socket", "subprocess"}
     for path in sorted((repository / "src/mainspring/loop").glob("*.py")):
         if path.name == "steps.py":
@@ -112,8 +116,8 @@ def test_the_loop_has_no_other_way_to_the_outside(repository: Path) -> None:
         imported = {a.name.split(".")[0] for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
         imported |= {str(n.module).split(".")[0] for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
         assert not imported & forbidden, path.name
-        calls_made = {ast.unparse(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
-        assert not {c for c in calls_made if c.endswith((".stream", ".complete", "utc_now"))} & {
+        called = {ast.unparse(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
+        assert not {c for c in called if c.endswith((".stream", ".complete", "utc_now"))} & {
             "model.stream",
             "provider.stream",
             "utc_now",

@@ -1,4 +1,4 @@
-"""What each hook and event of a tool call carries, which of them fire, and the result that the model gets."""
+"""The hooks and events of a tool call: their data, when they fire, and the result for the model."""
 
 import asyncio
 from types import MappingProxyType
@@ -33,14 +33,14 @@ from mainspring.tools import Access, ToolContext, ToolErrorCode, ToolRegistry, T
 from mainspring.tools.execute import ABORTED_WHILE_RUNNING, NOT_RUN_ABORTED, SKIPPED
 from tests.unit.loop.harness import (
     Script,
-    agent,
+    as_message,
     assert_results_follow_calls,
     block_types,
-    calls,
-    config,
-    said,
+    make_agent,
+    make_config,
     text_reply,
     tool_call_reply,
+    tool_calls_reply,
 )
 
 
@@ -56,8 +56,8 @@ async def count() -> str:
     return "1"
 
 
-class Turn:
-    """One turn with tool calls: its results, its events, and the hooks that fired."""
+class TurnRecord:
+    """The results, events, and hooks of one turn with tool calls."""
 
     def __init__(self) -> None:
         self.results: list[Any] = []
@@ -77,31 +77,33 @@ KINDS = (ToolGate, ToolUnknown, ValidationReject, ValidationCoerce, ToolBefore, 
 
 async def run_turn(
     *turn: Any, tools: Any = (add, count), hooks: Any = None, model: Script | None = None, **fields: Any
-) -> Turn:
+) -> TurnRecord:
     """Run one turn with these calls."""
-    seen = Turn()
+    seen = TurnRecord()
     bus = HookBus(hooks)
     for kind in KINDS:
         bus.on(kind, seen.hooks.append, order=50)
     bus.subscribe(seen.events.append)
     ctx = LoopContext(tools=ToolRegistry(tools))
-    await agent_loop("go", ctx, config(model or Script(calls(*turn), text_reply("ok")), bus=bus, **fields))
+    await agent_loop(
+        "go", ctx, make_config(model or Script(tool_calls_reply(*turn), text_reply("ok")), bus=bus, **fields)
+    )
     assert_results_follow_calls(ctx.messages)
-    seen.results = list(said(ctx.messages[2]).tool_results)
+    seen.results = list(as_message(ctx.messages[2]).tool_results)
     return seen
 
 
-def raw_call(text: str) -> Reply:
-    """A response with one call whose arguments are this text."""
+def make_raw_call(text: str) -> Reply:
+    """Return a reply with one call and these raw arguments."""
     return Reply(calls=(ScriptedCall("add", {}, "c1", text),))
 
 
-def names(turn: Turn) -> list[str]:
+def call_hook_names(turn: TurnRecord) -> list[str]:
     return [h.event for h in turn.hooks if h.event.startswith(("tool:", "validation:")) and h.event != "tool:intent"]
 
 
 @pytest.mark.covers("HOK-29")
-async def test_the_hooks_of_a_call_carry_what_they_are_about() -> None:
+async def test_tool_call_hooks_contain_their_data() -> None:
     turn = await run_turn(ToolUseBlock("c1", "add", {"a": "40", "b": 2}), ToolUseBlock("c2", "count"))
     first = [h for h in turn.hooks if getattr(h, "call_id", "") == "c1"]
     turn_id = turn.of("turn_start")[0].turn_id
@@ -126,13 +128,13 @@ async def test_the_hooks_of_a_call_carry_what_they_are_about() -> None:
     assert turn.fired(BeforeToolRun)[1].idempotent is True
 
 
-async def test_counts_are_read_only_wherever_they_appear() -> None:
+async def test_tool_counts_are_read_only_in_every_hook() -> None:
     turn = await run_turn(tool_call_reply("add", a=1))
     for kind in (ToolGate, ToolBefore, ToolFinished):
         assert [type(h.tool_counts) for h in turn.fired(kind)] == [MappingProxyType]
 
 
-async def test_events_of_a_call_carry_the_call_its_label_and_its_time() -> None:
+async def test_tool_call_events_contain_the_call_its_label_and_its_duration() -> None:
     @tool(label="Add up")
     async def total() -> ToolResult:
         """Add up."""
@@ -149,11 +151,11 @@ async def test_events_of_a_call_carry_the_call_its_label_and_its_time() -> None:
     assert turn.fired(ToolFinished)[0].metadata == {"n": 3}
 
 
-async def test_a_tool_without_a_label_is_shown_under_the_name_that_the_model_knows() -> None:
+async def test_tool_without_a_label_is_shown_under_its_alias() -> None:
     labels: list[str] = []
-    one = agent(Script(tool_call_reply("sum", a=1), text_reply("ok")), tools=[add], tool_aliases={"add": "sum"})
-    one.subscribe(lambda e: labels.append(e.label) if e.type == "tool_execution_start" else None)
-    await one.run("go")
+    agent = make_agent(Script(tool_call_reply("sum", a=1), text_reply("ok")), tools=[add], tool_aliases={"add": "sum"})
+    agent.subscribe(lambda e: labels.append(e.label) if e.type == "tool_execution_start" else None)
+    await agent.run("go")
     assert labels == ["sum"]
 
 
@@ -170,7 +172,7 @@ async def test_a_tool_without_a_label_is_shown_under_the_name_that_the_model_kno
         ({BeforeToolRun: lambda c: {"block": "no store"}}, "Not run: no store", "UNKNOWN"),
     ],
 )
-async def test_a_call_that_was_stopped_says_why_and_has_no_finish(hooks: Any, text: str, code: str) -> None:
+async def test_blocked_call_publishes_its_reason_and_does_not_finish(hooks: Any, text: str, code: str) -> None:
     turn = await run_turn(tool_call_reply("add", a=1), hooks=hooks)
     [result] = turn.results
     assert (result.text, result.is_error, result.details) == (text, True, {"code": code})
@@ -190,34 +192,34 @@ async def test_every_reason_of_a_denial_is_reported() -> None:
 
 @pytest.mark.covers("HOK-45")
 @pytest.mark.parametrize("stop", [True, False])
-async def test_a_denial_ends_the_run_only_if_it_says_so(stop: bool) -> None:
+async def test_denial_ends_the_run_only_with_stop(stop: bool) -> None:
     def refuse(ctx: PermissionCheck) -> None:
         if ctx.input["a"] == 1:
             ctx.deny("no", stop=stop)
 
-    one = agent(
-        Script(calls(tool_call_reply("add", a=1), tool_call_reply("add", a=2)), text_reply("ok")),
+    agent = make_agent(
+        Script(tool_calls_reply(tool_call_reply("add", a=1), tool_call_reply("add", a=2)), text_reply("ok")),
         tools=[add],
         hooks={PermissionCheck: refuse},
     )
-    result = await one.run("go")
+    result = await agent.run("go")
     assert result.status == ("denied" if stop else "completed")
-    assert [r.text for r in said(one.messages[2]).tool_results] == ["Permission denied: no", "3"]
+    assert [r.text for r in as_message(agent.messages[2]).tool_results] == ["Permission denied: no", "3"]
 
 
-async def test_one_denial_that_stops_is_enough_whatever_follows() -> None:
+async def test_one_denial_with_stop_ends_the_run_whatever_follows() -> None:
     def refuse(ctx: PermissionCheck) -> None:
         ctx.deny("no", stop=ctx.input["a"] == 1)
 
-    one = agent(
-        Script(calls(tool_call_reply("add", a=1), tool_call_reply("add", a=2)), text_reply("never")),
+    agent = make_agent(
+        Script(tool_calls_reply(tool_call_reply("add", a=1), tool_call_reply("add", a=2)), text_reply("never")),
         tools=[add],
         hooks={PermissionCheck: refuse},
     )
-    assert (await one.run("go")).status == "denied"
+    assert (await agent.run("go")).status == "denied"
 
 
-async def test_a_call_that_would_be_skipped_is_neither_denied_nor_run() -> None:
+async def test_call_skipped_by_steering_is_neither_denied_nor_run() -> None:
     async def check() -> str:
         return "already done"
 
@@ -232,10 +234,10 @@ async def test_a_call_that_would_be_skipped_is_neither_denied_nor_run() -> None:
 
 
 @pytest.mark.covers("HOK-24", "TEX-15")
-async def test_an_unknown_tool_is_reported_to_both_hooks() -> None:
+async def test_unknown_tool_is_reported_to_both_hooks() -> None:
     turn = await run_turn(ToolUseBlock("c1", "nope"))
     [result] = turn.results
-    assert names(turn) == ["tool:gate", "tool:unknown", "tool:error"]
+    assert call_hook_names(turn) == ["tool:gate", "tool:unknown", "tool:error"]
     assert (result.is_error, result.details) == (True, {"code": "NOT_FOUND"})
     assert result.text.startswith("Unknown tool: nope")
     unknown, failed = turn.fired(ToolUnknown)[0], turn.fired(ToolFailed)[0]
@@ -245,7 +247,7 @@ async def test_an_unknown_tool_is_reported_to_both_hooks() -> None:
     assert str(failed.error) == result.text
 
 
-async def test_a_handler_of_either_hook_may_replace_the_result_of_an_unknown_tool() -> None:
+async def test_handler_of_either_hook_can_replace_the_result_of_an_unknown_tool() -> None:
     by_unknown = {ToolUnknown: lambda c: {"result": "first"}}
     turn = await run_turn(tool_call_reply("nope"), hooks=by_unknown)
     assert (turn.results[0].text, len(turn.fired(ToolFailed))) == ("first", 1)
@@ -258,31 +260,31 @@ async def test_a_handler_of_either_hook_may_replace_the_result_of_an_unknown_too
 
 
 @pytest.mark.covers("HOK-23", "TEX-09")
-async def test_rejected_arguments_are_reported_with_the_text_as_received() -> None:
+async def test_rejected_arguments_are_reported_with_the_original_text() -> None:
     turn = await run_turn(ToolUseBlock("c1", "add", {"b": "many"}))
     [result] = turn.results
     [reject] = turn.fired(ValidationReject)
-    assert names(turn) == ["tool:gate", "validation:reject"]
+    assert call_hook_names(turn) == ["tool:gate", "validation:reject"]
     assert (reject.call_id, reject.turn_id, reject.raw) == ("c1", turn.of("turn_start")[0].turn_id, None)
     assert (result.text, result.is_error) == (f"Validation error: {reject.error}", True)
     assert result.details == {"code": "VALIDATION_ERROR"}
-    turn = await run_turn(model=Script(raw_call("not JSON"), text_reply("ok")))
+    turn = await run_turn(model=Script(make_raw_call("not JSON"), text_reply("ok")))
     assert [r.raw for r in turn.fired(ValidationReject)] == ["not JSON"]
 
 
 async def test_repaired_arguments_run_and_are_reported_as_repaired() -> None:
-    turn = await run_turn(model=Script(raw_call("{'a': 41,}"), text_reply("ok")))
+    turn = await run_turn(model=Script(make_raw_call("{'a': 41,}"), text_reply("ok")))
     assert turn.results[0].text == "42"
     assert [(c.repaired, list(c.coercions)) for c in turn.fired(ValidationCoerce)] == [(True, [])]
 
 
-async def test_input_that_a_handler_replaces_is_reported_if_it_is_not_valid() -> None:
+async def test_invalid_input_from_a_handler_is_reported() -> None:
     turn = await run_turn(tool_call_reply("add", a=1), hooks={ToolBefore: lambda c: {"input": {"a": "no"}}})
-    assert names(turn) == ["tool:gate", "tool:before", "validation:reject"]
+    assert call_hook_names(turn) == ["tool:gate", "tool:before", "validation:reject"]
     assert turn.results[0].details == {"code": "VALIDATION_ERROR"}
 
 
-async def test_input_that_a_handler_changes_in_place_is_validated_and_used() -> None:
+async def test_input_changed_in_place_by_a_handler_is_validated_and_used() -> None:
     def change(ctx: ToolBefore) -> None:
         ctx.input["a"] = "40"
 
@@ -291,7 +293,7 @@ async def test_input_that_a_handler_changes_in_place_is_validated_and_used() -> 
     assert turn.fired(PermissionCheck)[0].input == {"a": 40}
 
 
-async def test_the_prior_content_is_read_for_writes_and_deletes_only() -> None:
+async def test_prior_content_is_read_only_for_writes_and_deletes() -> None:
     contents: list[Any] = []
 
     def access(arguments: Any) -> list[Access]:
@@ -308,18 +310,18 @@ async def test_the_prior_content_is_read_for_writes_and_deletes_only() -> None:
         access=access,
     )
     env = MemoryEnv({"read": "a", "written": "four", "deleted": "long text"})
-    one = CoreAgent(
-        Script(calls(tool_call_reply("change"), tool_call_reply("count")), text_reply("ok")),
+    agent = CoreAgent(
+        Script(tool_calls_reply(tool_call_reply("change"), tool_call_reply("count")), text_reply("ok")),
         env=env,
         tools=[change, count],
         hooks={ToolBefore: before},
     )
-    await one.run("go")
+    await agent.run("go")
     assert contents == [{"written": b"four", "deleted": None}, {}]
 
 
 @pytest.mark.parametrize("hook", [PermissionCheck, BeforeToolRun])
-async def test_handlers_of_the_decision_get_a_copy(hook: Any) -> None:
+async def test_permission_handlers_receive_a_copy_of_the_input(hook: Any) -> None:
     def change(ctx: Any) -> None:
         ctx.input["items"].append(9)
 
@@ -333,11 +335,11 @@ async def test_handlers_of_the_decision_get_a_copy(hook: Any) -> None:
     assert turn.fired(ToolTransform)[0].input == {"items": [1, 2]}
 
 
-# --- what a tool gets --------------------------------------------------------------------------------------------------
+# --- the context of a tool ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("TDF-05")
-async def test_a_tool_gets_what_the_decision_bound_and_the_configuration_holds() -> None:
+async def test_tool_receives_bound_values_and_the_configuration() -> None:
     got: list[ToolContext] = []
 
     @tool
@@ -356,7 +358,7 @@ async def test_a_tool_gets_what_the_decision_bound_and_the_configuration_holds()
     assert (ctx.paths, ctx.environment) == ({"a.txt": "/real/a.txt"}, {"LANG": "C"})
     assert ctx.message_id == turn.of("turn_start")[0].turn_id
     assert isinstance(ctx.env, MemoryEnv)
-    assert ctx.on_update is None, "a call that has ended reports nothing more"
+    assert ctx.on_update is None, "an ended call publishes no more updates"
 
 
 async def test_progress_is_published_with_the_call() -> None:
@@ -387,7 +389,7 @@ async def test_progress_is_published_with_the_call() -> None:
         (KeyError("x"), "Error: KeyError: 'x'", ToolErrorCode.UNKNOWN),
     ],
 )
-async def test_an_exception_of_a_tool_is_its_result(error: Exception, text: str, code: ToolErrorCode) -> None:
+async def test_tool_exception_becomes_its_result(error: Exception, text: str, code: ToolErrorCode) -> None:
     @tool
     async def broken() -> str:
         """Raise."""
@@ -399,10 +401,10 @@ async def test_an_exception_of_a_tool_is_its_result(error: Exception, text: str,
     [failed] = turn.fired(ToolFailed)
     assert (failed.error, failed.call_id, failed.name) == (error, "c1", "broken")
     assert failed.turn_id == turn.of("turn_start")[0].turn_id
-    assert names(turn)[-3:] == ["tool:error", "tool:transform", "tool:after"]
+    assert call_hook_names(turn)[-3:] == ["tool:error", "tool:transform", "tool:after"]
 
 
-async def test_a_transform_that_sets_an_unusable_result_is_a_failed_call() -> None:
+async def test_transform_that_sets_an_unusable_result_fails_the_call() -> None:
     turn = await run_turn(tool_call_reply("add", a=1), hooks={ToolTransform: lambda c: {"result": object()}})
     [result] = turn.results
     assert result.is_error
@@ -410,17 +412,17 @@ async def test_a_transform_that_sets_an_unusable_result_is_a_failed_call() -> No
     assert len(turn.fired(ToolFailed)) == 1
 
 
-async def test_the_failure_of_a_transform_may_be_replaced() -> None:
+async def test_failure_of_a_transform_can_be_replaced() -> None:
     hooks = {ToolTransform: lambda c: {"result": object()}, ToolFailed: lambda c: {"result": "instead"}}
     turn = await run_turn(tool_call_reply("add", a=1), hooks=hooks)
     assert (turn.results[0].text, turn.results[0].is_error) == ("instead", False)
 
 
 @pytest.mark.covers("TEX-13")
-async def test_a_substitute_is_counted_transformed_and_finished() -> None:
+async def test_substitute_result_is_counted_transformed_and_finished() -> None:
     substitute = ToolResult(output="cached", title="from the cache", metadata={"hit": True})
     turn = await run_turn(tool_call_reply("add", a=1), hooks={ToolGate: lambda c: {"result": substitute}})
-    assert names(turn) == ["tool:gate", "tool:transform", "tool:after"]
+    assert call_hook_names(turn) == ["tool:gate", "tool:transform", "tool:after"]
     [finished] = turn.fired(ToolFinished)
     assert (finished.metadata, finished.seconds, dict(finished.tool_counts)) == ({"hit": True}, 0, {"add": 1})
     assert turn.fired(ToolTransform)[0].output_bytes == 6
@@ -444,7 +446,7 @@ async def test_images_are_left_out_only_for_models_without_vision() -> None:
     assert turn.results[0].content == (TextBlock("a"), ImageBlock("image/png", "AAAA"))
 
 
-async def test_calls_and_results_are_appended_together_with_an_id_and_a_time() -> None:
+async def test_calls_and_results_are_appended_together_with_id_and_time() -> None:
     added: list[MessagesAdded] = []
     turn = await run_turn(
         tool_call_reply("add", a=1),
@@ -456,7 +458,7 @@ async def test_calls_and_results_are_appended_together_with_an_id_and_a_time() -
     assert pair.results.role == "user"
     assert pair.results.id
     assert pair.results.timestamp is not None
-    assert [(a.source, [said(m).text for m in a.messages], a.run_id) for a in added] == [
+    assert [(a.source, [as_message(m).text for m in a.messages], a.run_id) for a in added] == [
         ("prompt", ["go"], pair.run_id),
         ("synthetic", ["noted"], pair.run_id),
         ("assistant", ["ok"], pair.run_id),
@@ -472,7 +474,7 @@ async def test_calls_and_results_are_appended_together_with_an_id_and_a_time() -
 
 @pytest.mark.covers("TEX-23", "TEX-31")
 @pytest.mark.parametrize("mode", ["parallel", "sequential"])
-async def test_an_abort_tells_calls_that_ran_from_those_that_did_not(mode: Any) -> None:
+async def test_abort_distinguishes_calls_that_ran_from_those_that_did_not(mode: Any) -> None:
     signal, events = CancelToken(), list[Any]()
 
     @tool(concurrency_safe=False)
@@ -486,10 +488,10 @@ async def test_an_abort_tells_calls_that_ran_from_those_that_did_not(mode: Any) 
     bus = HookBus()
     bus.subscribe(events.append)
     ctx = LoopContext(tools=ToolRegistry([act]))
-    model = Script(calls(*(tool_call_reply("act", n=n) for n in (1, 2, 3))))
+    model = Script(tool_calls_reply(*(tool_call_reply("act", n=n) for n in (1, 2, 3))))
     with pytest.raises(AgentAbortedError):
-        await agent_loop("go", ctx, config(model, bus=bus, behavior=RunOptions(tool_execution=mode)), signal)
-    results = said(ctx.messages[2]).tool_results
+        await agent_loop("go", ctx, make_config(model, bus=bus, behavior=RunOptions(tool_execution=mode)), signal)
+    results = as_message(ctx.messages[2]).tool_results
     assert [(r.text, r.is_error) for r in results] == [
         ("done", False),
         (ABORTED_WHILE_RUNNING, True),
@@ -500,25 +502,25 @@ async def test_an_abort_tells_calls_that_ran_from_those_that_did_not(mode: Any) 
 
 
 @pytest.mark.parametrize("hook", [ToolGate, PermissionCheck, BeforeToolRun, ToolTransform])
-async def test_an_abort_in_a_hook_says_whether_the_call_ran(hook: Any) -> None:
+async def test_abort_in_a_hook_reports_if_the_call_ran(hook: Any) -> None:
     reached = asyncio.Event()
 
     async def wait(ctx: Any) -> None:
         reached.set()
         await asyncio.Event().wait()
 
-    one = agent(Script(tool_call_reply("add", a=1)), tools=[add], hooks={hook: wait}, behavior=RunOptions(abort_grace=0.01))  # fmt: skip
-    run = asyncio.ensure_future(one.run("go"))
+    agent = make_agent(Script(tool_call_reply("add", a=1)), tools=[add], hooks={hook: wait}, behavior=RunOptions(abort_grace=0.01))  # fmt: skip
+    run = asyncio.ensure_future(agent.run("go"))
     await reached.wait()
-    one.abort("enough")
+    agent.abort("enough")
     with pytest.raises(AgentAbortedError):
         await run
-    [result] = said(one.messages[2]).tool_results
+    [result] = as_message(agent.messages[2]).tool_results
     assert result.text == (ABORTED_WHILE_RUNNING if hook is ToolTransform else NOT_RUN_ABORTED)
     assert (result.name, result.is_error) == ("add", True)
 
 
-async def test_a_cancellation_while_tools_run_publishes_each_result() -> None:
+async def test_cancellation_while_tools_run_publishes_each_result() -> None:
     started = asyncio.Event()
     events: list[Any] = []
 
@@ -529,21 +531,21 @@ async def test_a_cancellation_while_tools_run_publishes_each_result() -> None:
         await asyncio.Event().wait()
         return ""
 
-    one = agent(Script(calls(tool_call_reply("wait"), tool_call_reply("wait"))), tools=[wait])
-    one.subscribe(events.append)
-    run = asyncio.ensure_future(one.run("go"))
+    agent = make_agent(Script(tool_calls_reply(tool_call_reply("wait"), tool_call_reply("wait"))), tools=[wait])
+    agent.subscribe(events.append)
+    run = asyncio.ensure_future(agent.run("go"))
     await started.wait()
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
-    results = said(one.messages[2]).tool_results
+    results = as_message(agent.messages[2]).tool_results
     assert {(r.text, r.is_error) for r in results} == {(ABORTED_WHILE_RUNNING, True)}
     ends = [e for e in events if e.type == "tool_execution_end"]
     assert {e.call.id: e.result for e in ends} == {r.tool_use_id: r for r in results}
 
 
 @pytest.mark.parametrize("mode", ["parallel", "sequential"])
-async def test_steering_skips_the_rest_and_leaves_the_first_group_alone(mode: Any) -> None:
+async def test_steering_message_skips_all_but_the_first_group(mode: Any) -> None:
     ran: list[int] = []
 
     @tool(concurrency_safe=False)
@@ -551,26 +553,26 @@ async def test_steering_skips_the_rest_and_leaves_the_first_group_alone(mode: An
         """Act."""
         ran.append(n)
         if n == 2:
-            one.steer("stop")
+            agent.steer("stop")
         return "done"
 
-    model = Script(calls(*(tool_call_reply("act", n=n) for n in (1, 2, 3))), text_reply("ok"))
-    one = agent(model, tools=[act], behavior=RunOptions(tool_execution=mode))
-    one.on(MessagesAdded, lambda ctx: sources.append(ctx.source))
+    model = Script(tool_calls_reply(*(tool_call_reply("act", n=n) for n in (1, 2, 3))), text_reply("ok"))
+    agent = make_agent(model, tools=[act], behavior=RunOptions(tool_execution=mode))
+    agent.on(MessagesAdded, lambda ctx: sources.append(ctx.source))
     sources: list[str] = []
-    await one.run("go")
+    await agent.run("go")
     assert ran == [1, 2]
-    assert [r.text for r in said(one.messages[2]).tool_results] == ["done", "done", SKIPPED]
-    assert said(one.messages[3]).text == "stop"
+    assert [r.text for r in as_message(agent.messages[2]).tool_results] == ["done", "done", SKIPPED]
+    assert as_message(agent.messages[3]).text == "stop"
     assert sources == ["prompt", "steer", "assistant"]
 
 
-async def test_steering_that_waits_before_the_first_call_skips_none() -> None:
-    one = agent(Script(tool_call_reply("add", a=1), text_reply("ok")), tools=[add])
-    one.on(TurnAfter, lambda ctx: one.steer("hurry") if ctx.turn == 1 else None)
-    await one.run("go")
-    assert said(one.messages[2]).tool_results[0].text == "2"
-    assert said(one.messages[3]).text == "hurry"
+async def test_steering_message_queued_before_the_first_call_skips_none() -> None:
+    agent = make_agent(Script(tool_call_reply("add", a=1), text_reply("ok")), tools=[add])
+    agent.on(TurnAfter, lambda ctx: agent.steer("hurry") if ctx.turn == 1 else None)
+    await agent.run("go")
+    assert as_message(agent.messages[2]).tool_results[0].text == "2"
+    assert as_message(agent.messages[3]).text == "hurry"
 
 
 # --- pauses ------------------------------------------------------------------------------------------------------------
@@ -578,7 +580,7 @@ async def test_steering_that_waits_before_the_first_call_skips_none() -> None:
 
 @pytest.mark.covers("HOK-45", "BYD-29")
 @pytest.mark.parametrize("hook", [ToolGate, PermissionCheck])
-async def test_a_pause_reports_what_waits_and_what_is_done(hook: Any) -> None:
+async def test_pause_reports_waiting_and_finished_calls(hook: Any) -> None:
     def ask(ctx: Any) -> None:
         if ctx.input["a"] == 2:
             if hook is ToolGate:
@@ -588,37 +590,37 @@ async def test_a_pause_reports_what_waits_and_what_is_done(hook: Any) -> None:
 
     paused: list[RunPaused] = []
     block = [ToolUseBlock("c1", "add", {"a": 1}), ToolUseBlock("c2", "add", {"a": 2}), ToolUseBlock("c3", "add", {"a": 3})]  # fmt: skip
-    one = agent(
-        Script(calls(*block), text_reply("ok")),
+    agent = make_agent(
+        Script(tool_calls_reply(*block), text_reply("ok")),
         tools=[add],
         hooks={hook: ask, RunPaused: paused.append},
         behavior=RunOptions(tool_execution="sequential"),
     )
     events: list[Any] = []
-    one.subscribe(events.append)
-    result = await one.run("go")
+    agent.subscribe(events.append)
+    result = await agent.run("go")
     assert (result.status, result.turns) == ("paused", 1)
     [pause] = paused
     assert (pause.run_id, dict(pause.reasons), list(pause.results)) == (events[0].run_id, {"c2": "sure?"}, ["c1"])
     assert [c.id for c in pause.message.tool_uses] == ["c1", "c2", "c3"]
-    pending = one.pending
+    pending = agent.pending
     assert pending is not None
     assert pending.message is pause.message
     assert [c.id for c in pending.calls] == ["c2"]
     assert "tool_execution_end" in [e.type for e in events]
     assert "turn_end" not in [e.type for e in events]
-    one.answer({"c2": Deny("no")})
+    agent.answer({"c2": Deny("no")})
     assert pending.calls == ()
     events.clear()
-    await one.run()
+    await agent.run()
     assert [e.call.id for e in events if e.type == "tool_execution_start"] == ["c2", "c3"]
-    results = said(one.messages[2]).tool_results
+    results = as_message(agent.messages[2]).tool_results
     assert [r.text for r in results] == ["2", "Permission denied: no", "4"]
     assert results[1].details == {"code": "PERMISSION_DENIED"}
     assert [e.type for e in events].count("turn_start") == 1
 
 
-async def test_the_hooks_of_a_resumed_call_know_that_it_was_approved() -> None:
+async def test_hooks_of_a_resumed_call_report_the_approval() -> None:
     seen: list[tuple[str, bool, str]] = []
 
     def gate(ctx: ToolGate) -> None:
@@ -628,14 +630,14 @@ async def test_the_hooks_of_a_resumed_call_know_that_it_was_approved() -> None:
         seen.append(("permit", ctx.approved, ctx.turn_id))
         ctx.pause("sure?")
 
-    one = agent(
+    agent = make_agent(
         Script(tool_call_reply("add", a=1), text_reply("ok")),
         tools=[add],
         hooks={ToolGate: gate, PermissionCheck: permit},
     )
-    await one.run("go")
-    one.answer(Approve({"a": "5"}))
-    await one.run()
+    await agent.run("go")
+    agent.answer(Approve({"a": "5"}))
+    await agent.run()
     assert [(name, approved) for name, approved, _ in seen] == [
         ("gate", False),
         ("permit", False),
@@ -644,41 +646,41 @@ async def test_the_hooks_of_a_resumed_call_know_that_it_was_approved() -> None:
     ]
     assert seen[0][2] == seen[1][2] != seen[2][2] == seen[3][2]
     assert all(turn_id for _, _, turn_id in seen)
-    assert said(one.messages[2]).tool_results[0].text == "6"
+    assert as_message(agent.messages[2]).tool_results[0].text == "6"
 
 
-async def test_a_denied_call_is_counted_by_no_tool_and_a_default_reason_is_used() -> None:
-    one = agent(
+async def test_denied_call_is_not_counted_and_has_a_default_reason() -> None:
+    agent = make_agent(
         Script(tool_call_reply("add", a=1), text_reply("ok")),
         tools=[add],
         hooks={PermissionCheck: lambda c: c.pause("sure?")},
     )
-    await one.run("go")
-    one.answer(Deny())
-    result = await one.run()
+    await agent.run("go")
+    agent.answer(Deny())
+    result = await agent.run()
     assert result.stats.tool_counts == {}
-    assert said(one.messages[2]).tool_results[0].text == "Permission denied: the user said no"
+    assert as_message(agent.messages[2]).tool_results[0].text == "Permission denied: the user said no"
 
 
-async def test_a_new_prompt_skips_the_calls_of_a_pause_and_keeps_the_results() -> None:
+async def test_new_prompt_skips_the_paused_calls_and_keeps_the_results() -> None:
     block = [ToolUseBlock("c1", "add", {"a": 1}), ToolUseBlock("c2", "add", {"a": 2})]
-    one = agent(
-        Script(calls(*block), text_reply("fine")),
+    agent = make_agent(
+        Script(tool_calls_reply(*block), text_reply("fine")),
         tools=[add],
         hooks={PermissionCheck: lambda c: c.pause("sure?") if c.input["a"] == 2 else None},
         behavior=RunOptions(tool_execution="sequential"),
     )
-    await one.run("go")
+    await agent.run("go")
     events: list[Any] = []
-    one.subscribe(events.append)
-    await one.run("never mind")
-    assert block_types(one.messages) == ["user", "assistant", "user", "user", "assistant"]
-    assert [r.text for r in said(one.messages[2]).tool_results] == ["2", SKIPPED]
+    agent.subscribe(events.append)
+    await agent.run("never mind")
+    assert block_types(agent.messages) == ["user", "assistant", "user", "user", "assistant"]
+    assert [r.text for r in as_message(agent.messages[2]).tool_results] == ["2", SKIPPED]
     assert [e.result.text for e in events if e.type == "tool_execution_end"] == [SKIPPED]
-    assert one.pending is None
+    assert agent.pending is None
 
 
-async def test_an_abort_while_a_pause_is_decided_leaves_nothing_pending() -> None:
+async def test_abort_during_a_permission_check_leaves_nothing_pending() -> None:
     signal = CancelToken()
 
     def ask(ctx: PermissionCheck) -> None:
@@ -686,8 +688,9 @@ async def test_an_abort_while_a_pause_is_decided_leaves_nothing_pending() -> Non
         signal.cancel("enough")
 
     ctx = LoopContext(tools=ToolRegistry([add]))
-    setup: LoopConfig = config(
-        Script(calls(tool_call_reply("add", a=1), tool_call_reply("add", a=2))), bus=HookBus({PermissionCheck: ask})
+    setup: LoopConfig = make_config(
+        Script(tool_calls_reply(tool_call_reply("add", a=1), tool_call_reply("add", a=2))),
+        bus=HookBus({PermissionCheck: ask}),
     )
     with pytest.raises(AgentAbortedError):
         await agent_loop("go", ctx, setup, signal)
@@ -695,7 +698,7 @@ async def test_an_abort_while_a_pause_is_decided_leaves_nothing_pending() -> Non
     assert_results_follow_calls(ctx.messages)
 
 
-async def test_an_abort_beside_steering_aborts_the_remaining_calls() -> None:
+async def test_abort_together_with_steering_aborts_the_remaining_calls() -> None:
     signal, queue = CancelToken(), [Message.user("stop")]
 
     def steering() -> list[Message]:
@@ -703,26 +706,26 @@ async def test_an_abort_beside_steering_aborts_the_remaining_calls() -> None:
         return [queue.pop()] if queue else []
 
     ctx = LoopContext(tools=ToolRegistry([add]))
-    model = Script(calls(tool_call_reply("add", a=1), tool_call_reply("add", a=2)))
+    model = Script(tool_calls_reply(tool_call_reply("add", a=1), tool_call_reply("add", a=2)))
     behavior = RunOptions(tool_execution="sequential")
     with pytest.raises(AgentAbortedError, match="^enough$"):
-        await agent_loop("go", ctx, config(model, get_steering=steering, behavior=behavior), signal)
-    assert [r.text for r in said(ctx.messages[2]).tool_results] == ["2", NOT_RUN_ABORTED]
+        await agent_loop("go", ctx, make_config(model, get_steering=steering, behavior=behavior), signal)
+    assert [r.text for r in as_message(ctx.messages[2]).tool_results] == ["2", NOT_RUN_ABORTED]
 
 
-async def test_a_denial_after_a_pause_is_a_valid_call() -> None:
-    one = agent(
+async def test_denial_after_a_pause_is_a_valid_call() -> None:
+    agent = make_agent(
         Script(tool_call_reply("add", a=1), text_reply("ok")),
         tools=[add],
         hooks={PermissionCheck: lambda c: c.pause("sure?")},
         behavior=RunOptions(max_repairs=0),
     )
-    await one.run("go")
-    one.answer(Deny("no"))
-    assert (await one.run()).text == "ok"
+    await agent.run("go")
+    agent.answer(Deny("no"))
+    assert (await agent.run()).text == "ok"
 
 
-async def test_a_gate_after_an_abort_raises_the_reason_of_the_abort() -> None:
+async def test_gate_after_an_abort_raises_the_reason_of_the_abort() -> None:
     signal = CancelToken()
     gates: list[ToolGate] = []
 
@@ -732,12 +735,12 @@ async def test_a_gate_after_an_abort_raises_the_reason_of_the_abort() -> None:
     ctx = LoopContext(tools=ToolRegistry([add]))
     bus = HookBus({ToolCallsReceived: abort, ToolGate: gates.append})
     with pytest.raises(AgentAbortedError, match="^enough$"):
-        await agent_loop("go", ctx, config(Script(tool_call_reply("add", a=1)), bus=bus), signal)
+        await agent_loop("go", ctx, make_config(Script(tool_call_reply("add", a=1)), bus=bus), signal)
     assert gates == []
-    assert [r.text for r in said(ctx.messages[2]).tool_results] == [NOT_RUN_ABORTED]
+    assert [r.text for r in as_message(ctx.messages[2]).tool_results] == [NOT_RUN_ABORTED]
 
 
-async def test_a_change_inside_the_input_is_validated_too() -> None:
+async def test_change_inside_the_input_is_validated() -> None:
     @tool
     async def total(items: list[int]) -> str:
         """Add up."""
@@ -748,22 +751,24 @@ async def test_a_change_inside_the_input_is_validated_too() -> None:
     assert turn.results[0].text.startswith("Validation error: ")
 
 
-async def test_an_approval_is_kept_while_another_call_still_waits() -> None:
+async def test_approval_is_stored_while_another_call_waits() -> None:
     block = [ToolUseBlock("c1", "add", {"a": 1}), ToolUseBlock("c2", "add", {"a": 2})]
-    one = agent(
-        Script(calls(*block), text_reply("ok")), tools=[add], hooks={PermissionCheck: lambda ctx: ctx.pause("sure?")}
+    agent = make_agent(
+        Script(tool_calls_reply(*block), text_reply("ok")),
+        tools=[add],
+        hooks={PermissionCheck: lambda ctx: ctx.pause("sure?")},
     )
-    await one.run("go")
-    one.answer({"c1": Approve()})
-    assert (await one.run()).status == "paused"
-    assert one.pending is not None
-    assert [call.id for call in one.pending.calls] == ["c2"]
-    one.answer(Approve())
-    assert (await one.run()).text == "ok"
-    assert [r.text for r in said(one.messages[2]).tool_results] == ["2", "3"]
+    await agent.run("go")
+    agent.answer({"c1": Approve()})
+    assert (await agent.run()).status == "paused"
+    assert agent.pending is not None
+    assert [call.id for call in agent.pending.calls] == ["c2"]
+    agent.answer(Approve())
+    assert (await agent.run()).text == "ok"
+    assert [r.text for r in as_message(agent.messages[2]).tool_results] == ["2", "3"]
 
 
-async def test_a_handler_that_is_not_a_gate_may_finish_after_an_abort() -> None:
+async def test_transform_handler_can_finish_after_an_abort() -> None:
     reached, release = asyncio.Event(), asyncio.Event()
 
     async def transform(ctx: ToolTransform) -> None:
@@ -771,16 +776,16 @@ async def test_a_handler_that_is_not_a_gate_may_finish_after_an_abort() -> None:
         await release.wait()
         ctx.result = ToolResult(output="transformed")
 
-    one = agent(
+    agent = make_agent(
         Script(tool_call_reply("add", a=1)),
         tools=[add],
         hooks={ToolTransform: transform},
         behavior=RunOptions(abort_grace=30),
     )
-    run = asyncio.ensure_future(one.run("go"))
+    run = asyncio.ensure_future(agent.run("go"))
     await reached.wait()
-    one.abort()
+    agent.abort()
     asyncio.get_running_loop().call_later(0.05, release.set)
     with pytest.raises(AgentAbortedError):
         await run
-    assert [r.text for r in said(one.messages[2]).tool_results] == ["transformed"]
+    assert [r.text for r in as_message(agent.messages[2]).tool_results] == ["transformed"]

@@ -1,4 +1,4 @@
-"""Tool calls: the order of the steps, who may say what, and one result for each call whatever happens."""
+"""Tool calls: the order of the steps, the handlers that may change a call, and one result for each call."""
 
 import asyncio
 from typing import Any
@@ -18,12 +18,12 @@ from mainspring.tools.builtin import builtin_tools
 from mainspring.tools.execute import output_bytes
 from tests.unit.loop.harness import (
     Script,
+    as_message,
     assert_results_follow_calls,
-    calls,
-    config,
-    said,
+    make_config,
     text_reply,
     tool_call_reply,
+    tool_calls_reply,
 )
 
 
@@ -33,19 +33,19 @@ async def add(a: int, b: int = 1) -> str:
     return str(a + b)
 
 
-async def dispatch(*turn: Any, tools: Any = (add,), hooks: Any = None, **options: Any) -> tuple[list[Any], list[Any]]:
-    """Run one turn with these calls; gives the results and the events."""
+async def run_calls(*turn: Any, tools: Any = (add,), hooks: Any = None, **options: Any) -> tuple[list[Any], list[Any]]:
+    """Run one turn with these calls and return the results and the events."""
     bus = HookBus(hooks)
     events: list[Any] = []
     bus.subscribe(events.append)
     ctx = LoopContext(tools=ToolRegistry(tools))
-    await agent_loop("go", ctx, config(Script(calls(*turn), text_reply("ok")), bus=bus, **options))
+    await agent_loop("go", ctx, make_config(Script(tool_calls_reply(*turn), text_reply("ok")), bus=bus, **options))
     assert_results_follow_calls(ctx.messages)
-    return list(said(ctx.messages[2]).tool_results), events
+    return list(as_message(ctx.messages[2]).tool_results), events
 
 
 @pytest.mark.covers("TEX-11", "TEX-10")
-async def test_the_steps_of_a_call_come_in_order() -> None:
+async def test_steps_of_a_tool_call_happen_in_order() -> None:
     order: list[str] = []
 
     @tool
@@ -56,24 +56,24 @@ async def test_the_steps_of_a_call_come_in_order() -> None:
 
     names = [n for n in HOOKS if n.startswith(("tool", "validation"))]
     hooks = {n: (lambda ctx: order.append(type(ctx).event)) for n in names}
-    await dispatch(tool_call_reply("run", n="3"), tools=[run], hooks=hooks)
+    await run_calls(tool_call_reply("run", n="3"), tools=[run], hooks=hooks)
     assert order == [
         "tool:intent", "tool:gate", "validation:coerce", "tool:before", "tool:permit", "tool:start", "execute 3",
         "tool:transform", "tool:after", "tool-results:after",
     ]  # fmt: skip
 
 
-async def test_who_is_told_of_the_start_cannot_change_what_was_permitted() -> None:
+async def test_tool_start_handler_cannot_change_the_permitted_input() -> None:
     def change(ctx: Any) -> None:
         ctx.input["a"] = 9
 
-    (result,), _ = await dispatch(tool_call_reply("add", a=1), hooks={"tool:start": change})
+    (result,), _ = await run_calls(tool_call_reply("add", a=1), hooks={"tool:start": change})
 
     assert result.content == "2"
 
 
 @pytest.mark.covers("HOK-22", "TEX-12", "TEX-14")
-async def test_a_block_beats_a_result_and_does_not_count() -> None:
+async def test_block_overrides_a_result_and_is_not_counted() -> None:
     seen: list[str] = []
 
     def gate(ctx: Any) -> None:
@@ -86,15 +86,15 @@ async def test_a_block_beats_a_result_and_does_not_count() -> None:
         "tool:after": lambda c: seen.append("after"),
         "turn:after": lambda c: seen.append(str(c.tool_counts)),
     }
-    (result,), _ = await dispatch(tool_call_reply("add", a=1), hooks=hooks)
+    (result,), _ = await run_calls(tool_call_reply("add", a=1), hooks=hooks)
     assert (result.text, result.is_error) == ("Blocked: not today", True)
     assert seen == ["{}", "{}"]
-    (result,), _ = await dispatch(tool_call_reply("add", a=1), hooks={"tool:gate": lambda ctx: {"block": "a reason"}})
+    (result,), _ = await run_calls(tool_call_reply("add", a=1), hooks={"tool:gate": lambda ctx: {"block": "a reason"}})
     assert result.text == "Blocked: a reason"
 
 
 @pytest.mark.covers("TEX-13")
-async def test_a_substitute_counts_and_goes_through_transform_and_after() -> None:
+async def test_substitute_result_is_counted_transformed_and_reported() -> None:
     seen: list[str] = []
     hooks = {
         "tool:gate": lambda ctx: {"result": "from the cache"},
@@ -102,17 +102,17 @@ async def test_a_substitute_counts_and_goes_through_transform_and_after() -> Non
         "tool:transform": lambda ctx: seen.append("transform"),
         "tool:after": lambda ctx: seen.append(f"after {dict(ctx.tool_counts)}"),
     }
-    (result,), _ = await dispatch(tool_call_reply("add", a=1), hooks=hooks)
+    (result,), _ = await run_calls(tool_call_reply("add", a=1), hooks=hooks)
     assert (result.text, result.is_error) == ("from the cache", False)
     assert seen == ["transform", "after {'add': 1}"]
 
 
 @pytest.mark.covers("TEX-15")
-async def test_an_unknown_tool_is_an_error_the_model_can_mend() -> None:
+async def test_unknown_tool_returns_an_error_with_a_suggestion() -> None:
     seen: list[str] = []
     hooks = {"tool:unknown": lambda c: seen.append("unknown"), "tool:error": lambda c: seen.append("error"),
              "turn:after": lambda c: seen.append(str(c.tool_counts))}  # fmt: skip
-    (result,), _ = await dispatch(tool_call_reply("ad", a=1), hooks=hooks)
+    (result,), _ = await run_calls(tool_call_reply("ad", a=1), hooks=hooks)
     assert result.text == "Unknown tool: ad. Did you mean add?"
     assert result.is_error
     assert seen == ["{}", "unknown", "error", "{'ad': 1}"]
@@ -121,18 +121,18 @@ async def test_an_unknown_tool_is_an_error_the_model_can_mend() -> None:
         "tool:unknown": lambda c: {"result": "try add", "suppress_error": True},
         "tool:error": lambda c: seen.append("error"),
     }
-    (result,), _ = await dispatch(tool_call_reply("__class__"), hooks=hooks)
+    (result,), _ = await run_calls(tool_call_reply("__class__"), hooks=hooks)
     assert (result.text, seen) == ("try add", [])
 
 
 @pytest.mark.covers("TEX-09", "TEX-01", "TEX-04", "PKG-07")
-async def test_arguments_that_do_not_fit_are_told_and_nothing_fires_after() -> None:
+async def test_invalid_arguments_are_reported_and_fire_no_later_hooks() -> None:
     seen: list[str] = []
     hooks = {
         n: (lambda ctx: seen.append(type(ctx).event))
         for n in ("validation:reject", "tool:before", "tool:transform", "tool:after")
     }
-    (result,), _ = await dispatch(tool_call_reply("add", b="many"), hooks=hooks)
+    (result,), _ = await run_calls(tool_call_reply("add", b="many"), hooks=hooks)
     assert result.text.startswith("Validation error: ")
     assert "a" in result.text
     assert "b" in result.text
@@ -141,8 +141,8 @@ async def test_arguments_that_do_not_fit_are_told_and_nothing_fires_after() -> N
 
 
 @pytest.mark.covers("TEX-02")
-async def test_the_models_own_arguments_are_never_changed() -> None:
-    given: list[Any] = []
+async def test_original_arguments_of_the_model_are_never_changed() -> None:
+    inputs: list[Any] = []
 
     @tool
     async def change(items: list[int]) -> str:
@@ -151,14 +151,14 @@ async def test_the_models_own_arguments_are_never_changed() -> None:
         return "x"
 
     original = {"items": ["1", 2]}
-    hooks = {"tool:gate": lambda ctx: given.append(ctx.input)}
-    await dispatch(ToolUseBlock("c", "change", original), tools=[change], hooks=hooks)
-    assert given == [{"items": ["1", 2]}]
+    hooks = {"tool:gate": lambda ctx: inputs.append(ctx.input)}
+    await run_calls(ToolUseBlock("c", "change", original), tools=[change], hooks=hooks)
+    assert inputs == [{"items": ["1", 2]}]
     assert original == {"items": ["1", 2]}
 
 
 @pytest.mark.covers("HOK-25")
-async def test_before_knows_what_was_coerced_and_what_the_files_hold() -> None:
+async def test_tool_before_receives_coercions_and_prior_content() -> None:
     seen: list[Any] = []
 
     async def before(ctx: ToolBefore) -> None:
@@ -172,10 +172,10 @@ async def test_before_knows_what_was_coerced_and_what_the_files_hold() -> None:
         ScriptedCall("write_file", {"path": "new.txt", "content": "x"}),
         ScriptedCall("read_file", {"path": "a.txt"}),
     ]
-    one = CoreAgent(
+    core_agent = CoreAgent(
         ScriptedModel(*writes, "ok"), env=MemoryEnv(files), tools=builtin_tools(), hooks={ToolBefore: before}
     )
-    await one.run("go")
+    await core_agent.run("go")
     assert seen == [
         (["$.content"], {"a.txt": b"old"}),
         ([], {"a.txt": b"5"}),
@@ -186,37 +186,37 @@ async def test_before_knows_what_was_coerced_and_what_the_files_hold() -> None:
 
 
 @pytest.mark.covers("HOK-25")
-async def test_what_cannot_be_read_is_not_there_and_what_is_large_stays_unread() -> None:
+async def test_prior_content_is_none_for_unreadable_or_large_files() -> None:
     seen: list[Any] = []
 
     async def before(ctx: ToolBefore) -> None:
         seen.append(await ctx.prior_content(limit=3))
 
     writes = [ScriptedCall("write_file", {"path": p, "content": "x"}) for p in ("abc", "abcd", "folder", "a\0b")]
-    one = CoreAgent(
+    core_agent = CoreAgent(
         ScriptedModel(writes, "ok"),
         env=MemoryEnv({"abc": "abc", "abcd": "abcd", "folder/x": "x"}),
         tools=builtin_tools(),
         hooks={ToolBefore: before},
     )
-    await one.run("go")
+    await core_agent.run("go")
     assert seen == [{"abc": b"abc"}, {"abcd": None}, {"folder": None}, {"a\0b": None}]
 
 
 @pytest.mark.covers("TEX-10")
-async def test_before_may_replace_the_input_and_it_is_validated_again() -> None:
-    (result,), _ = await dispatch(
+async def test_tool_before_can_replace_the_input_which_is_validated_again() -> None:
+    (result,), _ = await run_calls(
         tool_call_reply("add", a=1), hooks={"tool:before": lambda ctx: {"input": {"a": "40", "b": 2}}}
     )
     assert result.text == "42"
-    (result,), _ = await dispatch(
+    (result,), _ = await run_calls(
         tool_call_reply("add", a=1), hooks={"tool:before": lambda ctx: {"input": {"a": "no"}}}
     )
     assert result.text.startswith("Validation error: ")
 
 
 @pytest.mark.covers("HOK-45", "SEC-04")
-async def test_permit_judges_the_final_arguments_and_cannot_change_them() -> None:
+async def test_permission_check_sees_the_final_arguments_and_cannot_change_them() -> None:
     judged: list[Any] = []
 
     def permit(ctx: Any) -> None:
@@ -224,7 +224,7 @@ async def test_permit_judges_the_final_arguments_and_cannot_change_them() -> Non
         ctx.input["a"] = 1000
 
     hooks = {"tool:before": lambda ctx: {"input": {"a": 2}}, "tool:permit": permit}
-    (result,), _ = await dispatch(tool_call_reply("add", a="1"), hooks=hooks)
+    (result,), _ = await run_calls(tool_call_reply("add", a="1"), hooks=hooks)
     assert judged == [({"a": 1000}, {"a": "1"})]
     assert result.text == "3"
 
@@ -232,36 +232,36 @@ async def test_permit_judges_the_final_arguments_and_cannot_change_them() -> Non
         ctx.deny("no writing")
 
     later: list[str] = []
-    (result,), _ = await dispatch(
+    (result,), _ = await run_calls(
         tool_call_reply("add", a=1), hooks={"tool:permit": [refuse, lambda c: later.append("asked")]}
     )
     assert (result.text, result.is_error) == ("Permission denied: no writing", True)
     assert result.details == {"code": ToolErrorCode.PERMISSION_DENIED}
-    assert not later, "a refusal cannot be taken back"
+    assert not later, "later handlers cannot override a denial"
 
 
-async def test_a_refusal_may_end_the_run() -> None:
+async def test_denial_can_end_the_run() -> None:
     bus = HookBus({"tool:permit": lambda ctx: ctx.deny("never", stop=True)})
     ctx = LoopContext(tools=ToolRegistry([add]))
-    result = await agent_loop("go", ctx, config(Script(tool_call_reply("add", a=1), text_reply("no")), bus=bus))
+    result = await agent_loop("go", ctx, make_config(Script(tool_call_reply("add", a=1), text_reply("no")), bus=bus))
     assert (result.status, result.turns) == ("denied", 1)
     assert_results_follow_calls(ctx.messages)
 
 
 @pytest.mark.covers("HOK-44")
-async def test_a_gate_that_fails_blocks_and_an_observer_that_fails_is_only_logged(
+async def test_failing_gate_blocks_and_a_failing_observer_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def broken(ctx: Any) -> None:
         raise RuntimeError("bug")
 
     for gate, text in (("tool:gate", "Blocked: "), ("tool:permit", "Permission denied: "), ("tool:start", "Not run: ")):
-        (result,), _ = await dispatch(tool_call_reply("add", a=1), hooks={gate: broken})
+        (result,), _ = await run_calls(tool_call_reply("add", a=1), hooks={gate: broken})
         assert result.text.startswith(text)
         assert "RuntimeError: bug" in result.text
         assert result.is_error
     for observer in ("tool:before", "tool:transform", "tool:after", "turn:after", "session:turns", "usage"):
-        (result,), _ = await dispatch(tool_call_reply("add", a=1), hooks={observer: broken})
+        (result,), _ = await run_calls(tool_call_reply("add", a=1), hooks={observer: broken})
         assert result.text == "2"
     assert "handler" in caplog.text
 
@@ -277,7 +277,7 @@ async def test_a_gate_that_fails_blocks_and_an_observer_that_fails_is_only_logge
         (TimeoutError(), "fail took too long", ToolErrorCode.TIMEOUT),
     ],
 )
-async def test_what_a_tool_raises_becomes_its_result(error: Exception, text: str, code: ToolErrorCode) -> None:
+async def test_tool_exception_becomes_its_result(error: Exception, text: str, code: ToolErrorCode) -> None:
     @tool
     async def fail() -> str:
         """Fail."""
@@ -285,36 +285,36 @@ async def test_what_a_tool_raises_becomes_its_result(error: Exception, text: str
 
     seen: list[str] = []
     hooks = {n: (lambda ctx: seen.append(type(ctx).event)) for n in ("tool:error", "tool:transform", "tool:after")}
-    (result,), _ = await dispatch(tool_call_reply("fail"), tools=[fail], hooks=hooks)
+    (result,), _ = await run_calls(tool_call_reply("fail"), tools=[fail], hooks=hooks)
     assert (result.text, result.is_error, result.details) == (text, True, {"code": code})
     assert seen == ["tool:error", "tool:transform", "tool:after"]
-    (result,), _ = await dispatch(
+    (result,), _ = await run_calls(
         tool_call_reply("fail"), tools=[fail], hooks={"tool:error": lambda ctx: {"result": "stand-in"}}
     )
     assert (result.text, result.is_error) == ("stand-in", False)
 
 
-async def test_an_error_value_is_a_failure_too() -> None:
+async def test_returned_error_result_is_a_failure() -> None:
     @tool
     async def fail() -> ToolResult:
         """Fail."""
         return ToolResult(output="nothing there", is_error=True, code=ToolErrorCode.NOT_FOUND)
 
-    (result,), _ = await dispatch(tool_call_reply("fail"), tools=[fail])
+    (result,), _ = await run_calls(tool_call_reply("fail"), tools=[fail])
     assert (result.text, result.is_error) == ("nothing there", True)
 
 
 @pytest.mark.covers("HOK-26")
-async def test_transform_may_change_what_the_model_sees() -> None:
+async def test_transform_can_change_the_result_for_the_model() -> None:
     def shout(ctx: Any) -> None:
         ctx.result = ToolResult(output=f"{ctx.result.output}!", is_error=True)
 
-    (result,), _ = await dispatch(tool_call_reply("add", a=1), hooks={"tool:transform": shout})
+    (result,), _ = await run_calls(tool_call_reply("add", a=1), hooks={"tool:transform": shout})
     assert (result.text, result.is_error) == ("2!", True)
 
 
 @pytest.mark.covers("TEX-20", "TEX-21", "TEX-32", "AGT-06")
-async def test_parallel_calls_run_together_fail_alone_and_answer_in_order() -> None:
+async def test_parallel_calls_run_together_fail_separately_and_keep_their_order() -> None:
     running: set[str] = set()
     together = asyncio.Event()
 
@@ -329,7 +329,7 @@ async def test_parallel_calls_run_together_fail_alone_and_answer_in_order() -> N
             raise ValueError("b fails")
         return n
 
-    results, events = await dispatch(*(tool_call_reply("meet", n=n) for n in "abc"), tools=[meet])
+    results, events = await run_calls(*(tool_call_reply("meet", n=n) for n in "abc"), tools=[meet])
     assert [r.text for r in results] == ["a", "Error: ValueError: b fails", "c"]
     assert len(running) == 3
     starts = [e.call.id for e in events if e.type == "tool_execution_start"]
@@ -338,7 +338,7 @@ async def test_parallel_calls_run_together_fail_alone_and_answer_in_order() -> N
 
 
 @pytest.mark.covers("TEX-20")
-async def test_calls_that_must_be_alone_are_alone_and_in_order() -> None:
+async def test_unsafe_calls_run_alone_and_in_order() -> None:
     log: list[str] = []
 
     def make(name: str, safe: bool) -> Any:
@@ -352,7 +352,7 @@ async def test_calls_that_must_be_alone_are_alone_and_in_order() -> None:
 
         return run
 
-    await dispatch(
+    await run_calls(
         tool_call_reply("r1"),
         tool_call_reply("r2"),
         tool_call_reply("w"),
@@ -363,34 +363,34 @@ async def test_calls_that_must_be_alone_are_alone_and_in_order() -> None:
 
 
 @pytest.mark.covers("TEX-20")
-async def test_no_more_calls_run_together_than_allowed() -> None:
-    now = limit = 0
+async def test_concurrent_calls_do_not_exceed_the_limit() -> None:
+    active = limit = 0
 
     @tool
     async def run() -> str:
         """Run."""
-        nonlocal now, limit
-        now += 1
-        limit = max(limit, now)
+        nonlocal active, limit
+        active += 1
+        limit = max(limit, active)
         await asyncio.sleep(0)
-        now -= 1
+        active -= 1
         return "x"
 
-    await dispatch(*(tool_call_reply("run") for _ in range(9)), tools=[run], behavior=RunOptions(tool_concurrency=2))
+    await run_calls(*(tool_call_reply("run") for _ in range(9)), tools=[run], behavior=RunOptions(tool_concurrency=2))
     assert limit == 2
 
 
 @pytest.mark.covers("TEX-18", "TEX-17")
-async def test_blocks_come_back_as_blocks_and_images_only_where_they_can_be_seen() -> None:
+async def test_result_blocks_are_kept_and_images_need_a_model_with_vision() -> None:
     @tool
     async def shoot() -> list[Any]:
         """Shoot."""
         return [TextBlock("see"), ImageBlock("image/png", "AAAA")]
 
-    (result,), _ = await dispatch(tool_call_reply("shoot"), tools=[shoot])
+    (result,), _ = await run_calls(tool_call_reply("shoot"), tools=[shoot])
     assert result.content == (TextBlock("see"), ImageBlock("image/png", "AAAA"))
     seen: list[Any] = []
-    (result,), _ = await dispatch(
+    (result,), _ = await run_calls(
         tool_call_reply("shoot"), tools=[shoot], vision=False, hooks={"tool:after": lambda c: seen.append(c.result)}
     )
     assert result.content[1] == TextBlock("[image left out: this model cannot see images]")
@@ -398,20 +398,20 @@ async def test_blocks_come_back_as_blocks_and_images_only_where_they_can_be_seen
 
 
 @pytest.mark.covers("TDF-05", "TDF-08", "TDF-04", "TEX-27", "TEX-31", "AGT-06")
-async def test_a_tool_knows_its_call_and_reports_on_the_way() -> None:
-    got: list[ToolContext] = []
+async def test_tool_knows_its_call_and_can_report_progress() -> None:
+    contexts: list[ToolContext] = []
 
     @tool(label="Look up")
     async def work(ctx: ToolContext) -> ToolResult:
         """Work."""
-        got.append(ctx)
+        contexts.append(ctx)
         ctx.metadata(title="halfway", done=50)
         ctx.update("partial output")
         return ToolResult(output="x", title="all done", metadata={"rows": 3})
 
     block = tool_call_reply("work")
-    (result,), events = await dispatch(block, tools=[work], agent="tester", session_id="s1", extra={"db": 1})
-    (ctx,) = got
+    (result,), events = await run_calls(block, tools=[work], agent="tester", session_id="s1", extra={"db": 1})
+    (ctx,) = contexts
     assert (ctx.call_id, ctx.session_id, ctx.agent, ctx.extra, ctx.is_aborted) == (
         result.tool_use_id,
         "s1",
@@ -428,12 +428,12 @@ async def test_a_tool_knows_its_call_and_reports_on_the_way() -> None:
 
 
 @pytest.mark.covers("TEX-19")
-def test_output_bytes_are_utf8_and_base64() -> None:
+def test_output_bytes_counts_utf8_and_base64() -> None:
     assert output_bytes("a€") == 4
     assert output_bytes((TextBlock("a€"), ImageBlock("image/png", "AAAA"))) == 8
 
 
-async def test_sync_tools_run_in_a_thread_and_do_not_block() -> None:
+async def test_sync_tools_run_in_a_thread_without_blocking() -> None:
     import threading
 
     where: list[int] = []
@@ -444,7 +444,7 @@ async def test_sync_tools_run_in_a_thread_and_do_not_block() -> None:
         where.append(threading.get_ident())
         return {"n": n}
 
-    (result,), _ = await dispatch(tool_call_reply("plain", n=1), tools=[plain])
+    (result,), _ = await run_calls(tool_call_reply("plain", n=1), tools=[plain])
     assert result.text == '{"n":1}'
     assert where != [threading.get_ident()]
 
@@ -456,7 +456,7 @@ PLAN = st.lists(
 
 @pytest.mark.covers("TEX-23", "TST-07")
 @given(PLAN, st.sampled_from(["parallel", "sequential"]), st.booleans())
-async def test_every_call_has_one_result_whatever_happens(plan: list[str], mode: Any, safe: bool) -> None:
+async def test_every_call_has_exactly_one_result(plan: list[str], mode: Any, safe: bool) -> None:
     from mainspring.cancellation import CancelToken
     from mainspring.errors import AgentAbortedError, AgentProviderError
     from mainspring.messages import Message
@@ -492,13 +492,13 @@ async def test_every_call_has_one_result_whatever_happens(plan: list[str], mode:
     ]
     ctx = LoopContext(tools=ToolRegistry([act]))
     bus = HookBus({"tool:gate": gate, "tool:permit": permit})
-    setup = config(Script(calls(*turn), text_reply("ok")), bus=bus, behavior=RunOptions(tool_execution=mode),
+    setup = make_config(Script(tool_calls_reply(*turn), text_reply("ok")), bus=bus, behavior=RunOptions(tool_execution=mode),
                    get_steering=lambda: [waiting.pop()] if waiting else [])  # fmt: skip
     try:
         await agent_loop("go", ctx, setup, signal)
     except (AgentAbortedError, AgentProviderError):
         pass
     assert_results_follow_calls(ctx.messages)
-    assert [r.tool_use_id for r in said(ctx.messages[2]).tool_results] == [
-        c.id for c in said(ctx.messages[1]).tool_uses
+    assert [r.tool_use_id for r in as_message(ctx.messages[2]).tool_results] == [
+        c.id for c in as_message(ctx.messages[1]).tool_uses
     ]

@@ -1,4 +1,4 @@
-"""What these tests are set on: real programs that speak the protocol, servers in memory, and agents that follow a script."""
+"""Shared parts of the MCP tests: a real server program, servers in memory, and agents that follow a script."""
 
 import asyncio
 import sys
@@ -17,43 +17,43 @@ from mainspring.testing.scripted_model import ScriptedModel
 RAW = Path(__file__).with_name("raw_server.py")
 
 
-def raw(*flags: str, name: str = "raw", **fields: Any) -> McpServerConfig:
-    """The server of `raw_server.py` with these flags."""
+def raw_server_config(*flags: str, name: str = "raw", **fields: Any) -> McpServerConfig:
+    """Return a server configuration for `raw_server.py` with these flags."""
     return McpServerConfig(name=name, command=sys.executable, args=("-S", "-E", str(RAW), *flags), **fields)
 
 
-def info(name: str, **fields: Any) -> ToolInfo:
-    """A tool that takes a text."""
+def make_tool_info(name: str, **fields: Any) -> ToolInfo:
+    """Return the description of a tool that takes a text."""
     schema = {"type": "object", "properties": {"text": {"type": "string"}}}
     return ToolInfo(name=name, description=f"It does {name}.", input_schema=schema, **fields)
 
 
-def twin(*names: str, **fields: Any) -> InMemoryServer:
-    """A server in memory whose tools give back what they got."""
-    return InMemoryServer([(info(name), lambda text="", n=name: f"{n}: {text}") for name in names], **fields)
+def make_echo_server(*names: str, **fields: Any) -> InMemoryServer:
+    """Return a server in memory whose tools return their input."""
+    return InMemoryServer([(make_tool_info(name), lambda text="", n=name: f"{n}: {text}") for name in names], **fields)
 
 
-def agent_with(
+def make_agent(
     servers: Mapping[str, InMemoryServer], *script: Any, mcp: Mapping[str, Any] | None = None, **fields: Any
 ) -> Agent:
-    """An agent that follows a script and has these servers."""
+    """Return an agent that follows a script and uses these servers."""
     configs = [McpServerConfig(name=name, command="-", **(fields.pop("config", {}))) for name in servers]
     plug = McpPlug(configs, connector=InMemoryConnector(servers), **(mcp or {}))
     return Agent(ScriptedModel(*script), execution=MemoryEnv(), mcp_servers=plug, **fields)
 
 
-def plug_of(agent: Agent) -> McpPlug:
-    """The plug of an agent."""
+def get_plugin(agent: Agent) -> McpPlug:
+    """Return the MCP plugin of an agent."""
     return next(p for p in agent.plugs if isinstance(p, McpPlug))
 
 
 def results(agent: Agent) -> list[ToolResultBlock]:
-    """Every result of a call in the agent's history."""
+    """Return all tool results in the agent's history."""
     return [r for m in agent.messages if isinstance(m, Message) for r in m.tool_results]
 
 
-async def until(condition: Callable[[], Any], seconds: float = 10.0) -> None:
-    """Wait for something that happens elsewhere."""
+async def wait_until(condition: Callable[[], Any], seconds: float = 10.0) -> None:
+    """Wait until a condition becomes true in another task or process."""
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.to_thread(threading.Event().wait, 0.01)

@@ -1,4 +1,4 @@
-"""A server that speaks streamable HTTP in the older era, in plain asyncio: with sessions that it forgets, refusals, and a login."""
+"""A server that speaks the older streamable HTTP protocol, in plain asyncio, with expiring sessions, HTTP errors, and a login."""
 
 import asyncio
 import hashlib
@@ -17,16 +17,15 @@ TOOL = {
 
 
 class HttpServer:
-    """A server.
+    """An MCP server over HTTP.
 
     Attributes:
-        refuse: A status to answer everything with.
-        login: Whether it wants one.
-        lifetime: Seconds that an access token lives.
-        sessions: The sessions that it knows.
-        forgotten: The status for another.
-        requests: What it got: method, path, headers.
-        spent: Refresh tokens that were used.
+        refuse: An HTTP status for every response.
+        login: True if the server requires a login.
+        lifetime: Lifetime of an access token in seconds.
+        sessions: IDs of the known sessions.
+        forgotten: HTTP status for an unknown session.
+        requests: Received requests as method, path, and headers.
     """
 
     def __init__(self, *, refuse: int = 0, login: bool = False, lifetime: int = 3600) -> None:
@@ -45,17 +44,17 @@ class HttpServer:
 
     @property
     def base(self) -> str:
-        """Its address."""
+        """The address of the server."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def url(self) -> str:
-        """Where it speaks the protocol."""
+        """The URL of the MCP endpoint."""
         return f"{self.base}/mcp"
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator["HttpServer"]:
-        """Serve while the block lasts."""
+        """Serve inside the `async with` block."""
         server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
         self.port = server.sockets[0].getsockname()[1]
         try:
@@ -72,10 +71,10 @@ class HttpServer:
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
                 self.requests.append((method, path, headers))
                 status, extra, data = self._answer(method, path, headers, body)
-                said = json.dumps(data).encode() if data is not None else b""
-                extra = {"Content-Type": "application/json", "Content-Length": str(len(said)), **extra}
-                told = "".join([f"{k}: {v}\r\n" for k, v in extra.items()])
-                writer.write(f"HTTP/1.1 {status} X\r\n{told}\r\n".encode() + said)
+                payload = json.dumps(data).encode() if data is not None else b""
+                extra = {"Content-Type": "application/json", "Content-Length": str(len(payload)), **extra}
+                header_lines = "".join([f"{k}: {v}\r\n" for k, v in extra.items()])
+                writer.write(f"HTTP/1.1 {status} X\r\n{header_lines}\r\n".encode() + payload)
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
@@ -149,7 +148,7 @@ class HttpServer:
         return 404, {}, None
 
     def visit(self, address: str) -> str:
-        """What a browser is sent back to when the user agrees."""
+        """Return the callback URL after the user agrees to the login."""
         request = {k: v[0] for k, v in parse_qs(urlsplit(address).query).items()}
         self.challenges["the-code"] = request["code_challenge"]
         state = "forged" if self.wrong_state else request["state"]

@@ -1,8 +1,8 @@
-"""A server in plain Python, without the SDK: it starts in a moment and can do everything wrong that servers do.
+"""A server in plain Python, without the SDK, that starts quickly and can make every mistake that real servers make.
 
-Its behaviour is given as flags: ``hang`` (never answers), ``die`` (ends at once), ``noise`` (prints what is no message), ``pages``
-(one tool a page), ``loop`` (the same page for ever), ``deaf`` (keeps running when its input is closed), ``flood`` (fills stderr),
-``odd`` (tools that are none), ``changes``, ``logs`` and ``errors`` (without end: its list changed, a line of its log, a line on stderr).
+Flags select the behavior: ``hang`` (never responds), ``die`` (exits immediately), ``noise`` (prints invalid messages), ``pages``
+(one tool per page), ``loop`` (the same page forever), ``deaf`` (keeps running after its input is closed), ``flood`` (fills stderr),
+``odd`` (invalid tools), ``changes``, ``logs``, and ``errors`` (endless list changes, log messages, or lines on stderr).
 """
 
 import json
@@ -80,8 +80,8 @@ def crash(key, args, meta):
 
 def child(key, args, meta):
     command = [sys.executable, "-c", f"import time; time.sleep({FOREVER})"]
-    made = subprocess.Popen(command, start_new_session=bool(args.get("n")))
-    return text(f"{os.getpid()} {made.pid}")
+    process = subprocess.Popen(command, start_new_session=bool(args.get("n")))
+    return text(f"{os.getpid()} {process.pid}")
 
 
 def progress(key, args, meta):
@@ -163,7 +163,7 @@ TOOLS = {
 HIDDEN = {"broken": broken, "parts": parts, "grown": echo}
 
 
-def listed():
+def list_definitions():
     names = [*TOOLS, *(["grown"] if STATE["extra"] else [])]
     schema = {"type": "object", "properties": {"text": {"type": "string"}, "n": {"type": "integer"}}}
     found = [{"name": n, "description": f"It does {n}.", "inputSchema": schema} for n in names]
@@ -203,16 +203,16 @@ def errors(n):
     sys.stderr.write(f"line {n}.\n")
 
 
-def without_end(tell):
+def repeat_forever(publish):
     n = 0
     while True:
-        tell(n)
+        publish(n)
         n += 1
 
 
 def list_tools(params):
     STATE["listed"] += 1
-    return page(params, listed(), "tools")
+    return page(params, list_definitions(), "tools")
 
 
 def initialize(params):
@@ -232,8 +232,8 @@ def list_prompts(params):
 
 
 def get_prompt(params):
-    said = {"type": "text", "text": f"Sum up {params['arguments']['topic']}"}
-    return {"messages": [{"role": "user", "content": said}]}
+    content = {"type": "text", "text": f"Sum up {params['arguments']['topic']}"}
+    return {"messages": [{"role": "user", "content": content}]}
 
 
 METHODS = {
@@ -247,13 +247,13 @@ METHODS = {
 }
 
 
-def begin_to_tell():
-    for tell in (changes, logs, errors):
-        if tell.__name__ in FLAGS:
-            threading.Thread(target=without_end, args=(tell,), daemon=True).start()
+def start_floods():
+    for publish in (changes, logs, errors):
+        if publish.__name__ in FLAGS:
+            threading.Thread(target=repeat_forever, args=(publish,), daemon=True).start()
 
 
-AFTERWARDS = {"initialize": begin_to_tell}
+AFTER_RESPONSE = {"initialize": start_floods}
 
 
 def handle(message):
@@ -263,7 +263,7 @@ def handle(message):
             send({"id": WAITING.pop(key), "result": text(message.get("result", message.get("error")))})
     elif method in METHODS:
         send({"id": key, "result": METHODS[method](params)})
-        AFTERWARDS.get(method, lambda: None)()
+        AFTER_RESPONSE.get(method, lambda: None)()
     elif method == "tools/call":
         work = TOOLS.get(params["name"]) or HIDDEN.get(params["name"])
         if work is None:

@@ -1,4 +1,4 @@
-"""How servers are configured: every form there is, entry by entry."""
+"""Server configuration: all supported formats, entry by entry."""
 
 from typing import Any
 
@@ -13,10 +13,10 @@ from mainspring.mcp.config import expand_config, expand_variables
 ENTRY = {"command": "npx", "args": ["-y", "server", 7], "env": {"PORT": 80, "ON": True}, "cwd": "/tmp"}
 
 
-def one(entry: Any) -> McpServerConfig:
-    found = parse_mcp_config({"docs": entry})
-    assert not found.problems
-    return found.servers[0]
+def parse_one(entry: Any) -> McpServerConfig:
+    parsed = parse_mcp_config({"docs": entry})
+    assert not parsed.problems
+    return parsed.servers[0]
 
 
 @pytest.mark.covers("MCP-04", "MCP-12")
@@ -32,10 +32,10 @@ def one(entry: Any) -> McpServerConfig:
         {"mcpServers": {"docs": {**ENTRY, "type": "stdio"}}, "inputs": []},
     ],
 )
-def test_a_map_and_a_list_say_the_same(data: Any) -> None:
-    found = parse_mcp_config(data, place="mcp.json")
-    assert found.problems == ()
-    (server,) = found.servers
+def test_maps_and_lists_give_the_same_server(data: Any) -> None:
+    parsed = parse_mcp_config(data, place="mcp.json")
+    assert parsed.problems == ()
+    (server,) = parsed.servers
     assert (server.name, server.transport, server.command) == ("docs", "stdio", "npx")
     assert server.args == ("-y", "server", "7")
     assert server.env == {"PORT": "80", "ON": "true"}
@@ -56,21 +56,21 @@ def test_a_map_and_a_list_say_the_same(data: Any) -> None:
         ({"transport": "http", "url": "${BASE}/mcp", "headers": {"X": 1}}, "http"),
     ],
 )
-def test_what_other_programs_write_is_understood(entry: Any, transport: str) -> None:
-    assert one(entry).transport == transport
+def test_transports_of_other_programs_are_recognized(entry: Any, transport: str) -> None:
+    assert parse_one(entry).transport == transport
 
 
 @pytest.mark.covers("BYD-10")
-def test_a_filter_and_its_other_names() -> None:
+def test_tool_filters_accept_the_settings_of_other_programs() -> None:
     for entry in (
         {"include": ["read_*"], "exclude": "read_secret"},
         {"tools": {"include": ["read_*"], "exclude": ["read_secret"]}},
         {"includeTools": ["read_*"], "excludeTools": ["read_secret"]},
         {"tools": "read_*", "disabledTools": ["read_secret"]},
     ):
-        server = one({"command": "a", **entry})
+        server = parse_one({"command": "a", **entry})
         assert [server.includes_tool(n) for n in ("read_file", "read_secret", "write")] == [True, False, False], entry
-    assert not one({"command": "a", "disabled": True}).enabled
+    assert not parse_one({"command": "a", "disabled": True}).enabled
 
 
 @pytest.mark.parametrize(
@@ -89,37 +89,37 @@ def test_a_filter_and_its_other_names() -> None:
         ({"command": "a", "disclosure": "sometimes"}, "Invalid enum value 'sometimes'"),
     ],
 )
-def test_a_broken_entry_is_told_of_and_harms_no_other(entry: Any, problem: str) -> None:
-    found = parse_mcp_config({"bad": entry, "good": {"command": "a"}}, place="f.json")
-    assert [s.name for s in found.servers] == ["good"]
-    assert found.problems[0].startswith("f.json: MCP server 'bad': ")
-    assert problem in found.problems[0]
+def test_invalid_entry_is_reported_and_other_servers_are_parsed(entry: Any, problem: str) -> None:
+    parsed = parse_mcp_config({"bad": entry, "good": {"command": "a"}}, place="f.json")
+    assert [s.name for s in parsed.servers] == ["good"]
+    assert parsed.problems[0].startswith("f.json: MCP server 'bad': ")
+    assert problem in parsed.problems[0]
 
 
-def test_what_means_nothing_here_is_passed_over_with_a_word() -> None:
-    found = parse_mcp_config({"a": {"command": "x", "alwaysAllow": ["y"], "description": "z"}})
-    assert len(found.servers) == 1
-    assert [w.partition(": ")[2] for w in found.warnings] == [
+def test_unsupported_settings_are_ignored_with_a_warning() -> None:
+    parsed = parse_mcp_config({"a": {"command": "x", "alwaysAllow": ["y"], "description": "z"}})
+    assert len(parsed.servers) == 1
+    assert [w.partition(": ")[2] for w in parsed.warnings] == [
         "alwaysAllow is not supported and is ignored",
         "description is not supported and is ignored",
     ]
 
 
-def test_of_one_name_the_last_counts() -> None:
-    twice = parse_mcp_config([{"name": "a", "command": "x"}, {"name": "a", "command": "y"}])
-    assert [s.command for s in twice.servers] == ["y"]
-    assert "Duplicate MCP server name: 'a'" in twice.warnings[0]
-    merged = merge_configs(twice, parse_mcp_config({"b": {"command": "z"}, "a": {"url": "http://x"}}))
+def test_last_server_with_a_name_wins() -> None:
+    duplicated = parse_mcp_config([{"name": "a", "command": "x"}, {"name": "a", "command": "y"}])
+    assert [s.command for s in duplicated.servers] == ["y"]
+    assert "Duplicate MCP server name: 'a'" in duplicated.warnings[0]
+    merged = merge_configs(duplicated, parse_mcp_config({"b": {"command": "z"}, "a": {"url": "http://x"}}))
     assert [(s.name, s.url) for s in merged.servers] == [("a", "http://x"), ("b", "")]
 
 
 @pytest.mark.parametrize("data", [None, {}, [], {"mcpServers": {}}, {"mcpServers": None}])
-def test_nothing_is_nothing(data: Any) -> None:
+def test_empty_config_has_no_servers(data: Any) -> None:
     assert parse_mcp_config(data) == McpConfig()
 
 
-def test_secrets_are_not_shown() -> None:
-    server = one({"url": "https://x.test", "headers": {"Authorization": "Bearer abc"}, "clientSecret": "xyz"})
+def test_secrets_are_not_shown_in_the_repr() -> None:
+    server = parse_one({"url": "https://x.test", "headers": {"Authorization": "Bearer abc"}, "clientSecret": "xyz"})
     assert "abc" not in repr(server)
     assert "xyz" not in repr(server)
 
@@ -134,13 +134,13 @@ def test_secrets_are_not_shown() -> None:
         max_leaves=12,
     )
 )
-def test_whatever_stands_there_gives_servers_or_problems(data: Any) -> None:
-    found = parse_mcp_config(data)
-    assert all(s.command.strip() or s.url for s in found.servers)
+def test_parser_accepts_any_json(data: Any) -> None:
+    parsed = parse_mcp_config(data)
+    assert all(s.command.strip() or s.url for s in parsed.servers)
 
 
-def test_variables_are_put_in_and_what_is_missing_is_named() -> None:
-    server = one(
+def test_variables_are_expanded_and_missing_ones_are_named() -> None:
+    server = parse_one(
         {
             "command": "${BIN:-node}",
             "args": ["--key=${KEY}", "${EMPTY:-fallback}", "$KEY", "${A}${A}"],
@@ -148,21 +148,21 @@ def test_variables_are_put_in_and_what_is_missing_is_named() -> None:
             "cwd": "${HOME}/x",
         }
     )
-    made = expand_config(server, {"KEY": "k${HOME}", "EMPTY": "", "A": "a", "HOME": "/h"})
-    assert made.command == "node"
-    assert made.args == ("--key=k${HOME}", "fallback", "$KEY", "aa")
-    assert made.env == {"TOKEN": "k${HOME}"}
-    assert made.cwd == "/h/x"
+    expanded = expand_config(server, {"KEY": "k${HOME}", "EMPTY": "", "A": "a", "HOME": "/h"})
+    assert expanded.command == "node"
+    assert expanded.args == ("--key=k${HOME}", "fallback", "$KEY", "aa")
+    assert expanded.env == {"TOKEN": "k${HOME}"}
+    assert expanded.cwd == "/h/x"
     with pytest.raises(ConfigError, match="'docs' requires the variables A, HOME, KEY, which are not set"):
         expand_config(server, {})
-    web = one({"url": "https://${HOST}/mcp", "headers": {"Authorization": "Bearer ${T}"}})
-    assert expand_config(web, {"HOST": "x.test", "T": "t"}).headers == {"Authorization": "Bearer t"}
+    http_server = parse_one({"url": "https://${HOST}/mcp", "headers": {"Authorization": "Bearer ${T}"}})
+    assert expand_config(http_server, {"HOST": "x.test", "T": "t"}).headers == {"Authorization": "Bearer t"}
 
 
 @given(st.text(alphabet="ab${}:-_AB ", max_size=30))
-def test_no_text_breaks_the_expansion(text: str) -> None:
+def test_expand_variables_accepts_any_text(text: str) -> None:
     missing: set[str] = set()
-    made = expand_variables(text, {"A": "x"}, missing)
-    assert "${A}" not in made or "${A}" not in text
+    expanded = expand_variables(text, {"A": "x"}, missing)
+    assert "${A}" not in expanded or "${A}" not in text
     if "${" not in text:
-        assert made == text
+        assert expanded == text

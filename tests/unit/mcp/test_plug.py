@@ -1,4 +1,4 @@
-"""Servers of an agent: started together, offered when they are ready, bound by whatever binds tools."""
+"""The servers of an agent: start together, become available when ready, and obey the same rules as other tools."""
 
 import asyncio
 import time
@@ -32,18 +32,18 @@ from mainspring.presets import Preset, merge_presets
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools.interaction import Reply as Said
 from mainspring.tools.interaction import UserQuestion
-from tests.unit.mcp.harness import agent_with, info, plug_of, results, twin, until
+from tests.unit.mcp.harness import get_plugin, make_agent, make_echo_server, make_tool_info, results, wait_until
 
 
-def names_told(agent: Agent) -> list[list[str]]:
-    """For each request the names of the tools that the model was told of."""
+def offered_tool_names(agent: Agent) -> list[list[str]]:
+    """Return the tool names of each request."""
     assert isinstance(agent.model, ScriptedModel)
     return [[t.name for t in seen.request.tools] for seen in agent.model.requests]
 
 
 @pytest.mark.covers("MCP-01", "MCP-05", "MCP-06", "MCP-10")
-async def test_an_agent_gets_the_tools_of_its_servers() -> None:
-    server = twin("echo")
+async def test_agent_uses_the_tools_of_its_servers() -> None:
+    server = make_echo_server("echo")
     agent = Agent(
         ScriptedModel(ScriptedCall("mcp__docs__echo", {"text": "hi"}), "done"),
         execution=MemoryEnv(),
@@ -51,7 +51,7 @@ async def test_an_agent_gets_the_tools_of_its_servers() -> None:
         mcp_connector=InMemoryConnector({"docs": server}),
     )
     await agent.run("go")
-    assert names_told(agent)[0] == ["mcp__docs__echo"]
+    assert offered_tool_names(agent)[0] == ["mcp__docs__echo"]
     (result,) = results(agent)
     assert result.content == "echo: hi"
     assert result.details == {"server": "docs", "tool": "echo"}
@@ -59,7 +59,7 @@ async def test_an_agent_gets_the_tools_of_its_servers() -> None:
 
 
 @pytest.mark.covers("MCP-06", "MCP-08")
-async def test_results_keep_text_images_and_data() -> None:
+async def test_results_contain_text_images_and_data() -> None:
     parts = Answer(
         content=(
             {"type": "text", "text": "seen"},
@@ -76,7 +76,7 @@ async def test_results_keep_text_images_and_data() -> None:
         Answer(content=({"type": "text", "text": "no"},), is_error=True),
     )
     kinds = {"parts": parts, "empty": empty, "data": data, "bad": bad}
-    server = InMemoryServer([(info(name), lambda text="", a=answer: a) for name, answer in kinds.items()])
+    server = InMemoryServer([(make_tool_info(name), lambda text="", a=answer: a) for name, answer in kinds.items()])
     model = ScriptedModel(
         *[ScriptedCall(f"mcp__s__{name}", {}) for name in kinds], "done", info=ModelInfo("m", "scripted", vision=True)
     )
@@ -87,90 +87,94 @@ async def test_results_keep_text_images_and_data() -> None:
         mcp_connector=InMemoryConnector({"s": server}),
     )
     await agent.run("go")
-    told = results(agent)
-    assert told[0].content == (
+    published = results(agent)
+    assert published[0].content == (
         TextBlock("seen"),
         ImageBlock("image/png", "aGk="),
         TextBlock("[resource a, file:///a, text/x-a]: the a"),
         TextBlock("[audio/wav, 3 bytes; it cannot be shown here]"),
         TextBlock("[resource u://b]\ninside"),
     )
-    assert told[0].details["structured"] == {"n": 1}
-    assert told[1].content == "(no output)"
-    assert told[2].content == '{\n  "sum": 2\n}'
-    assert (told[3].content, told[3].is_error) == ("no", True)
+    assert published[0].details["structured"] == {"n": 1}
+    assert published[1].content == "(no output)"
+    assert published[2].content == '{\n  "sum": 2\n}'
+    assert (published[3].content, published[3].is_error) == ("no", True)
     sent = model.requests[1].request.messages[-1].tool_results[0]
     assert ImageBlock("image/png", "aGk=") in tuple(sent.content)
 
 
 @pytest.mark.covers("MCP-07", "AGT-11")
-async def test_servers_start_together_and_one_that_fails_harms_nothing() -> None:
-    gate, going = asyncio.Event(), []
-    servers = {f"s{i}": twin("echo", delay=gate) for i in range(5)} | {"bad": twin(refuse="it is broken")}
-    agent = agent_with(servers, "done", mcp={"grace": 5.0})
+async def test_servers_start_together_and_a_failed_server_is_isolated() -> None:
+    gate, starting = asyncio.Event(), []
+    servers = {f"s{i}": make_echo_server("echo", delay=gate) for i in range(5)} | {
+        "bad": make_echo_server(refuse="it is broken")
+    }
+    agent = make_agent(servers, "done", mcp={"grace": 5.0})
     warming = asyncio.ensure_future(agent.warmup())
-    plug = plug_of(agent)
-    await until(lambda: [s.status for s in plug.servers] == ["connecting"] * 5 + ["failed"])
-    going += [s.status for s in plug.servers]
+    plug = get_plugin(agent)
+    await wait_until(lambda: [s.status for s in plug.servers] == ["connecting"] * 5 + ["failed"])
+    starting += [s.status for s in plug.servers]
     gate.set()
     await warming
     assert [s.status for s in plug.servers] == ["ready"] * 5 + ["failed"]
     assert str(plug.get("bad").error) == "it is broken"
     result = await agent.run("go")
     assert result.status == "completed"
-    assert len(names_told(agent)[0]) == 5
+    assert len(offered_tool_names(agent)[0]) == 5
     with pytest.raises(ConfigError, match="Unknown MCP server: 'x'. Configured servers: s0"):
         plug.get("x")
 
 
-async def test_what_a_run_waits_for_is_told() -> None:
-    gate, told = asyncio.Event(), list[str]()
-    agent = agent_with({"fast": twin("echo"), "slow": twin("echo", delay=gate)}, "done", mcp={"grace": 30.0})
-    plug_of(agent).on_notice = told.append
+async def test_run_that_waits_for_a_server_publishes_a_notice() -> None:
+    gate, published = asyncio.Event(), list[str]()
+    agent = make_agent(
+        {"fast": make_echo_server("echo"), "slow": make_echo_server("echo", delay=gate)}, "done", mcp={"grace": 30.0}
+    )
+    get_plugin(agent).on_notice = published.append
     running = asyncio.ensure_future(agent.run("go"))
-    await until(lambda: told)
-    assert told == ["Waiting up to 30s for MCP server 'slow'"]
+    await wait_until(lambda: published)
+    assert published == ["Waiting up to 30s for MCP server 'slow'"]
     gate.set()
 
     assert (await running).status == "completed"
-    assert len(told) == 1
+    assert len(published) == 1
 
 
 @pytest.mark.covers("HOK-34", "MCP-11")
-async def test_hooks_tell_of_the_start_with_duration_and_outcome() -> None:
-    told: list[Any] = []
-    agent = agent_with({"good": twin("echo"), "bad": twin(refuse="broken")}, "done")
+async def test_bootstrap_hooks_report_duration_and_outcome() -> None:
+    published: list[Any] = []
+    agent = make_agent({"good": make_echo_server("echo"), "bad": make_echo_server(refuse="broken")}, "done")
     for event in ("mcp:bootstrap:start", "mcp:bootstrap:end", "mcp:connect", "mcp:error"):
-        agent.on(event, told.append)
+        agent.on(event, published.append)
     await agent.run("go")
-    by_event = {hook.event: hook for hook in told}
+    by_event = {hook.event: hook for hook in published}
     assert by_event["mcp:bootstrap:start"].servers == ("good", "bad")
     end = by_event["mcp:bootstrap:end"]
     assert (end.failed, end.status) == (("bad",), "partial")
     assert 0 < end.seconds < 60
     assert by_event["mcp:connect"].tools == ("mcp__good__echo",)
     assert by_event["mcp:error"].server == "bad"
-    assert told[0].event == "mcp:bootstrap:start"
-    assert told[-1].event == "mcp:bootstrap:end"
+    assert published[0].event == "mcp:bootstrap:start"
+    assert published[-1].event == "mcp:bootstrap:end"
 
 
-async def test_the_end_of_the_start_is_told_even_where_it_is_broken_off() -> None:
-    told: list[Any] = []
-    agent = agent_with({"never": twin(delay=asyncio.Event())}, "done", mcp={"grace": 0.01})
-    agent.on("mcp:bootstrap:end", told.append)
+async def test_bootstrap_end_hook_fires_after_a_shutdown_during_the_start() -> None:
+    published: list[Any] = []
+    agent = make_agent({"never": make_echo_server(delay=asyncio.Event())}, "done", mcp={"grace": 0.01})
+    agent.on("mcp:bootstrap:end", published.append)
     await agent.run("go")
-    assert told == []
+    assert published == []
     await agent.shutdown()
-    assert [(h.failed, h.status) for h in told] == [(("never",), "failed")]
+    assert [(h.failed, h.status) for h in published] == [(("never",), "failed")]
 
 
 @pytest.mark.covers("MCP-13")
 @pytest.mark.parametrize("rule", ["mcp__x", "mcp__x__*"])
-async def test_a_rule_for_a_server_holds_for_all_of_its_tools_and_no_others(rule: str) -> None:
-    servers = {"x": twin("a", "_b"), "x-y": twin("a"), "xy": twin("a")}
+async def test_server_rule_applies_only_to_the_tools_of_that_server(rule: str) -> None:
+    servers = {"x": make_echo_server("a", "_b"), "x-y": make_echo_server("a"), "xy": make_echo_server("a")}
     calls = [ScriptedCall(f"mcp__{name}", {}) for name in ("x__a", "x___b", "x-y__a", "xy__a")]
     permissions = Permissions(rules=RuleSet.build(allow=["mcp__*"], deny=[rule]))
-    agent = agent_with(servers, calls, "done", permissions=permissions)
+    agent = make_agent(servers, calls, "done", permissions=permissions)
 
     await agent.run("go")
 
@@ -178,23 +182,25 @@ async def test_a_rule_for_a_server_holds_for_all_of_its_tools_and_no_others(rule
 
 
 @pytest.mark.covers("MCP-13", "MCP-09")
-async def test_a_server_s_tools_are_locked_until_they_are_looked_for_and_others_are_not() -> None:
+async def test_tools_of_a_lazy_server_are_locked_until_a_search_finds_them() -> None:
     echo = ScriptedCall("mcp__late__echo", {"text": "hi"})
     script = (echo, ScriptedCall("tool_search", {"names": ["mcp__late__echo"]}), echo, "done")
     config = {"late": {"command": "-", "disclosure": "lazy"}, "now": {"command": "-"}}
-    plug = McpPlug(config, connector=InMemoryConnector({"late": twin("echo"), "now": twin("echo")}))
+    plug = McpPlug(
+        config, connector=InMemoryConnector({"late": make_echo_server("echo"), "now": make_echo_server("echo")})
+    )
     agent = Agent(ScriptedModel(*script), execution=MemoryEnv(), mcp_servers=plug)
 
     await agent.run("go")
 
     assert [r.is_error for r in results(agent)] == [True, False, False]
-    first, *_, last = names_told(agent)
+    first, *_, last = offered_tool_names(agent)
     assert ("mcp__late__echo" in first, "mcp__now__echo" in first) == (False, True)
     assert last[-1] == "mcp__late__echo"
 
 
 @pytest.mark.covers("MCP-08")
-async def test_an_image_that_no_model_takes_costs_no_request() -> None:
+async def test_images_that_models_reject_become_text() -> None:
     parts = (
         {"type": "image", "data": "!!", "mimeType": "image/png"},
         {"type": "image", "data": "QUJD" * 1_500_000, "mimeType": "image/png"},
@@ -212,7 +218,7 @@ async def test_an_image_that_no_model_takes_costs_no_request() -> None:
 
 
 @pytest.mark.covers("MCP-06")
-def test_parts_without_number_are_joined() -> None:
+def test_many_text_parts_are_joined() -> None:
     image = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
     many = [{"type": "text", "text": str(n)} for n in range(2_000)]
     result = tool_result(Answer(content=(*many, image, *many)), "s", "t")
@@ -225,43 +231,47 @@ def test_parts_without_number_are_joined() -> None:
 
 
 @pytest.mark.covers("MCP-07")
-async def test_people_are_told_of_a_server_that_fails_or_is_late() -> None:
-    told: list[str] = []
-    servers = {"bad": twin(refuse="no"), "good": twin("echo"), "late": twin(delay=asyncio.Event())}
-    agent = agent_with(servers, "done", "done", mcp={"grace": 0.2})
-    plug_of(agent).on_notice = told.append
+async def test_failed_or_late_server_publishes_a_notice() -> None:
+    published: list[str] = []
+    servers = {
+        "bad": make_echo_server(refuse="no"),
+        "good": make_echo_server("echo"),
+        "late": make_echo_server(delay=asyncio.Event()),
+    }
+    agent = make_agent(servers, "done", "done", mcp={"grace": 0.2})
+    get_plugin(agent).on_notice = published.append
     await agent.run("go")
     await agent.run("go on")
-    assert len(told) == 2
-    assert "no" in told[0]
-    assert told[1] == "MCP server 'late' is still connecting. Its tools will be available when it is ready."
+    assert len(published) == 2
+    assert "no" in published[0]
+    assert published[1] == "MCP server 'late' is still connecting. Its tools will be available when it is ready."
     await agent.shutdown()
 
 
 @pytest.mark.covers("MCP-07")
-async def test_a_server_that_is_lost_again_and_again_is_told_of_once() -> None:
-    told: list[str] = []
-    server = twin("echo")
-    agent = agent_with({"s": server}, "done")
-    plug = plug_of(agent)
-    plug.on_notice = told.append
+async def test_repeated_loss_of_a_server_publishes_one_notice() -> None:
+    published: list[str] = []
+    server = make_echo_server("echo")
+    agent = make_agent({"s": server}, "done")
+    plug = get_plugin(agent)
+    plug.on_notice = published.append
     await agent.run("go")
     lost = McpError("s", "gone", "lost")
     await plug.on_failed(plug.get("s"), lost)
     await plug.on_failed(plug.get("s"), lost)
-    assert told == ["gone"]
+    assert published == ["gone"]
     await plug.on_connected(plug.get("s"), 0.1)
     await plug.on_failed(plug.get("s"), lost)
-    assert told == ["gone", "gone"]
+    assert published == ["gone", "gone"]
     await agent.shutdown()
 
 
 @pytest.mark.covers("MCP-07")
-async def test_a_late_server_holds_up_nothing_and_is_offered_between_turns() -> None:
+async def test_late_server_does_not_delay_the_run_and_joins_between_turns() -> None:
     gate = asyncio.Event()
-    late = twin("echo", delay=gate)
-    agent = agent_with(
-        {"b": late, "a": twin("echo")},
+    late = make_echo_server("echo", delay=gate)
+    agent = make_agent(
+        {"b": late, "a": make_echo_server("echo")},
         ScriptedCall("mcp__a__echo", {}),
         ScriptedCall("mcp__a__echo", {}),
         "done",
@@ -269,24 +279,24 @@ async def test_a_late_server_holds_up_nothing_and_is_offered_between_turns() -> 
     )
 
     @agent.on(ToolGate)
-    async def between(hook: ToolGate) -> None:
+    async def connect_late_server(hook: ToolGate) -> None:
         gate.set()
-        await until(lambda: plug_of(agent).get("b").status == "ready")
+        await wait_until(lambda: get_plugin(agent).get("b").status == "ready")
 
-    began = time.monotonic()
+    started = time.monotonic()
     await agent.run("go")
-    assert time.monotonic() - began < 5
-    first, second, third = names_told(agent)
+    assert time.monotonic() - started < 5
+    first, second, third = offered_tool_names(agent)
     assert first == ["mcp__a__echo"]
     assert second == third == ["mcp__b__echo", "mcp__a__echo"]
-    # The list is the same object from request to request as long as nothing changes, so are its bytes.
+    # The list is the same object from request to request while nothing changes, so its bytes are the same too.
     assert isinstance(agent.model, ScriptedModel)
     assert agent.model.requests[1].request.tools is agent.model.requests[2].request.tools
 
 
-async def test_a_call_of_a_tool_that_is_not_there_yet_is_told_why() -> None:
+async def test_call_of_a_tool_that_is_not_connected_explains_why() -> None:
     gate = asyncio.Event()
-    servers = {"late": twin("echo", delay=gate), "bad": twin(refuse="it is broken")}
+    servers = {"late": make_echo_server("echo", delay=gate), "bad": make_echo_server(refuse="it is broken")}
     script = [
         Reply(
             calls=(
@@ -297,32 +307,36 @@ async def test_a_call_of_a_tool_that_is_not_there_yet_is_told_why() -> None:
         ),
         "done",
     ]
-    agent = agent_with(servers, *script, mcp={"grace": 0.0})
+    agent = make_agent(servers, *script, mcp={"grace": 0.0})
     agent.on("tool:unknown", lambda hook: gate.set(), order=-1)
     await agent.run("go")
-    late, bad, nobody = [r.text for r in results(agent)]
+    late, bad, unconfigured = [r.text for r in results(agent)]
     assert late.startswith("MCP server 'late' was not connected yet; it is now")
     assert bad == "it is broken"
-    assert nobody.startswith("Unknown tool: mcp__no__x.")
+    assert unconfigured.startswith("Unknown tool: mcp__no__x.")
 
 
-async def test_a_changed_list_counts_from_the_next_turn_on() -> None:
-    server = twin("old", "same")
-    agent = agent_with({"s": server}, ScriptedCall("mcp__s__same", {}), "done", "again")
+async def test_changed_tool_list_applies_from_the_next_turn() -> None:
+    server = make_echo_server("old", "same")
+    agent = make_agent({"s": server}, ScriptedCall("mcp__s__same", {}), "done", "again")
 
     @agent.on(ToolGate)
     async def change(hook: ToolGate) -> None:
-        server.set_tools([(info("new"), lambda text="": "new"), (info("same"), lambda text="": "same")])
-        await until(lambda: len(plug_of(agent).servers[0].tools) == 2 and "new" in str(plug_of(agent).servers[0].tools))
+        server.set_tools(
+            [(make_tool_info("new"), lambda text="": "new"), (make_tool_info("same"), lambda text="": "same")]
+        )
+        await wait_until(
+            lambda: len(get_plugin(agent).servers[0].tools) == 2 and "new" in str(get_plugin(agent).servers[0].tools)
+        )
 
     await agent.run("go")
-    assert names_told(agent) == [["mcp__s__old", "mcp__s__same"], ["mcp__s__new", "mcp__s__same"]]
+    assert offered_tool_names(agent) == [["mcp__s__old", "mcp__s__same"], ["mcp__s__new", "mcp__s__same"]]
     assert results(agent)[0].content == "same"
 
 
-async def test_a_server_that_dies_is_started_again_and_its_tools_stay() -> None:
-    server = twin("echo")
-    agent = agent_with(
+async def test_crashed_server_is_restarted_and_keeps_its_tools() -> None:
+    server = make_echo_server("echo")
+    agent = make_agent(
         {"s": server}, ScriptedCall("mcp__s__echo", {"text": "1"}), ScriptedCall("mcp__s__echo", {"text": "2"}), "done"
     )
 
@@ -333,21 +347,21 @@ async def test_a_server_that_dies_is_started_again_and_its_tools_stay() -> None:
     await agent.run("go")
     assert [r.content for r in results(agent)] == ["echo: 1", "echo: 2"]
     assert server.connections == 2
-    assert names_told(agent)[0] == names_told(agent)[2]
+    assert offered_tool_names(agent)[0] == offered_tool_names(agent)[2]
 
 
-async def test_a_server_dead_for_good_gives_results_that_say_so() -> None:
-    server = twin("echo")
-    agent = agent_with({"s": server}, ScriptedCall("mcp__s__echo", {}), "done")
+async def test_calls_to_a_permanently_failed_server_return_its_error() -> None:
+    server = make_echo_server("echo")
+    agent = make_agent({"s": server}, ScriptedCall("mcp__s__echo", {}), "done")
     await agent.warmup()
     server.connect_error = "the database is gone"
     server.crash()
-    handle = plug_of(agent).get("s")
-    await until(lambda: handle.status == "lost")
+    handle = get_plugin(agent).get("s")
+    await wait_until(lambda: handle.status == "lost")
     for _ in range(6):
         handle._notify_waiter.set()
         await asyncio.sleep(0.01)
-    await until(lambda: handle.status == "failed", 20)
+    await wait_until(lambda: handle.status == "failed", 20)
     await agent.run("go")
     (result,) = results(agent)
     assert result.is_error
@@ -355,21 +369,21 @@ async def test_a_server_dead_for_good_gives_results_that_say_so() -> None:
 
 
 @pytest.mark.covers("HOK-27")
-async def test_the_hooks_of_a_servers_tools_follow_those_of_tools() -> None:
-    heard: list[tuple[str, str, str]] = []
+async def test_mcp_tool_hooks_follow_the_general_tool_hooks() -> None:
+    hooks: list[tuple[str, str, str]] = []
 
-    def hear(event: str, hook: Any) -> None:
-        heard.append((event, hook.name, getattr(hook, "server", "")))
+    def record_hook(event: str, hook: Any) -> None:
+        hooks.append((event, hook.name, getattr(hook, "server", "")))
 
-    agent = agent_with(
-        {"s": twin("echo", "other")},
+    agent = make_agent(
+        {"s": make_echo_server("echo", "other")},
         ScriptedCall("mcp__s__echo", {"text": "a"}),
         ScriptedCall("mcp__s__other", {}),
         "done",
     )
     for event in ("tool:gate", "tool:before", "tool:transform", "tool:after"):
         for name in (event, f"mcp:{event}"):
-            agent.on(name, partial(hear, name))
+            agent.on(name, partial(record_hook, name))
     agent.on(McpToolBefore, lambda hook: {"input": {"text": hook.input.get("text", "") + "!"}})
 
     @agent.on("mcp:tool:gate")
@@ -382,7 +396,7 @@ async def test_the_hooks_of_a_servers_tools_follow_those_of_tools() -> None:
         hook.result = hook.result.text.upper()
 
     await agent.run("go")
-    echo = [(event, server) for event, name, server in heard if name == "mcp__s__echo"]
+    echo = [(event, server) for event, name, server in hooks if name == "mcp__s__echo"]
     assert echo == [
         (f"{prefix}tool:{step}", "s" if prefix else "")
         for step in ("gate", "before", "transform", "after")
@@ -392,10 +406,10 @@ async def test_the_hooks_of_a_servers_tools_follow_those_of_tools() -> None:
 
 
 @pytest.mark.covers("MCP-13")
-async def test_aliases_budgets_and_permissions_bind_a_servers_tools_too() -> None:
+async def test_aliases_budgets_and_permissions_apply_to_mcp_tools() -> None:
     rules = RuleSet.build(deny=["mcp__s__danger*"], allow=["mcp__s__*"])
-    server = twin("echo", "danger")
-    agent = agent_with(
+    server = make_echo_server("echo", "danger")
+    agent = make_agent(
         {"s": server},
         Reply(calls=(ScriptedCall("say", {"text": "1"}), ScriptedCall("mcp__s__danger", {}))),
         ScriptedCall("say", {"text": "2"}),
@@ -405,7 +419,7 @@ async def test_aliases_budgets_and_permissions_bind_a_servers_tools_too() -> Non
         behavior=RunOptions(tool_budgets={"mcp__s__echo": ToolBudget(1)}),
     )
     await agent.run("go")
-    assert names_told(agent)[0] == ["mcp__s__danger", "say"]
+    assert offered_tool_names(agent)[0] == ["mcp__s__danger", "say"]
     first, denied, over = results(agent)
     assert first.content == "echo: 1"
     assert "Permission denied" in denied.text
@@ -413,9 +427,9 @@ async def test_aliases_budgets_and_permissions_bind_a_servers_tools_too() -> Non
     assert server.calls == [("echo", {"text": "1"})]
 
 
-async def test_a_servers_word_that_it_only_reads_counts_where_it_is_trusted() -> None:
-    reads = InMemoryServer([(info("look", annotations={"readOnlyHint": True}), lambda text="": "seen")])
-    outcomes: list[tuple[bool, str]] = []
+async def test_read_only_annotation_is_used_only_for_trusted_servers() -> None:
+    reads = InMemoryServer([(make_tool_info("look", annotations={"readOnlyHint": True}), lambda text="": "seen")])
+    results_by_trust: list[tuple[bool, str]] = []
     for trusted in (False, True):
         config = McpServerConfig(name="s", command="-", trust_annotations=trusted)
         plug = McpPlug([config], connector=InMemoryConnector({"s": reads}))
@@ -428,23 +442,23 @@ async def test_a_servers_word_that_it_only_reads_counts_where_it_is_trusted() ->
         await agent.run("go")
         tool = plug.servers[0].tools[0]
         assert tool.concurrency_safe
-        outcomes.append((tool.idempotent, results(agent)[0].text[:17]))
-    assert outcomes == [(False, "Permission denied"), (True, "seen")]
+        results_by_trust.append((tool.idempotent, results(agent)[0].text[:17]))
+    assert results_by_trust == [(False, "Permission denied"), (True, "seen")]
 
 
-async def test_a_name_that_is_taken_leaves_a_tool_out() -> None:
+async def test_mcp_tool_with_the_name_of_a_user_tool_is_left_out() -> None:
     async def mcp__s__echo() -> str:
         """Mine."""
         return "mine"
 
-    agent = agent_with({"s": twin("echo", "other")}, "done", tools=[mcp__s__echo])
+    agent = make_agent({"s": make_echo_server("echo", "other")}, "done", tools=[mcp__s__echo])
     await agent.run("go")
-    assert names_told(agent)[0] == ["mcp__s__echo", "mcp__s__other"]
+    assert offered_tool_names(agent)[0] == ["mcp__s__echo", "mcp__s__other"]
     assert [t.source for t in agent.tools] == ["user", "mcp:s"]
 
 
-async def test_a_filter_and_a_switch_of_a_server() -> None:
-    servers = {"s": twin("read_a", "read_b", "write"), "off": twin("echo")}
+async def test_tools_can_be_filtered_and_servers_disabled() -> None:
+    servers = {"s": make_echo_server("read_a", "read_b", "write"), "off": make_echo_server("echo")}
     configs = [
         McpServerConfig(name="s", command="-", include=("read_*",), exclude=("*_b",)),
         McpServerConfig(name="off", command="-", enabled=False),
@@ -453,40 +467,42 @@ async def test_a_filter_and_a_switch_of_a_server() -> None:
         ScriptedModel("done"), execution=MemoryEnv(), mcp_servers=McpPlug(configs, connector=InMemoryConnector(servers))
     )
     await agent.run("go")
-    assert names_told(agent)[0] == ["mcp__s__read_a"]
+    assert offered_tool_names(agent)[0] == ["mcp__s__read_a"]
     assert servers["off"].connections == 0
 
 
-async def test_an_aborted_run_cancels_the_call_at_the_server() -> None:
+async def test_aborted_run_cancels_the_call_on_the_server() -> None:
     never = asyncio.Event()
 
     async def hang(text: str = "") -> str:
         await never.wait()
         return ""
 
-    server = InMemoryServer([(info("hang"), hang)])
-    agent = agent_with({"s": server}, ScriptedCall("mcp__s__hang", {}), "done")
+    server = InMemoryServer([(make_tool_info("hang"), hang)])
+    agent = make_agent({"s": server}, ScriptedCall("mcp__s__hang", {}), "done")
     running = asyncio.ensure_future(agent.run("go", raise_errors=False))
-    await until(lambda: server.calls)
+    await wait_until(lambda: server.calls)
     agent.abort()
     assert (await running).status == "aborted"
-    await until(lambda: server.cancelled == ["hang"])
+    await wait_until(lambda: server.cancelled == ["hang"])
 
 
-async def test_progress_reaches_observers() -> None:
+async def test_progress_reaches_listeners() -> None:
     def work(on_progress: Any, text: str = "") -> str:
         on_progress(1, 2, "half")
         return "whole"
 
-    agent = agent_with({"s": InMemoryServer([(info("work"), work)])}, ScriptedCall("mcp__s__work", {}), "done")
-    told: list[str] = []
-    agent.subscribe(lambda event: told.append(event.output) if event.type == "tool_execution_update" else None)
+    agent = make_agent(
+        {"s": InMemoryServer([(make_tool_info("work"), work)])}, ScriptedCall("mcp__s__work", {}), "done"
+    )
+    published: list[str] = []
+    agent.subscribe(lambda event: published.append(event.output) if event.type == "tool_execution_update" else None)
     await agent.run("go")
-    assert told == ["1/2: half"]
+    assert published == ["1/2: half"]
 
 
-class Somebody:
-    """Somebody to talk to, with answers ready."""
+class ScriptedUser:
+    """A user with prepared answers."""
 
     def __init__(self, *answers: Said | None) -> None:
         self.answers = list(answers)
@@ -498,7 +514,7 @@ class Somebody:
 
 
 @pytest.mark.covers("BYD-10")
-async def test_a_server_asks_the_user_field_by_field() -> None:
+async def test_server_can_ask_the_user_for_each_field() -> None:
     schema = {
         "properties": {
             "name": {"type": "string", "title": "Your name"},
@@ -518,11 +534,11 @@ async def test_a_server_asks_the_user_field_by_field() -> None:
         got = await side.elicit(ElicitRequest(server="?", message="Who?", schema=schema))
         return f"{got.action} {dict(got.content)}"
 
-    user = Somebody(
+    user = ScriptedUser(
         Said(text="Ann"), Said(text="old"), Said(text="41"), Said(("Green",)), Said(("Yes",)), Said(("The X", "Y")), Said(("(skip)",)),
     )  # fmt: skip
-    agent = agent_with(
-        {"s": InMemoryServer([(info("ask"), ask)])},
+    agent = make_agent(
+        {"s": InMemoryServer([(make_tool_info("ask"), ask)])},
         ScriptedCall("mcp__s__ask", {}),
         "done",
         extra={"interaction": user},
@@ -534,12 +550,12 @@ async def test_a_server_asks_the_user_field_by_field() -> None:
     assert "MCP server 's' asks: Who?" in user.questions[0].text
     assert "Not a whole number: 'old'" in user.questions[2].text
 
-    for said, action in ((None, "cancel"), (Said(("(decline)",)), "decline")):
-        agent = agent_with(
-            {"s": InMemoryServer([(info("ask"), ask)])},
+    for reply, action in ((None, "cancel"), (Said(("(decline)",)), "decline")):
+        agent = make_agent(
+            {"s": InMemoryServer([(make_tool_info("ask"), ask)])},
             ScriptedCall("mcp__s__ask", {}),
             "done",
-            extra={"interaction": Somebody(said)},
+            extra={"interaction": ScriptedUser(reply)},
         )
         await agent.run("go")
         assert results(agent)[0].content == f"{action} {{}}"
@@ -547,7 +563,7 @@ async def test_a_server_asks_the_user_field_by_field() -> None:
 
 @pytest.mark.covers("BYD-10")
 @pytest.mark.parametrize("allowed", [True, False, None])
-async def test_a_server_asks_the_model_when_the_user_agrees_and_it_is_counted(allowed: bool | None) -> None:
+async def test_sampling_needs_the_consent_of_the_user_and_is_counted(allowed: bool | None) -> None:
     async def sample(side: Any, text: str = "") -> str:
         from mainspring.mcp.types import PromptMessage
 
@@ -557,10 +573,10 @@ async def test_a_server_asks_the_model_when_the_user_agrees_and_it_is_counted(al
         )
         return got if isinstance(got, str) else got.text
 
-    user = [Somebody(Said(("Yes" if allowed else "No",)))] if allowed is not None else []
+    user = [ScriptedUser(Said(("Yes" if allowed else "No",)))] if allowed is not None else []
     script: list[Any] = [ScriptedCall("mcp__s__sample", {}), *(["hello"] if allowed else []), "done"]
-    agent = agent_with(
-        {"s": InMemoryServer([(info("sample"), sample)])},
+    agent = make_agent(
+        {"s": InMemoryServer([(make_tool_info("sample"), sample)])},
         *script,
         extra={"interaction": user[0]} if user else {},
     )
@@ -575,10 +591,10 @@ async def test_a_server_asks_the_model_when_the_user_agrees_and_it_is_counted(al
 
 async def test_resources_are_tools_and_prompts_are_commands() -> None:
     servers = {
-        "a": twin("echo", resources={"memo://x": "the text"}, prompts={"sum": "Sum up {topic}"}),
-        "b": twin("echo"),
+        "a": make_echo_server("echo", resources={"memo://x": "the text"}, prompts={"sum": "Sum up {topic}"}),
+        "b": make_echo_server("echo"),
     }
-    agent = agent_with(
+    agent = make_agent(
         servers,
         ScriptedCall("mcp_list_resources", {}),
         ScriptedCall("mcp_read_resource", {"server": "a", "uri": "memo://x"}),
@@ -592,15 +608,15 @@ async def test_resources_are_tools_and_prompts_are_commands() -> None:
     assert read.content == "[resource memo://x]\nthe text"
     assert missing.is_error
     assert "there is no MCP server 'nobody' that is ready; there are a, b" in unknown.text
-    (prompt,) = await plug_of(agent).prompts()
+    (prompt,) = await get_plugin(agent).prompts()
     assert prompt.command == "mcp:a:sum"
     (message,) = await prompt.messages({"topic": "trees"})
     assert message.text == "Sum up trees"
 
 
-def test_servers_are_there_for_run_sync_again_and_again() -> None:
-    server = twin("echo")
-    agent = agent_with(
+def test_servers_work_for_repeated_run_sync_calls() -> None:
+    server = make_echo_server("echo")
+    agent = make_agent(
         {"s": server},
         ScriptedCall("mcp__s__echo", {"text": "1"}),
         "a",
@@ -613,10 +629,10 @@ def test_servers_are_there_for_run_sync_again_and_again() -> None:
     assert server.connections == 2
 
 
-async def test_sub_agents_share_the_connections() -> None:
-    server = twin("echo")
-    heard: list[str] = []
-    agent = agent_with(
+async def test_subagents_share_the_connections() -> None:
+    server = make_echo_server("echo")
+    hooks: list[str] = []
+    agent = make_agent(
         {"s": server},
         ScriptedCall("spawn", {"task": "call it"}),
         ScriptedCall("mcp__s__echo", {"text": "child"}),
@@ -624,23 +640,23 @@ async def test_sub_agents_share_the_connections() -> None:
         "done",
         subagents=True,
     )
-    agent.on(McpToolAfter, lambda hook: heard.append(hook.server))
+    agent.on(McpToolAfter, lambda hook: hooks.append(hook.server))
     await agent.run("go")
     assert server.calls == [("echo", {"text": "child"})]
     assert server.connections == 1
 
 
 @pytest.mark.covers("PRE-06")
-def test_servers_of_presets_add_up_and_of_one_name_the_last_counts() -> None:
+def test_servers_of_presets_are_merged_and_the_last_duplicate_wins() -> None:
     both = merge_presets(
         Preset(mcp_servers={"a": {"command": "x"}, "b": {"command": "y"}}),
         Preset(mcp_servers=[{"name": "a", "command": "z"}]),
     )
     agent = Agent(ScriptedModel("done"), execution=MemoryEnv(), **both)
-    assert [(s.name, s.config.command) for s in plug_of(agent).servers] == [("a", "z"), ("b", "y")]
+    assert [(s.name, s.config.command) for s in get_plugin(agent).servers] == [("a", "z"), ("b", "y")]
 
 
-def test_a_broken_option_is_told_of() -> None:
+def test_invalid_option_is_reported() -> None:
     with pytest.raises(ConfigError, match="needs a command"):
         McpPlug({"a": {}})
     with pytest.raises(ConfigError, match="mcp_connector needs"):
@@ -651,11 +667,11 @@ def test_a_broken_option_is_told_of() -> None:
         Agent(ScriptedModel("x"), mcp_servers=plug)
 
 
-async def test_without_servers_nothing_is_on_the_bus() -> None:
+async def test_agent_without_servers_registers_no_hooks() -> None:
     agent = Agent(ScriptedModel("done"), execution=MemoryEnv(), mcp_servers=[])
     assert not agent.bus.has(ToolGate) or not agent.bus.has(TurnBefore)
     assert (await agent.run("go")).text == "done"
 
 
-def test_an_answer_is_what_it_says() -> None:
+def test_declined_elicitation_has_no_content() -> None:
     assert ElicitResult("decline").content == {}

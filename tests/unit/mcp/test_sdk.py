@@ -1,4 +1,4 @@
-"""Servers elsewhere: both eras of the protocol, sessions that are forgotten, refusals, and logins."""
+"""Remote servers: both protocol versions, expired sessions, HTTP errors, and logins."""
 
 import asyncio
 import stat
@@ -16,36 +16,36 @@ from mainspring.errors import ConfigError
 from mainspring.mcp import ElicitResult, McpError, McpServer, McpServerConfig, connect_mcp, login_mcp
 from mainspring.mcp.login import logout_mcp
 from mainspring.mcp.oauth import LoginFile
-from tests.unit.mcp.harness import until
+from tests.unit.mcp.harness import wait_until
 from tests.unit.mcp.http_server import HttpServer
 
 
-def said(answer: Any) -> str:
+def text_of(answer: Any) -> str:
     return answer.content[0]["text"]
 
 
 @pytest.mark.covers("MCP-03", "BYD-10")
-async def test_a_server_elsewhere_is_asked_with_our_headers() -> None:
+async def test_http_server_receives_the_configured_headers() -> None:
     async with HttpServer().running() as server:
         config = McpServerConfig(name="web", transport="http", url="${BASE}/mcp", headers={"X-Own": "${MINE:-yes}"})
         async with connect_mcp(config, environ={"BASE": server.base}) as web:
             assert web.tools[0].name == "mcp__web__echo"
-            assert said(await web.call("echo", {"text": "hi"})) == "hi yes"
+            assert text_of(await web.call("echo", {"text": "hi"})) == "hi yes"
         assert server.requests[-1][0] == "DELETE"
 
 
 @pytest.mark.parametrize("status", [404, 410, 400])
-async def test_a_session_that_is_forgotten_is_begun_again_and_the_call_made_once_more(status: int) -> None:
+async def test_expired_session_is_renewed_and_the_call_repeated(status: int) -> None:
     async with HttpServer().running() as server, connect_mcp(server.url) as web:
         server.forgotten = status
-        assert said(await web.call("echo", {"text": "1"})) == "1"
+        assert text_of(await web.call("echo", {"text": "1"})) == "1"
         server.sessions.clear()
-        assert said(await web.call("echo", {"text": "2"})) == "2"
+        assert text_of(await web.call("echo", {"text": "2"})) == "2"
         assert [p for _, p, h in server.requests if h.get("mcp-session-id")]
         assert len(server.sessions) == 1
 
 
-async def test_a_server_that_went_away_and_came_back_is_used_again() -> None:
+async def test_restarted_server_is_used_again() -> None:
     server = HttpServer()
     async with server.running():
         connection = connect_mcp(server.url)
@@ -53,15 +53,15 @@ async def test_a_server_that_went_away_and_came_back_is_used_again() -> None:
     try:
         async with server.running():
             server.sessions.clear()
-            await until(lambda: web.status in ("ready", "lost"))
+            await wait_until(lambda: web.status in ("ready", "lost"))
             for _ in range(3):
                 try:
-                    assert said(await web.call("echo", {"text": "back"})) == "back"
+                    assert text_of(await web.call("echo", {"text": "back"})) == "back"
                     break
                 except McpError:
                     continue
             else:
-                pytest.fail("it was not reached again")
+                pytest.fail("the restarted server was not reached")
     finally:
         await connection.__aexit__(None, None, None)
 
@@ -74,7 +74,7 @@ async def test_a_server_that_went_away_and_came_back_is_used_again() -> None:
         (404, r"returned HTTP 404", "connect"),
     ],
 )
-async def test_a_refusal_is_explained(status: int, text: str, reason: str) -> None:
+async def test_http_error_is_explained(status: int, text: str, reason: str) -> None:
     async with HttpServer(refuse=status).running() as server:
         with pytest.raises(McpError, match=text) as caught:
             async with connect_mcp(server.url):
@@ -82,56 +82,56 @@ async def test_a_refusal_is_explained(status: int, text: str, reason: str) -> No
         assert caught.value.reason == reason
 
 
-async def test_a_host_that_is_not_there_is_told_of() -> None:
+async def test_unreachable_host_is_reported() -> None:
     with pytest.raises(McpError, match="cannot reach http://127.0.0.1:9/mcp") as caught:
         async with connect_mcp("http://127.0.0.1:9/mcp"):
             pass
     assert caught.value.reason == "connect"
 
 
-# --- the official server side, in both eras ----------------------------------------------------------------------------
+# --- the server of the SDK, in both protocol versions ------------------------------------------------------------------
 
 
 @asynccontextmanager
-async def official() -> AsyncGenerator[str]:
-    """A server made with the SDK, in this process."""
+async def run_sdk_server() -> AsyncGenerator[str]:
+    """Run a server made with the SDK in this process."""
     import uvicorn
     from mcp.server.mcpserver import Context, MCPServer
 
-    made = MCPServer("official")
+    mcp_server = MCPServer("official")
 
-    @made.tool()
+    @mcp_server.tool()
     async def add(a: int, b: int) -> int:
         """Add."""
         return a + b
 
-    @made.tool()
+    @mcp_server.tool()
     async def slow(ctx: Context) -> str:
         """Take a while."""
         await ctx.report_progress(1, 2, "half")
         return "done"
 
-    @made.tool()
+    @mcp_server.tool()
     async def grow(ctx: Context) -> str:
-        """Have one tool more."""
-        made.add_tool(add, name="grown")
+        """Add a tool."""
+        mcp_server.add_tool(add, name="grown")
         await ctx.notify_tools_changed()
         return "grown"
 
-    @made.resource("memo://{name}")
+    @mcp_server.resource("memo://{name}")
     def memo(name: str) -> str:
         """A memo."""
         return f"memo {name}"
 
-    @made.prompt()
+    @mcp_server.prompt()
     def greet(name: str) -> str:
         """Greet."""
         return f"Hello {name}"
 
-    config = uvicorn.Config(made.streamable_http_app(), port=0, log_level="error", lifespan="on", ws="none")
+    config = uvicorn.Config(mcp_server.streamable_http_app(), port=0, log_level="error", lifespan="on", ws="none")
     server = uvicorn.Server(config)
     serving = asyncio.ensure_future(server.serve())
-    await until(lambda: server.started)
+    await wait_until(lambda: server.started)
     try:
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/mcp"
     finally:
@@ -139,50 +139,50 @@ async def official() -> AsyncGenerator[str]:
         await serving
 
 
-async def with_progress(server: McpServer) -> tuple[str, list[Any]]:
-    told: list[Any] = []
-    return said(await server.call("slow", {}, lambda *step: told.append(step))), told
+async def call_with_progress(server: McpServer) -> tuple[str, list[Any]]:
+    steps: list[Any] = []
+    return text_of(await server.call("slow", {}, lambda *step: steps.append(step))), steps
 
 
 @pytest.mark.covers("BYD-10", "MCP-03")
-async def test_both_eras_of_the_protocol_are_spoken() -> None:
-    async with official() as url:
+async def test_both_protocol_versions_are_supported() -> None:
+    async with run_sdk_server() as url:
         for mode, protocol in (("auto", "2026-07-28"), ("legacy", "2025-11-25"), ("2026-07-28", "2026-07-28")):
             config = McpServerConfig(name="o", transport="http", url=url, mode=mode)
             async with connect_mcp(config, elicit=lambda request: ElicitResult("accept")) as server:
                 assert server.info.protocol == protocol
                 answer = await server.call("add", {"a": 1, "b": 2})
-                assert said(answer) == "3"
+                assert text_of(answer) == "3"
                 assert answer.structured == {"result": 3}
-                assert await with_progress(server) == ("done", [(1, 2, "half")])
+                assert await call_with_progress(server) == ("done", [(1, 2, "half")])
                 if mode == "2026-07-28":
-                    continue  # adopted without a look, so nothing is known of what it can do
+                    continue  # This version has no initialization, so the capabilities of the server are unknown.
                 assert [r.uri for r in await server.list_resources()] == ["memo://{name}"]
                 assert (await server.read_resource("memo://x"))[0]["resource"]["text"] == "memo x"
                 assert (await server.get_prompt("greet", {"name": "Ann"}))[0].content[0]["text"] == "Hello Ann"
 
 
-async def test_a_list_that_changes_is_heard_of_in_the_newer_era_too() -> None:
-    async with official() as url, connect_mcp(url) as server:
+async def test_tool_list_change_is_noticed_with_the_new_protocol() -> None:
+    async with run_sdk_server() as url, connect_mcp(url) as server:
         assert "mcp__server__grown" not in [t.name for t in server.tools]
         await server.call("grow", {})
-        await until(lambda: "mcp__server__grown" in [t.name for t in server.tools])
+        await wait_until(lambda: "mcp__server__grown" in [t.name for t in server.tools])
 
 
 # --- logins ----------------------------------------------------------------------------------------------------------
 
 
 async def get(url: str) -> str:
-    back = urlsplit(url)
-    reader, writer = await asyncio.open_connection(back.hostname, back.port)
-    writer.write(f"GET {back.path}?{back.query} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    target = urlsplit(url)
+    reader, writer = await asyncio.open_connection(target.hostname, target.port)
+    writer.write(f"GET {target.path}?{target.query} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     page = (await reader.read()).decode()
     writer.close()
     return page
 
 
 class Browser:
-    """The user's browser: it goes where it is sent, and back."""
+    """A browser that follows the login URL and the callback."""
 
     def __init__(self, server: HttpServer) -> None:
         self.server = server
@@ -195,7 +195,7 @@ class Browser:
 
 
 @pytest.mark.covers("BYD-10")
-async def test_a_login_is_kept_for_later_and_renewed_once(tmp_path: Path) -> None:
+async def test_login_is_stored_and_refreshed_once(tmp_path: Path) -> None:
     async with HttpServer(login=True).running() as server:
         config = McpServerConfig(name="web", transport="http", url=server.url, mode="legacy")
         with pytest.raises(McpError, match="requires a login"):
@@ -209,10 +209,10 @@ async def test_a_login_is_kept_for_later_and_renewed_once(tmp_path: Path) -> Non
         assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
         assert stat.S_IMODE(file.path.parent.stat().st_mode) == 0o700
         async with connect_mcp(config, tokens=tmp_path / "logins") as web:
-            assert said(await web.call("echo", {"text": "in"})) == "in"
+            assert text_of(await web.call("echo", {"text": "in"})) == "in"
         assert server.registrations == 1
 
-        # Near its end the token is renewed by one of those who need it; the others wait and read it.
+        # When the token is about to expire, one client refreshes it. The others wait and read the new token.
         file.update(expires=time.time() - 1)
         async with (
             connect_mcp(config, tokens=tmp_path / "logins") as one,
@@ -221,33 +221,35 @@ async def test_a_login_is_kept_for_later_and_renewed_once(tmp_path: Path) -> Non
             await asyncio.gather(one.call("echo", {"text": "a"}), two.call("echo", {"text": "b"}))
         assert server.refreshes == 1
 
-        # One that the server takes away before its end is renewed too, and the request made again.
+        # A token that the server revokes before it expires is refreshed too, and the request is repeated.
         server.tokens.clear()
         async with connect_mcp(config, tokens=tmp_path / "logins") as web:
-            assert said(await web.call("echo", {"text": "again"})) == "again"
+            assert text_of(await web.call("echo", {"text": "again"})) == "again"
         assert server.refreshes == 2
         assert len(browser.visits) == 1
 
-        kept = msgspec.json.decode(file.path.read_bytes())
-        assert kept["client"]["client_id"] == "client-1"
+        stored = msgspec.json.decode(file.path.read_bytes())
+        assert stored["client"]["client_id"] == "client-1"
         assert repr(file.read()) == f"<StoredLogin {server.url} expires={file.read().expires}>"
         assert await logout_mcp(config, tmp_path / "logins")
         assert not await logout_mcp(config, tmp_path / "logins")
 
 
 @pytest.mark.covers("BYD-10")
-@pytest.mark.parametrize(("wrong", "why"), [("wrong_state", "Login timed out"), ("wrong_issuer", "requires a login")])
-async def test_a_forged_answer_is_no_login(tmp_path: Path, wrong: str, why: str) -> None:
+@pytest.mark.parametrize(
+    ("fault", "error_text"), [("wrong_state", "Login timed out"), ("wrong_issuer", "requires a login")]
+)
+async def test_forged_login_response_is_rejected(tmp_path: Path, fault: str, error_text: str) -> None:
     async with HttpServer(login=True).running() as server:
-        setattr(server, wrong, True)
+        setattr(server, fault, True)
         config = McpServerConfig(name="web", transport="http", url=server.url, mode="legacy")
-        with pytest.raises(McpError, match=why):
+        with pytest.raises(McpError, match=error_text):
             await login_mcp(config, tmp_path, show=Browser(server).show, browser=False, seconds=2)
         assert LoginFile(tmp_path, config).read().tokens == {}
         assert not server.tokens
 
 
-async def test_an_answer_with_another_state_does_not_end_the_login(tmp_path: Path) -> None:
+async def test_callback_with_another_state_does_not_end_the_login(tmp_path: Path) -> None:
     """Any page and any program on this machine can reach the callback."""
     async with HttpServer(login=True).running() as server:
         config = McpServerConfig(name="web", transport="http", url=server.url, mode="legacy")
@@ -255,7 +257,7 @@ async def test_an_answer_with_another_state_does_not_end_the_login(tmp_path: Pat
         forged: list[str] = []
 
         async def show(url: str) -> None:
-            back = parse_qs(urlsplit(url).query)["redirect_uri"][0]
+            target = parse_qs(urlsplit(url).query)["redirect_uri"][0]
             for query in (
                 "error=access_denied&error_description=%1b[2J",
                 "error=x&state=",
@@ -263,7 +265,7 @@ async def test_an_answer_with_another_state_does_not_end_the_login(tmp_path: Pat
                 "code=stolen&state=other",
                 "",
             ):
-                forged.append(await get(f"{back}?{query}"))
+                forged.append(await get(f"{target}?{query}"))
             await browser.show(url)
 
         assert await login_mcp(config, tmp_path, show=show, browser=False)
@@ -271,7 +273,7 @@ async def test_an_answer_with_another_state_does_not_end_the_login(tmp_path: Pat
         assert "You are logged in" in browser.pages[0]
 
 
-async def test_a_login_that_is_not_needed_or_possible(tmp_path: Path) -> None:
+async def test_login_is_skipped_or_rejected_where_it_makes_no_sense(tmp_path: Path) -> None:
     async with HttpServer().running() as server:
         config = McpServerConfig(name="web", transport="http", url=server.url, mode="legacy")
         assert not await login_mcp(config, tmp_path, show=lambda url: None, browser=False)
@@ -282,7 +284,7 @@ async def test_a_login_that_is_not_needed_or_possible(tmp_path: Path) -> None:
         await login_mcp(given, tmp_path, show=lambda url: None)
 
 
-async def test_nobody_logs_in(tmp_path: Path) -> None:
+async def test_login_times_out(tmp_path: Path) -> None:
     async with HttpServer(login=True).running() as server:
         config = McpServerConfig(name="web", transport="http", url=server.url, mode="legacy")
         with pytest.raises(McpError, match="Login timed out after 0.1 seconds"):

@@ -1,4 +1,4 @@
-"""What a search finds, in which order, and what it says."""
+"""The tool search: matches, ranking, and result text."""
 
 import json
 from typing import Any
@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.env import MemoryEnv
-from mainspring.mcp import create_tool_search  # the public place: hosts make one of their own
+from mainspring.mcp import (
+    create_tool_search,
+)  # Import from the public package because applications create this tool too.
 from mainspring.mcp.tool_search import DEFAULT_RESULTS, MAX_RESULTS, ToolIndex
 from mainspring.tools import Tool, ToolContext, ToolResult, define_tool
 
@@ -23,7 +25,7 @@ TOOLS = {
 }
 
 
-def tool_of(server: str, name: str, description: str = "", **properties: Any) -> Tool:
+def make_tool(server: str, name: str, description: str = "", **properties: Any) -> Tool:
     async def execute(args: dict[str, Any], ctx: Any) -> str:
         return ""
 
@@ -36,7 +38,7 @@ def tool_of(server: str, name: str, description: str = "", **properties: Any) ->
     )
 
 
-ALL = [tool_of(server, name, text) for (server, name), text in TOOLS.items()]
+ALL = [make_tool(server, name, text) for (server, name), text in TOOLS.items()]
 
 
 async def search(
@@ -47,7 +49,7 @@ async def search(
     return await tool(ToolContext(env=MemoryEnv({})), **arguments), unlocked
 
 
-def found(result: ToolResult) -> list[dict[str, Any]]:
+def parse_results(result: ToolResult) -> list[dict[str, Any]]:
     lines = result.text.split("\n")
     assert lines[0] == "<tool_search_results>"
     return [json.loads(line) for line in lines[1 : lines.index("</tool_search_results>")]]
@@ -67,15 +69,15 @@ def found(result: ToolResult) -> list[dict[str, Any]]:
         ("repo", "listIssues"),
     ],
 )
-async def test_the_best_match_comes_first(query: str, first: str) -> None:
+async def test_best_match_comes_first(query: str, first: str) -> None:
     result, unlocked = await search(query=query)
 
     assert unlocked[0].endswith(first), unlocked
-    assert found(result)[0]["name"] == unlocked[0]
+    assert parse_results(result)[0]["name"] == unlocked[0]
 
 
 @pytest.mark.covers("DIS-05", "DIS-06", "BYD-11")
-async def test_names_are_found_exactly_in_their_order_and_others_told() -> None:
+async def test_exact_names_are_found_in_order_and_unknown_names_reported() -> None:
     result, unlocked = await search(
         names=["mcp__mail__send", "MCP__files__MOVE", "mcp__files__moev", "mcp__mail__send"]
     )
@@ -88,14 +90,14 @@ async def test_names_are_found_exactly_in_their_order_and_others_told() -> None:
 @pytest.mark.parametrize(
     ("server", "count"), [("github", 3), ("GitHub", 3), ("Team Calendar", 1), ("team_calendar", 1), ("nothing", 0)]
 )
-async def test_a_server_is_found_by_its_name_or_by_what_stands_for_it(server: str, count: int) -> None:
+async def test_server_is_found_by_its_name_or_its_prefix(server: str, count: int) -> None:
     _, unlocked = await search(server=server)
 
     assert len(unlocked) == count
 
 
 @pytest.mark.covers("DIS-05")
-async def test_query_and_server_narrow_each_other_and_names_come_first() -> None:
+async def test_query_and_server_are_combined_and_names_come_first() -> None:
     _, unlocked = await search(names=["mcp__mail__send"], query="file", server="files")
 
     assert unlocked[0] == "mcp__mail__send"
@@ -103,8 +105,8 @@ async def test_query_and_server_narrow_each_other_and_names_come_first() -> None
 
 
 @pytest.mark.covers("DIS-05")
-async def test_the_limit_holds_and_what_is_left_is_named() -> None:
-    many = [tool_of("big", f"thing_{n:03}", "Does a thing.") for n in range(200)]
+async def test_limit_applies_and_further_matches_are_named() -> None:
+    many = [make_tool("big", f"thing_{n:03}", "Does a thing.") for n in range(200)]
 
     result, unlocked = await search(many, server="big")
     assert len(unlocked) == DEFAULT_RESULTS == 10
@@ -113,7 +115,7 @@ async def test_the_limit_holds_and_what_is_left_is_named() -> None:
     assert len((await search(many, server="big", limit=3))[1]) == 3
     tool = create_tool_search(many, list)
     request = await tool(ToolContext(env=MemoryEnv({})), server="big", limit=25)
-    assert len(found(request)) == 25
+    assert len(parse_results(request)) == 25
     assert tool.input_schema["properties"]["limit"]["maximum"] == MAX_RESULTS
     assert len((await search(many, names=[t.name for t in many[:20]]))[1]) == 20
 
@@ -121,7 +123,7 @@ async def test_the_limit_holds_and_what_is_left_is_named() -> None:
 @pytest.mark.parametrize(
     ("arguments", "is_error"), [({}, True), ({"query": " "}, True), ({"query": "zzzz"}, False), ({"names": []}, True)]
 )
-async def test_nothing_is_answered_with_the_servers_that_there_are(arguments: Any, is_error: bool) -> None:
+async def test_search_without_matches_lists_the_servers(arguments: Any, is_error: bool) -> None:
     result, unlocked = await search(**arguments)
 
     assert (result.is_error, unlocked) == (is_error, [])
@@ -129,7 +131,7 @@ async def test_nothing_is_answered_with_the_servers_that_there_are(arguments: An
 
 
 @pytest.mark.covers("DIS-11")
-async def test_the_tools_may_be_those_of_the_moment_and_the_model_may_know_other_names() -> None:
+async def test_tools_can_be_dynamic_and_shown_under_other_names() -> None:
     tools: list[Tool] = []
     unlocked: list[str] = []
     tool = create_tool_search(
@@ -141,14 +143,14 @@ async def test_the_tools_may_be_those_of_the_moment_and_the_model_may_know_other
     assert "No tool is locked" in (await tool(context, query="send")).text
     tools += ALL
     result = await tool(context, names=["mail__send"])
-    assert (unlocked, found(result)[0]["name"]) == (["mcp__mail__send"], "mail__send")
+    assert (unlocked, parse_results(result)[0]["name"]) == (["mcp__mail__send"], "mail__send")
 
 
 @pytest.mark.covers("DIS-07", "SEC-13")
-async def test_what_is_huge_is_cut_and_says_so() -> None:
+async def test_large_descriptions_and_schemas_are_truncated_with_a_note() -> None:
     huge = [
-        tool_of("a", "long_text", "x" * 100_000),
-        tool_of(
+        make_tool("a", "long_text", "x" * 100_000),
+        make_tool(
             "a", "long_schema", "y", **{f"p{n}": {"type": "string", "description": "z" * 100} for n in range(1000)}
         ),
     ]
@@ -156,17 +158,19 @@ async def test_what_is_huge_is_cut_and_says_so() -> None:
 
     assert len(unlocked) == 2
     assert len(result.text) < 10_000
-    schema, text = found(result)
+    schema, text = parse_results(result)
     assert "too long to show" in schema["note"]
     assert len(text["description"]) == 4001
 
-    many = [tool_of("a", f"t{n}", "y", **{f"p{i}": {"description": "z" * 100} for i in range(200)}) for n in range(50)]
+    many = [
+        make_tool("a", f"t{n}", "y", **{f"p{i}": {"description": "z" * 100} for i in range(200)}) for n in range(50)
+    ]
     whole, unlocked = await search(many, server="a", limit=50)
     assert len(unlocked) == 50
     assert len(whole.text) < 170_000
 
 
-def test_the_same_words_give_the_same_order_whatever_the_order_of_the_tools() -> None:
+def test_order_of_words_and_tools_does_not_change_the_ranking() -> None:
     index = ToolIndex()
     first = [t.name for t in index.search(ALL, "file issue repository")]
 
@@ -174,11 +178,11 @@ def test_the_same_words_give_the_same_order_whatever_the_order_of_the_tools() ->
     assert first == [t.name for t in ToolIndex().search(ALL, "file issue repository")]
 
 
-def test_other_scripts_are_found_too() -> None:
+def test_non_latin_text_is_found() -> None:
     tools = [
-        tool_of("a", "x", "天気予報を調べる"),
-        tool_of("a", "y", "メールを送る"),
-        tool_of("a", "z", "Überweisung prüfen"),
+        make_tool("a", "x", "天気予報を調べる"),
+        make_tool("a", "y", "メールを送る"),
+        make_tool("a", "z", "Überweisung prüfen"),
     ]
     index = ToolIndex()
 
@@ -186,13 +190,13 @@ def test_other_scripts_are_found_too() -> None:
     assert [t.name[-1] for t in index.search(tools, "überweisung")] == ["z"]
 
 
-def test_a_tool_that_changed_is_read_anew() -> None:
+def test_changed_tool_is_indexed_again() -> None:
     index = ToolIndex()
-    assert not index.search([tool_of("a", "x", "old")], "new")
-    assert index.search([tool_of("a", "x", "new")], "new")
+    assert not index.search([make_tool("a", "x", "old")], "new")
+    assert index.search([make_tool("a", "x", "new")], "new")
 
 
 @given(st.text(max_size=80), st.lists(st.text(max_size=40), max_size=4))
-def test_any_words_are_taken(query: str, descriptions: list[str]) -> None:
-    tools = [tool_of("a", f"t{n}", text or "-") for n, text in enumerate(descriptions)]
+def test_search_accepts_any_text(query: str, descriptions: list[str]) -> None:
+    tools = [make_tool("a", f"t{n}", text or "-") for n, text in enumerate(descriptions)]
     assert set(ToolIndex().search(tools, query)) <= set(tools)

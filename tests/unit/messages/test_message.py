@@ -1,4 +1,4 @@
-"""Images where there is nobody to see them."""
+"""Images in messages for a model without vision."""
 
 import pytest
 
@@ -30,9 +30,9 @@ def test_images_of_stored_results_become_text_for_a_model_without_vision() -> No
     custom = CustomMessage("note")
     history = [plain, seen, custom]
 
-    kept, flat, other = sanitize_stored_tool_results(history)
+    result, flat, other = sanitize_stored_tool_results(history)
 
-    assert (kept, other) == (plain, custom)
+    assert (result, other) == (plain, custom)
     assert isinstance(flat, Message)
     assert flat.id == "m1"
     assert flat.content == (

@@ -1,4 +1,4 @@
-"""Messages, blocks and usage: values that survive the trip to JSON and back."""
+"""Messages, blocks, and usage: encoding to JSON and decoding."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -63,7 +63,7 @@ def test_every_block_round_trips(role: Any, blocks: list[ContentBlock]) -> None:
 
 
 @pytest.mark.covers("MSG-08")
-def test_blocks_are_told_apart_by_the_anthropic_names() -> None:
+def test_blocks_have_the_anthropic_type_names() -> None:
     blocks = [
         TextBlock("a"),
         ThinkingBlock("b"),
@@ -93,7 +93,7 @@ def test_blocks_and_messages_are_immutable() -> None:
 
 
 @pytest.mark.covers("MSG-09", "MSG-10", "MSG-11", "MSG-12")
-def test_a_message_knows_who_what_and_when() -> None:
+def test_message_has_a_role_content_and_a_utc_timestamp() -> None:
     before = datetime.now(UTC)
     history = [
         Message.system("Be brief."),
@@ -117,7 +117,7 @@ def test_a_message_knows_who_what_and_when() -> None:
 
 
 @pytest.mark.covers("MSG-12")
-def test_time_on_disk_is_iso_8601() -> None:
+def test_timestamp_is_stored_as_iso_8601() -> None:
     message = Message.user("x", timestamp=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
     assert b'"timestamp":"2026-01-02T03:04:05Z"' in encode_message(message)
 
@@ -134,7 +134,7 @@ def test_time_on_disk_is_iso_8601() -> None:
         ("aborted", "aborted"),
     ],
 )
-def test_stop_reasons_have_both_names(reason: Any, classic: str) -> None:
+def test_stop_reason_maps_to_its_finish_reason_and_back(reason: Any, classic: str) -> None:
     assert to_finish_reason(reason) == classic
     back = decode_message(encode_message(Message("assistant", stop_reason=reason)))
     assert isinstance(back, Message)
@@ -142,7 +142,7 @@ def test_stop_reasons_have_both_names(reason: Any, classic: str) -> None:
 
 
 @pytest.mark.covers("MSG-14")
-def test_another_stop_reason_is_refused() -> None:
+def test_unknown_stop_reason_is_rejected() -> None:
     with pytest.raises(msgspec.ValidationError):
         decode_message(b'{"kind":"message","role":"assistant","stop_reason":"length"}')
 
@@ -153,7 +153,7 @@ class Artifact(msgspec.Struct):
 
 
 @pytest.mark.covers("MSG-15", "MSG-16")
-def test_an_application_adds_its_own_messages() -> None:
+def test_custom_messages_round_trip_and_are_not_sent_to_the_model() -> None:
     message = CustomMessage("artifact", Artifact("plan.md", 12), id="c1")
     back = decode_message(encode_message(message), {"artifact": Artifact})
     assert isinstance(back, CustomMessage)
@@ -167,7 +167,7 @@ def test_an_application_adds_its_own_messages() -> None:
 
 @pytest.mark.covers("MSG-22")
 @pytest.mark.parametrize("code", [0xD800, 0xDBFF, 0xDC00, 0xDFFF])
-def test_lone_surrogates_never_reach_the_disk(code: int) -> None:
+def test_lone_surrogates_are_not_stored(code: int) -> None:
     message = Message.user([TextBlock(f"a{chr(code)}b"), ToolUseBlock("i", "n", {"k": [chr(code)]})])
     data = encode_message(message)
     assert data.decode("utf-8")
@@ -177,7 +177,7 @@ def test_lone_surrogates_never_reach_the_disk(code: int) -> None:
 
 
 @given(TEXT)
-def test_text_without_surrogates_is_the_same_object(text: str) -> None:
+def test_text_without_surrogates_is_unchanged(text: str) -> None:
     assert strip_surrogates(text) == text
 
 
@@ -197,7 +197,7 @@ def test_prompts_of_every_form_become_messages() -> None:
 
 
 @pytest.mark.covers("MOD-29")
-def test_usage_adds_up_and_nothing_is_counted_twice() -> None:
+def test_usage_adds_up_without_double_counting() -> None:
     usage = Usage(10, 5, cache_read=100, cache_write=7, reasoning_tokens=3, cost=Cost(1, 2, 3, 4))
     assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (117, 5, 122)
     both = usage + Usage(1, 1, cost=Cost(input=1))

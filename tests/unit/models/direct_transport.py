@@ -1,4 +1,4 @@
-"""The direct transport, as tests of it use it."""
+"""Helpers for tests of the direct transport."""
 
 from collections.abc import AsyncGenerator
 
@@ -12,15 +12,15 @@ SOON = Timeouts(connect=5, first_byte=5, idle=5)
 
 @pytest.fixture
 async def transport() -> AsyncGenerator[Http1Transport]:
-    """One that is closed in the end."""
-    own = Http1Transport()
-    yield own
-    await own.aclose()
+    """Return a transport that is closed after the test."""
+    http_transport = Http1Transport()
+    yield http_transport
+    await http_transport.aclose()
 
 
 async def ask(
     transport: Http1Transport, url: str, body: bytes = b"x", limits: Timeouts = SOON, method: str = "POST"
 ) -> tuple[int, bytes]:
-    """Ask a host; the status, and all of the body."""
+    """Send a request and return the status and the whole body."""
     async with transport.open(method, url, {}, body, limits) as answer:
         return answer.status, b"".join([chunk async for chunk in answer.chunks()])

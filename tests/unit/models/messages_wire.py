@@ -1,4 +1,4 @@
-"""What the tests of Anthropic Messages share: answers to decode, requests to read back."""
+"""Shared parts of the Anthropic Messages tests: encoded responses and decoded requests."""
 
 import json
 from collections.abc import Sequence
@@ -43,8 +43,8 @@ def call(index: int, id: str, name: str, *pieces: str) -> list[dict[str, Any]]:
 
 
 def end(reason: str | None = "end_turn", *, usage: dict[str, Any] | None = None, **more: Any) -> list[dict[str, Any]]:
-    told = {"type": "message_delta", "delta": {"stop_reason": reason, **more}, "usage": usage or {}}
-    return [told, {"type": "message_stop"}]
+    message_delta = {"type": "message_delta", "delta": {"stop_reason": reason, **more}, "usage": usage or {}}
+    return [message_delta, {"type": "message_stop"}]
 
 
 def sse(*events: dict[str, Any] | str) -> bytes:
@@ -57,7 +57,7 @@ def sse(*events: dict[str, Any] | str) -> bytes:
 
 
 def read(body: bytes, *, using: ModelProfile | None = None) -> list[StreamEvent]:
-    """The events of an answer; raises what is wrong with it."""
+    """Return the events of a response, or raise its error."""
     reader = ResponseReader(AnthropicDecoder(using or profile()))
     events = [*reader.feed(body), *reader.finish()]
     if reader.error is not None:
@@ -66,14 +66,14 @@ def read(body: bytes, *, using: ModelProfile | None = None) -> list[StreamEvent]
 
 
 def message(*events: dict[str, Any] | str, using: ModelProfile | None = None) -> Message:
-    """The message of a streamed answer."""
+    """Return the message of a streamed response."""
     last = read(sse(*events), using=using)[-1]
     assert isinstance(last, Done)
     return last.message
 
 
 def whole(*, using: ModelProfile | None = None, **fields: Any) -> Message:
-    """The message of an answer that came at once."""
+    """Return the message of an unstreamed response."""
     answer = {"id": "msg_1", "type": "message", "role": "assistant", "content": [], "stop_reason": "end_turn", **fields}
     last = read(json.dumps(answer).encode(), using=using)[-1]
     assert isinstance(last, Done)
@@ -85,6 +85,6 @@ def calls(of: Message) -> list[tuple[str, str, Any]]:
 
 
 def body(messages: Sequence[Message], using: ModelProfile | None = None, **fields: Any) -> dict[str, Any]:
-    """The body of a request, read back; without cache markers unless they are asked for."""
+    """Return the decoded body of a request, without cache markers by default."""
     request = ModelRequest(messages, **{"cache": False, **fields})
     return json.loads(encode_request(request, using or profile()))

@@ -1,4 +1,4 @@
-"""What the tests of the Responses protocol share: answers to decode, requests to read back."""
+"""Shared parts of the Responses tests: encoded responses and decoded requests."""
 
 import json
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ def sse(*objects: dict[str, Any] | str) -> bytes:
 
 
 def read(body: bytes, using: ModelProfile | None = None) -> list[StreamEvent]:
-    """The events of an answer; raises what is wrong with it."""
+    """Return the events of a response, or raise its error."""
     reader = ResponseReader(ResponsesDecoder(using or profile()))
     events = [*reader.feed(body), *reader.finish()]
     if reader.error is not None:
@@ -62,14 +62,14 @@ def read(body: bytes, using: ModelProfile | None = None) -> list[StreamEvent]:
 
 
 def message(*objects: dict[str, Any] | str, using: ModelProfile | None = None) -> Message:
-    """The message of a streamed answer."""
+    """Return the message of a streamed response."""
     last = read(sse(*objects), using)[-1]
     assert isinstance(last, Done)
     return last.message
 
 
 def whole(answer: dict[str, Any], using: ModelProfile | None = None) -> Message:
-    """The message of an answer that was not streamed."""
+    """Return the message of an unstreamed response."""
     last = read(json.dumps(answer).encode(), using)[-1]
     assert isinstance(last, Done)
     return last.message
@@ -80,7 +80,7 @@ def calls(of: Message) -> list[tuple[str, str, Any]]:
 
 
 def body(messages: Sequence[Message], using: ModelProfile | None = None, **fields: Any) -> dict[str, Any]:
-    """The body of a request, read back."""
+    """Return the decoded body of a request."""
     return json.loads(encode_request(ModelRequest(messages, **fields), using or profile()))
 
 

@@ -1,4 +1,4 @@
-"""A small HTTP server that does exactly what a test says, byte by byte."""
+"""A small HTTP server that sends exactly the bytes of a test."""
 
 import asyncio
 import ssl
@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 Piece = bytes | float | str
-"""Bytes to send, seconds to wait, ``close`` (end the connection) or ``reset`` (break it)."""
+"""Bytes to send, seconds to wait, ``close`` (end the connection), or ``reset`` (abort it)."""
 
 Answer = Sequence[Piece]
 
 
 @dataclass
 class Received:
-    """A request as it came in."""
+    """A received request."""
 
     method: str
     target: str
@@ -24,7 +24,7 @@ class Received:
 
 @dataclass
 class Server:
-    """What the server saw."""
+    """The requests and connections of a server."""
 
     port: int = 0
     scheme: str = "http"
@@ -40,7 +40,7 @@ class Server:
 
 
 def plain(body: bytes = b"ok", status: str = "200 OK", **headers: str) -> Answer:
-    """A whole answer with its length."""
+    """Return a complete response with its length."""
     return [head(status, **{"content-length": str(len(body)), **headers}) + body]
 
 
@@ -50,7 +50,7 @@ def head(status: str = "200 OK", **headers: str) -> bytes:
 
 
 def chunked(*pieces: Piece, end: bool = True, **headers: str) -> Answer:
-    """An answer in chunks; without ``end`` the closing chunk is missing."""
+    """Return a chunked response; with ``end=False``, the closing chunk is missing."""
     sent: list[Piece] = [head(**{"content-type": "text/event-stream", "transfer-encoding": "chunked", **headers})]
     sent += [b"%x\r\n%b\r\n" % (len(p), p) if isinstance(p, bytes) else p for p in pieces]
     return [*sent, b"0\r\n\r\n"] if end else sent
@@ -60,9 +60,9 @@ def chunked(*pieces: Piece, end: bool = True, **headers: str) -> Answer:
 async def serve(
     *answers: Answer | Callable[[Received], Answer], tls: ssl.SSLContext | None = None
 ) -> AsyncGenerator[Server]:
-    """Serve the answers in order; the last one is given again and again."""
+    """Serve the responses in order and repeat the last one."""
     seen = Server(scheme="https" if tls else "http")
-    left = list(answers)
+    remaining = list(answers)
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         seen.connections += 1
@@ -71,8 +71,8 @@ async def serve(
         try:
             while (request := await _request(reader)) is not None:
                 seen.requests.append(request)
-                answer = left.pop(0) if len(left) > 1 else left[0]
-                if not await _give(answer(request) if callable(answer) else answer, reader, writer):
+                answer = remaining.pop(0) if len(remaining) > 1 else remaining[0]
+                if not await _send(answer(request) if callable(answer) else answer, reader, writer):
                     break
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
@@ -89,8 +89,8 @@ async def serve(
         server.close()
 
 
-async def _give(answer: Answer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    """Send an answer; false if the connection is over."""
+async def _send(answer: Answer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    """Send a response. Return False if the connection has ended."""
     for piece in answer:
         if isinstance(piece, bytes):
             writer.write(piece)
@@ -105,12 +105,12 @@ async def _give(answer: Answer, reader: asyncio.StreamReader, writer: asyncio.St
 
 
 async def _pause(seconds: float, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    """Wait; false if the client went away meanwhile."""
+    """Wait. Return False if the client disconnects."""
     end = asyncio.get_running_loop().time() + seconds
-    while (left := end - asyncio.get_running_loop().time()) > 0:
+    while (remaining := end - asyncio.get_running_loop().time()) > 0:
         if reader.at_eof() or writer.transport.is_closing():
             return False
-        await asyncio.sleep(min(left, 0.02))
+        await asyncio.sleep(min(remaining, 0.02))
     return True
 
 

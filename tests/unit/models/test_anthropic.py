@@ -1,4 +1,4 @@
-"""The provider anthropic: its settings, what its models take, its errors, what is left out after a refusal."""
+"""The provider anthropic: settings, model capabilities, errors, and repeated requests after a rejection."""
 
 import json
 from typing import Any
@@ -43,23 +43,25 @@ GOOD = sse(begin(input_tokens=3), *text(0, "Hel", "lo"), *end(usage={"output_tok
 MANAGED = {"edits": [{"type": "clear_tool_uses_20250919"}]}
 
 
-def made(**settings: Any) -> HttpModel:
-    return adapter({"api_key": "k", **settings})
+def make_model(**settings: Any) -> HttpModel:
+    return create_http_model({"api_key": "k", **settings})
 
 
-def adapter(config: Any) -> HttpModel:
+def create_http_model(config: Any) -> HttpModel:
     model = create_anthropic_adapter(config)
     assert isinstance(model, HttpModel)
     return model
 
 
-def offline(*answers: MemoryResponse, using: ModelProfile | None = None) -> tuple[HttpModel, MemoryTransport]:
+def make_offline_model(
+    *answers: MemoryResponse, using: ModelProfile | None = None
+) -> tuple[HttpModel, MemoryTransport]:
     transport = MemoryTransport(*answers)
-    known = using or made().profile
-    return HttpModel(known, AnthropicProtocol(), lambda: "sk-ant-key-123456", transport=transport), transport
+    used_profile = using or make_model().profile
+    return HttpModel(used_profile, AnthropicProtocol(), lambda: "sk-ant-key-123456", transport=transport), transport
 
 
-def refused(text: str, status: int = 400, kind: str = "invalid_request_error") -> MemoryResponse:
+def make_error_response(text: str, status: int = 400, kind: str = "invalid_request_error") -> MemoryResponse:
     return MemoryResponse(json.dumps({"type": "error", "error": {"type": kind, "message": text}}).encode(), status)
 
 
@@ -67,8 +69,8 @@ def refused(text: str, status: int = 400, kind: str = "invalid_request_error") -
 
 
 @pytest.mark.covers("PRV-07", "PRV-32", "PKG-17")
-async def test_defaults() -> None:
-    model = made()
+async def test_default_settings() -> None:
+    model = make_model()
 
     assert (model.provider, model.model) == ("anthropic", MODEL) == ("anthropic", "claude-sonnet-4-20250514")
     assert AnthropicProtocol().url(model.profile) == "https://api.anthropic.com/v1/messages"
@@ -86,11 +88,11 @@ async def test_defaults() -> None:
         {"provider": "anthropic", "api_key": "k", "model": "claude-opus-4-8"},
     ],
 )
-async def test_a_typed_configuration_or_a_dict(config: Any) -> None:
+async def test_configuration_can_be_typed_or_a_dict(config: Any) -> None:
     models = [
         await create_model_provider(config),
         await get_provider_factory("anthropic")(config),
-        adapter(config),
+        create_http_model(config),
         create_model("anthropic:claude-opus-4-8", api_key="k"),
     ]
 
@@ -102,7 +104,7 @@ async def test_a_typed_configuration_or_a_dict(config: Any) -> None:
 
 @pytest.mark.covers("PRV-32", "PRV-05", "PRV-04", "PRV-36")
 @pytest.mark.parametrize("config", [{}, {"api_key": ""}, {"api_key": " ", "base_url": "", "model": ""}])
-async def test_the_environment_fills_what_is_missing_or_empty(
+async def test_environment_replaces_missing_or_empty_settings(
     config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ProviderConfigError, match="ANTHROPIC_API_KEY") as caught:
@@ -111,7 +113,7 @@ async def test_the_environment_fills_what_is_missing_or_empty(
 
     monkeypatch.setenv("ANTHROPIC_API_KEY", "from-env")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "")
-    model = adapter(config)
+    model = create_http_model(config)
 
     assert (await model._get_credential(), model.model) == ("from-env", MODEL)
     assert model.profile.base_url == "https://api.anthropic.com"
@@ -128,56 +130,58 @@ async def test_the_environment_fills_what_is_missing_or_empty(
         ("http://localhost:9/v1?team=a", "http://localhost:9/v1/messages?team=a"),
     ],
 )
-def test_base_urls(base_url: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert AnthropicProtocol().url(made(base_url=base_url).profile) == url
+def test_base_url_is_completed_to_the_messages_endpoint(
+    base_url: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert AnthropicProtocol().url(make_model(base_url=base_url).profile) == url
     monkeypatch.setenv("ANTHROPIC_BASE_URL", base_url)
-    assert AnthropicProtocol().url(made().profile) == url
+    assert AnthropicProtocol().url(make_model().profile) == url
 
 
 @pytest.mark.covers("PRV-32")
-def test_a_key_of_the_environment_stays_with_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_key_is_not_sent_to_other_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "from-env")
 
     with pytest.raises(ProviderConfigError, match="is not sent to other hosts"):
         create_anthropic_adapter({"base_url": "https://elsewhere.example"})
     with pytest.raises(ProviderConfigError, match="must start with http"):
-        made(base_url="elsewhere.example")
+        make_model(base_url="elsewhere.example")
 
 
 @pytest.mark.covers("PRV-35")
-def test_the_version_is_pinned_and_can_be_changed() -> None:
-    assert made(anthropic_version="2026-10-21").profile.headers == {"anthropic-version": "2026-10-21"}
-    assert made(headers={"Anthropic-Version": "2"}).profile.headers == {"Anthropic-Version": "2"}
+def test_api_version_is_pinned_and_can_be_changed() -> None:
+    assert make_model(anthropic_version="2026-10-21").profile.headers == {"anthropic-version": "2026-10-21"}
+    assert make_model(headers={"Anthropic-Version": "2"}).profile.headers == {"Anthropic-Version": "2"}
 
 
 @pytest.mark.covers("PRV-30")
-def test_betas_and_context_management() -> None:
-    plain = made()
+def test_beta_headers_and_context_management() -> None:
+    plain = make_model()
     assert plain.profile.messages.context_management is None
     assert "context_management" not in body(HI, plain.profile)
 
     for setting in ({"context_management": True}, {"contextManagement": True}, {"context_management": MANAGED}):
-        model = made(**setting)
+        model = make_model(**setting)
         assert body(HI, model.profile)["context_management"] == MANAGED
         assert model.profile.headers["anthropic-beta"] == CONTEXT_BETA == "context-management-2025-06-27"
 
-    model = made(
+    model = make_model(
         extra_betas=["a-2025-01-01", CONTEXT_BETA],
         context_management=True,
         headers={"Anthropic-Beta": "b, a-2025-01-01"},
     )
     assert model.profile.headers["Anthropic-Beta"] == f"b,a-2025-01-01,{CONTEXT_BETA}"
-    assert made(extra_betas=["x"]).profile.headers["anthropic-beta"] == "x"
-    assert "anthropic-beta" not in made(context_management=False).profile.headers
+    assert make_model(extra_betas=["x"]).profile.headers["anthropic-beta"] == "x"
+    assert "anthropic-beta" not in make_model(context_management=False).profile.headers
 
 
 @pytest.mark.covers("PRV-30", "CAC-01")
-def test_settings_may_be_changes_of_the_dialect_and_are_checked() -> None:
-    assert made(cache_ttl="1h").profile.messages.cache_ttl == "1h"
-    assert made(dialect={"cache_ttl": "1h", "tool_images": False}).profile.messages.tool_images is False
-    for wrong in ({"cache_ttl": "2h"}, {"extra_betas": "x"}, {"context_management": 3}, {"dialect": {"colour": 1}}):
+def test_settings_can_change_capabilities_and_are_validated() -> None:
+    assert make_model(cache_ttl="1h").profile.messages.cache_ttl == "1h"
+    assert make_model(dialect={"cache_ttl": "1h", "tool_images": False}).profile.messages.tool_images is False
+    for invalid in ({"cache_ttl": "2h"}, {"extra_betas": "x"}, {"context_management": 3}, {"dialect": {"colour": 1}}):
         with pytest.raises(ProviderConfigError):
-            made(**wrong)
+            make_model(**invalid)
 
 
 # --- models ------------------------------------------------------------------------------------------------------------
@@ -202,22 +206,22 @@ def test_settings_may_be_changes_of_the_dialect_and_are_checked() -> None:
         ("some-other-model", "budget", "omit", True, True, True),
     ],
 )
-def test_what_a_model_takes_is_known_by_its_name(
+def test_capabilities_are_known_by_the_model_name(
     model: str, thinking: str, off: str, temperature: bool, prefill: bool, forced: bool
 ) -> None:
     dialect = anthropic_capabilities(model)
 
     assert (dialect.thinking, dialect.thinking_off, dialect.temperature) == (thinking, off, temperature)
     assert (dialect.prefill, dialect.forced_tools) == (prefill, forced)
-    assert made(model=model).profile.messages == dialect
+    assert make_model(model=model).profile.messages == dialect
 
 
 # --- over HTTP ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("STR-12", "TST-01", "PRV-07", "MOD-01")
-async def test_it_answers_without_a_network() -> None:
-    model, transport = offline(MemoryResponse(GOOD), MemoryResponse(GOOD))
+async def test_model_streams_and_completes() -> None:
+    model, transport = make_offline_model(MemoryResponse(GOOD), MemoryResponse(GOOD))
 
     events = [event.type async for event in model.stream(ModelRequest(HI))]
     response = await model.complete(ModelRequest(HI, system="Be kind."))
@@ -230,9 +234,9 @@ async def test_it_answers_without_a_network() -> None:
 
 
 @pytest.mark.covers("STR-12")
-async def test_it_streams_from_a_real_server() -> None:
+async def test_model_streams_from_a_real_server() -> None:
     async with serve(chunked(GOOD[:50], GOOD[50:300], GOOD[300:])) as server:
-        model = adapter({"base_url": server.url, "model": "claude-sonnet-4-5"})
+        model = create_http_model({"base_url": server.url, "model": "claude-sonnet-4-5"})
         try:
             response = await model.complete(ModelRequest(HI))
         finally:
@@ -246,7 +250,7 @@ async def test_it_streams_from_a_real_server() -> None:
 
 @pytest.mark.covers("PRV-31", "PRV-32", "RET-16")
 @pytest.mark.parametrize(
-    ("status", "kind", "text_of_it", "error", "retryable"),
+    ("status", "kind", "error_text", "error", "retryable"),
     [
         (429, "rate_limit_error", "Too many requests", RateLimitedError, True),
         (529, "overloaded_error", "Overloaded", RateLimitedError, True),
@@ -255,10 +259,12 @@ async def test_it_streams_from_a_real_server() -> None:
         (400, "invalid_request_error", "messages.0: Input does not match the expected shape.", ModelError, False),
     ],
 )
-async def test_errors(status: int, kind: str, text_of_it: str, error: type[ModelError], retryable: bool) -> None:
-    model, transport = offline(refused(text_of_it, status, kind))
+async def test_http_errors_are_classified(
+    status: int, kind: str, error_text: str, error: type[ModelError], retryable: bool
+) -> None:
+    model, transport = make_offline_model(make_error_response(error_text, status, kind))
 
-    with pytest.raises(error, match=text_of_it) as caught:
+    with pytest.raises(error, match=error_text) as caught:
         await model.complete(ModelRequest(HI))
 
     assert (caught.value.status, caught.value.provider, caught.value.retryable) == (status, "anthropic", retryable)
@@ -267,11 +273,11 @@ async def test_errors(status: int, kind: str, text_of_it: str, error: type[Model
 
 
 @pytest.mark.covers("PRV-32")
-async def test_a_key_that_cannot_be_fetched_is_a_configuration_error() -> None:
-    def broken() -> str:
+async def test_failing_key_function_is_a_configuration_error() -> None:
+    def fail() -> str:
         raise KeyError("vault")
 
-    model = HttpModel(made().profile, AnthropicProtocol(), broken, transport=MemoryTransport(MemoryResponse(GOOD)))
+    model = HttpModel(make_model().profile, AnthropicProtocol(), fail, transport=MemoryTransport(MemoryResponse(GOOD)))
 
     with pytest.raises(ProviderConfigError, match="Cannot get the API key"):
         await model.complete(ModelRequest(HI))
@@ -279,7 +285,7 @@ async def test_a_key_that_cannot_be_fetched_is_a_configuration_error() -> None:
         create_anthropic_adapter({"connect_timeout": "soon"})
 
 
-# --- refusals ----------------------------------------------------------------------------------------------------------
+# --- rejections --------------------------------------------------------------------------------------------------------
 
 FULL: dict[str, Any] = {
     "max_output_tokens": 20_000,
@@ -295,8 +301,10 @@ NEW = profile(
 )
 
 
-def adapted(using: ModelProfile, refusal: str, messages: list[Message] = HI, **fields: Any) -> tuple[Any, Any]:
-    """The body before, and the first that differs after the refusal."""
+def change_after_rejection(
+    using: ModelProfile, refusal: str, messages: list[Message] = HI, **fields: Any
+) -> tuple[Any, Any]:
+    """Return the body before the rejection and the first different body after it."""
     before = body(messages, using, **fields)
     for changed in AnthropicProtocol().without_rejected(using, refusal):
         after = body(messages, changed, **fields)
@@ -318,68 +326,70 @@ def adapted(using: ModelProfile, refusal: str, messages: list[Message] = HI, **f
         ("output_config.format: this model does not support structured outputs", "output_config"),
     ],
 )
-def test_a_refused_field_is_left_out(refusal: str, field: str) -> None:
-    before, after = adapted(OLD, refusal, **FULL)
+def test_rejected_field_is_left_out(refusal: str, field: str) -> None:
+    before, after = change_after_rejection(OLD, refusal, **FULL)
 
     assert field in before
     assert {name for name in before if name != field} == set(after)
 
 
 @pytest.mark.parametrize(
-    ("refusal", "left"),
+    ("refusal", "cache_control"),
     [
         ("system.0.cache_control: Extra inputs are not permitted", None),
         ("cache_control.ephemeral.ttl: Extra inputs are not permitted", {"type": "ephemeral"}),
     ],
 )
-def test_a_host_that_takes_no_breakpoints_or_no_lifetimes(refusal: str, left: Any) -> None:
-    _, after = adapted(OLD, f"system.0.{refusal}", **FULL)
+def test_cache_breakpoints_or_lifetimes_are_left_out_if_rejected(refusal: str, cache_control: Any) -> None:
+    _, after = change_after_rejection(OLD, f"system.0.{refusal}", **FULL)
 
-    assert after["system"][0].get("cache_control") == left
+    assert after["system"][0].get("cache_control") == cache_control
 
 
 @pytest.mark.covers("MOD-36")
-def test_another_way_to_think_is_found() -> None:
-    only_new = '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and "output_config.effort".'
-    before, after = adapted(OLD, only_new, thinking="high")
+def test_alternative_thinking_mode_is_used_if_one_is_rejected() -> None:
+    adaptive_only = '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and "output_config.effort".'
+    before, after = change_after_rejection(OLD, adaptive_only, thinking="high")
     assert before["thinking"]["type"] == "enabled"
     assert (after["thinking"], after["output_config"]) == ({"type": "adaptive"}, {"effort": "high"})
 
-    before, after = adapted(NEW, "adaptive thinking is not supported on this model", thinking="high")
+    before, after = change_after_rejection(NEW, "adaptive thinking is not supported on this model", thinking="high")
     assert after["thinking"]["type"] == "enabled"
 
-    before, after = adapted(OLD, "thinking: extended thinking is not supported by this model", thinking="high")
+    before, after = change_after_rejection(
+        OLD, "thinking: extended thinking is not supported by this model", thinking="high"
+    )
     assert "thinking" not in after
 
-    no_rest = '"thinking.type.disabled" is not supported for this model. Use "thinking.type.adaptive" and "output_config.effort".'
-    before, after = adapted(NEW, no_rest, thinking="off")
+    disabled_rejected = '"thinking.type.disabled" is not supported for this model. Use "thinking.type.adaptive" and "output_config.effort".'
+    before, after = change_after_rejection(NEW, disabled_rejected, thinking="off")
     assert (before["thinking"], "thinking" in after, after["output_config"]) == (
         {"type": "disabled"},
         False,
         {"effort": "low"},
     )
-    _, after = adapted(NEW, f'{no_rest} or "thinking.type.between_tools"', thinking="off")
+    _, after = change_after_rejection(NEW, f'{disabled_rejected} or "thinking.type.between_tools"', thinking="off")
     assert after["thinking"] == {"type": "between_tools"}
 
 
 @pytest.mark.covers("MOD-36")
-def test_a_refused_effort_becomes_one_of_those_that_are_listed() -> None:
+def test_rejected_effort_is_replaced_by_a_supported_one() -> None:
     using = profile(AnthropicCapabilities(thinking="adaptive", efforts=("low", "medium", "high", "xhigh", "max")))
     refusal = "This model does not support effort level 'xhigh'. Supported levels: high, low, medium."
 
-    before, after = adapted(using, refusal, thinking="xhigh")
+    before, after = change_after_rejection(using, refusal, thinking="xhigh")
 
     assert (before["output_config"], after["output_config"]) == ({"effort": "xhigh"}, {"effort": "high"})
-    _, after = adapted(using, "output_config.effort: Extra inputs are not permitted", thinking="xhigh")
+    _, after = change_after_rejection(using, "output_config.effort: Extra inputs are not permitted", thinking="xhigh")
     assert "output_config" not in after
 
 
-def test_a_cap_that_is_too_high_becomes_the_models_own() -> None:
+def test_output_limit_is_lowered_to_the_maximum_of_the_model() -> None:
     refusal = (
         "max_tokens: 20000 > 4096, which is the maximum allowed number of output tokens for claude-3-opus-20240229"
     )
 
-    _, after = adapted(OLD, refusal, **FULL)
+    _, after = change_after_rejection(OLD, refusal, **FULL)
 
     assert after["max_tokens"] == 4096
 
@@ -391,46 +401,48 @@ def test_a_cap_that_is_too_high_becomes_the_models_own() -> None:
         "`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified.",
     ],
 )
-def test_thinking_that_is_not_taken_back_is_left_out(refusal: str) -> None:
-    said = Message("assistant", (ThinkingBlock("Hm.", "S"), TextBlock("Hi")), provider="host", model="m1")
+def test_rejected_thinking_blocks_are_left_out(refusal: str) -> None:
+    assistant = Message("assistant", (ThinkingBlock("Hm.", "S"), TextBlock("Hi")), provider="host", model="m1")
 
-    before, after = adapted(OLD, refusal, [*HI, said, *HI])
+    before, after = change_after_rejection(OLD, refusal, [*HI, assistant, *HI])
 
     assert [b["type"] for b in before["messages"][1]["content"]] == ["thinking", "text"]
     assert [b["type"] for b in after["messages"][1]["content"]] == ["text"]
 
 
-def test_a_host_that_wants_unsigned_thinking_back_gets_it() -> None:
+def test_unsigned_thinking_is_returned_if_the_host_requires_it() -> None:
     refusal = "The `content[].thinking` in the thinking mode must be passed back to the API."
     called = Message("assistant", (ThinkingBlock("Hm."), ToolUseBlock("c1", "now")), provider="host", model="m1")
 
-    before, after = adapted(OLD, refusal, [*HI, called], thinking="low")
+    before, after = change_after_rejection(OLD, refusal, [*HI, called], thinking="low")
 
     assert [b["type"] for b in before["messages"][1]["content"]] == ["tool_use"]
     assert after["messages"][1]["content"][0] == {"type": "thinking", "thinking": "Hm."}
     assert ("thinking" in before, after["thinking"]["type"]) == (False, "enabled")
 
 
-def test_thinking_bound_to_another_conversation_is_left_to_the_host_to_drop() -> None:
+def test_unbound_thinking_blocks_are_dropped_by_the_host() -> None:
     refusal = (
         "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation. "
         'Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to "drop_block".'
     )
 
-    _, after = adapted(NEW, refusal, thinking="high")
+    _, after = change_after_rejection(NEW, refusal, thinking="high")
 
     assert after["thinking"]["block_binding"] == {"prefix_mismatch_behavior": "drop_block"}
     again = profile(AnthropicCapabilities(thinking="adaptive", drop_unbound=True))
-    _, without = adapted(again, "thinking.adaptive.block_binding: Extra inputs are not permitted", thinking="high")
+    _, without = change_after_rejection(
+        again, "thinking.adaptive.block_binding: Extra inputs are not permitted", thinking="high"
+    )
     assert without["thinking"] == {"type": "adaptive"}
 
 
-def test_other_refusals_that_have_an_answer() -> None:
+def test_other_rejections_are_handled() -> None:
     story = [*HI, Message.assistant("Once upon")]
-    _, after = adapted(OLD, "This model does not support assistant message prefill.", story)
+    _, after = change_after_rejection(OLD, "This model does not support assistant message prefill.", story)
     assert after["messages"][-1]["role"] == "user"
 
-    _, after = adapted(
+    _, after = change_after_rejection(
         OLD,
         "tool_choice forces tool use is not supported",
         tools=[ToolDefinition("t", "", {"type": "object"})],
@@ -442,20 +454,22 @@ def test_other_refusals_that_have_an_answer() -> None:
     used = Message(
         "assistant", (RedactedThinkingBlock(json.dumps(searched)), TextBlock("So.")), provider="host", model="m1"
     )
-    _, after = adapted(OLD, "unexpected `tool_use_id` found in `web_search_tool_result` blocks: s1", [*HI, used, *HI])
+    _, after = change_after_rejection(
+        OLD, "unexpected `tool_use_id` found in `web_search_tool_result` blocks: s1", [*HI, used, *HI]
+    )
     assert [b["type"] for b in after["messages"][1]["content"]] == ["text"]
 
 
 @pytest.mark.parametrize("refusal", ["temperature: range: 0..1", "messages.0: Input does not match", "no"])
-def test_a_wrong_value_is_nothing_to_leave_out(refusal: str) -> None:
+def test_invalid_value_is_not_left_out(refusal: str) -> None:
     assert list(AnthropicProtocol().without_rejected(OLD, refusal)) == []
 
 
-async def test_a_refused_request_is_sent_again_without_what_was_refused() -> None:
-    model, transport = offline(
-        refused('"thinking.type.enabled" is not supported for this model.'),
+async def test_rejected_request_is_repeated_without_the_rejected_field() -> None:
+    model, transport = make_offline_model(
+        make_error_response('"thinking.type.enabled" is not supported for this model.'),
         MemoryResponse(GOOD),
-        refused("`temperature` is deprecated for this model."),
+        make_error_response("`temperature` is deprecated for this model."),
         MemoryResponse(GOOD),
         MemoryResponse(GOOD),
         using=OLD,
@@ -471,7 +485,7 @@ async def test_a_refused_request_is_sent_again_without_what_was_refused() -> Non
     assert ["temperature" in s for s in sent[2:]] == [True, False, False]
 
 
-async def test_a_whole_turn_with_a_tool() -> None:
+async def test_turn_with_thinking_and_a_tool_call() -> None:
     request = sse(
         begin(),
         start(0, "thinking", thinking="Hm.", signature="SIG"),
@@ -479,7 +493,7 @@ async def test_a_whole_turn_with_a_tool() -> None:
         *call(1, "c1", "look", "{}"),
         *end("tool_use"),
     )
-    model, transport = offline(MemoryResponse(request), MemoryResponse(GOOD))
+    model, transport = make_offline_model(MemoryResponse(request), MemoryResponse(GOOD))
 
     first = (await model.complete(ModelRequest(HI, thinking="low"))).message
     history = [*HI, first, Message("user", (ToolResultBlock("c1", "look", "a wall"),))]

@@ -1,4 +1,4 @@
-"""Any history, however odd, is a valid request; kept bytes and a fresh encoding are the same."""
+"""Any history becomes a valid request, and a cached encoding equals a fresh one."""
 
 import json
 from collections.abc import Callable
@@ -39,7 +39,7 @@ results = st.builds(
 calls = st.builds(
     ToolUseBlock, ids, st.just("look"), st.sampled_from([{}, {"at": "x"}]), st.sampled_from([None, '{"at": '])
 )
-spoken = st.lists(
+assistant_blocks = st.lists(
     text_blocks
     | calls
     | st.builds(ThinkingBlock, texts, st.sampled_from([None, "s", "content", "{}"]))
@@ -51,10 +51,10 @@ histories = st.lists(
     st.builds(lambda blocks: Message.user(blocks), st.lists(text_blocks | results | st.just(PIXEL), max_size=3))
     | st.builds(Message.system, texts)
     | st.builds(
-        lambda blocks, own, reason: Message.assistant(
-            blocks, provider="p", model="m" if own else "n", stop_reason=reason
+        lambda blocks, is_same_model, reason: Message.assistant(
+            blocks, provider="p", model="m" if is_same_model else "n", stop_reason=reason
         ),
-        spoken,
+        assistant_blocks,
         st.booleans(),
         st.sampled_from(["end_turn", "aborted"]),
     ),
@@ -82,19 +82,21 @@ WIRES: dict[str, tuple[Callable[[ModelRequest, ModelProfile], bytes], ModelProfi
 @pytest.mark.parametrize("wire", WIRES)
 @settings(max_examples=60)
 @given(history=histories, system=st.sampled_from(["", "Be kind."]))
-def test_any_history_is_a_valid_request(wire: str, history: list[Message], system: str) -> None:
+def test_any_history_is_a_valid_request_with_and_without_cache(wire: str, history: list[Message], system: str) -> None:
     encode, profile, field = WIRES[wire]
     scratch = EncodingCache()
     for end in range(len(history) + 1):
         part = history[:end]
-        kept = encode(ModelRequest(part, system=system, tools=TOOLS, scratch=scratch), profile)
+        cached = encode(ModelRequest(part, system=system, tools=TOOLS, scratch=scratch), profile)
         fresh = encode(ModelRequest(part, system=system, tools=TOOLS), profile)
 
-        assert kept == fresh
-        sent: Any = json.loads(kept)
+        assert cached == fresh
+        sent: Any = json.loads(cached)
         assert all(item["role"] in ("system", "user", "assistant", "model", "tool") for item in sent[field])
         request = [c["functionCall"]["id"] for m in sent[field] for c in m.get("parts", []) if "functionCall" in c]
         request += [c["id"] for m in sent[field] for c in m.get("tool_calls", [])]
-        told = [r["functionResponse"]["id"] for m in sent[field] for r in m.get("parts", []) if "functionResponse" in r]
-        told += [m["tool_call_id"] for m in sent[field] if m["role"] == "tool"]
-        assert request == told
+        answered = [
+            r["functionResponse"]["id"] for m in sent[field] for r in m.get("parts", []) if "functionResponse" in r
+        ]
+        answered += [m["tool_call_id"] for m in sent[field] if m["role"] == "tool"]
+        assert request == answered

@@ -1,4 +1,4 @@
-"""What the catalogue knows of models, and what a call costs by it."""
+"""The model catalog and the cost of a call."""
 
 import time
 from importlib.resources import files
@@ -38,7 +38,7 @@ def test_facts_of_a_known_model() -> None:
         ("cerebras", "gpt-oss-120b", 131_072),
     ],
 )
-def test_a_model_has_its_price_under_every_name_at_its_provider(provider: str, model: str, window: int) -> None:
+def test_price_is_found_under_every_name_of_a_model(provider: str, model: str, window: int) -> None:
     found = find_model_info(provider, model)
 
     assert (found.id, found.provider, found.context_window) == (model, provider, window)
@@ -58,14 +58,14 @@ def test_a_model_has_its_price_under_every_name_at_its_provider(provider: str, m
     ],
 )
 @pytest.mark.parametrize("provider", ["compatible", "github", "my-gateway"])
-def test_behind_a_gateway_the_window_is_the_vendors_and_the_price_unknown(provider: str, model: str) -> None:
+def test_gateway_model_has_the_vendor_window_and_no_price(provider: str, model: str) -> None:
     found = find_model_info(provider, model)
 
     assert (found.context_window, found.reasoning) == (200_000, True)
     assert (found.prices, found.tiers, found.cache_write_1h) == (None, (), None)
 
 
-def test_a_dear_variant_has_no_price() -> None:
+def test_premium_variant_has_no_price() -> None:
     assert find_model_info("openrouter", "anthropic/claude-sonnet-4.5:nitro").context_window == 1_000_000
     assert find_model_info("openrouter", "anthropic/claude-sonnet-4.5:nitro").prices is None
 
@@ -80,48 +80,48 @@ def test_a_dear_variant_has_no_price() -> None:
         ("x", ""),
     ],
 )
-def test_of_an_unknown_model_nothing_is_made_up(provider: str, model: str) -> None:
+def test_unknown_model_has_no_facts(provider: str, model: str) -> None:
     assert find_model_info(provider, model) == ModelInfo(model, provider)
 
 
-def test_a_known_host_stands_for_its_provider() -> None:
+def test_known_host_identifies_its_provider() -> None:
     at_groq = find_model_info("compatible", "llama-3.3-70b-versatile", base_url="https://api.groq.com/openai/v1")
 
     assert at_groq.prices is not None
     assert find_model_info("compatible", "llama-3.3-70b-versatile", base_url="https://groq.example/v1").prices is None
 
 
-def test_ones_own_machine_costs_nothing_and_its_window_is_not_guessed() -> None:
+def test_local_model_is_free_and_has_an_unknown_window() -> None:
     assert find_model_info("local", "gpt-oss:20b") == ModelInfo("gpt-oss:20b", "local", prices=ZERO_PRICES)
     assert find_model_info("local", "gpt-oss:120b-cloud").prices is None
 
 
-def test_every_entry_is_sound() -> None:
-    known = load_catalog()
+def test_every_catalog_entry_is_valid() -> None:
+    catalog = load_catalog()
 
-    assert known.date.startswith("20")
-    assert "genai-prices" in known.sources
-    assert len({(e.provider, e.id) for e in known.models}) == len(known.models) > 500
-    for entry in known.models:
+    assert catalog.date.startswith("20")
+    assert "genai-prices" in catalog.sources
+    assert len({(e.provider, e.id) for e in catalog.models}) == len(catalog.models) > 500
+    for entry in catalog.models:
         assert entry.context_window is None or entry.context_window > 1000, entry
         assert entry.prices is None or min(entry.prices[:2]) > 0 or entry.id.endswith((":free", "/free")), entry
         assert [t.above for t in entry.tiers] == sorted(t.above for t in entry.tiers), entry
 
 
-def test_the_catalogue_is_small_and_quickly_read() -> None:
+def test_catalog_is_small_and_loads_quickly() -> None:
     data = files("mainspring.models").joinpath("catalog.json").read_bytes()
     assert len(data) < 80_000
     load_catalog.cache_clear()
     started = time.process_time()
     find_model_info("openai", "gpt-5-mini")
-    assert time.process_time() - started < 0.05  # 2 ms on the machine this was written on
+    assert time.process_time() - started < 0.05  # 2ms on the development machine
 
 
-# --- what people know better -------------------------------------------------------------------------------------------
+# --- configured facts --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("MOD-32")
-def test_the_configuration_wins_and_the_single_model_wins_over_its_provider() -> None:
+def test_model_settings_override_provider_settings_and_the_catalog() -> None:
     config = to_provider_config(
         {
             "provider": "compatible",
@@ -141,14 +141,14 @@ def test_the_configuration_wins_and_the_single_model_wins_over_its_provider() ->
     assert (m.prices, m.cache_write_1h) == ((1.0, 2.0, 0.1, 3.0), 4.0)
 
 
-def test_own_prices_have_no_tiers_of_the_catalogue() -> None:
+def test_configured_prices_have_no_price_tiers() -> None:
     config = to_provider_config({"provider": "gemini", "models": {"gemini-2.5-pro": ModelFacts(prices=(1.0, 2.0))}})
 
     assert model_info(config, "gemini", "gemini-2.5-pro").tiers == ()
     assert model_info(config, "gemini", "gemini-2.5-flash") == find_model_info("gemini", "gemini-2.5-flash")
 
 
-def test_a_deployment_is_known_by_the_model_it_stands_for() -> None:
+def test_deployment_uses_the_facts_of_its_known_as_model() -> None:
     info = model_info(to_provider_config({"provider": "azure", "knownAs": "gpt-4o"}), "azure", "our-chat")
 
     assert (info.id, info.context_window) == ("our-chat", 128_000)
@@ -156,23 +156,23 @@ def test_a_deployment_is_known_by_the_model_it_stands_for() -> None:
 
 
 @pytest.mark.parametrize("prices", [[1], [1, 2, 3, 4, 5, 6], [-1, 2]])
-def test_prices_that_are_none_are_refused(prices: list[float]) -> None:
+def test_invalid_prices_are_rejected(prices: list[float]) -> None:
     with pytest.raises(ProviderConfigError, match="two to five numbers"):
         model_info(to_provider_config({"provider": "p", "prices": prices}), "p", "m")
 
 
-def test_an_unknown_fact_is_refused() -> None:
+def test_unknown_fact_is_rejected() -> None:
     with pytest.raises(ProviderConfigError, match="windw"):
         to_provider_config({"provider": "p", "models": {"m": {"windw": 1}}})
 
 
-# --- what a call costs --------------------------------------------------------------------------------------------------
+# --- cost of a call -----------------------------------------------------------------------------------------------------
 
 INFO = ModelInfo("m", "p", prices=(1.0, 10.0, 0.1, 1.25), tiers=(PriceTier(1000, (2.0, 20.0, 0.2, 2.5), 5.0),))
 
 
 @pytest.mark.covers("MOD-31")
-def test_each_part_has_its_price_and_cached_tokens_are_paid_once() -> None:
+def test_each_part_of_the_usage_has_its_price() -> None:
     usage = Usage(input_tokens=100, output_tokens=50, cache_read=400, cache_write=200)
 
     cost = with_cost(usage, INFO).cost
@@ -182,7 +182,7 @@ def test_each_part_has_its_price_and_cached_tokens_are_paid_once() -> None:
     assert cost.total == pytest.approx(890e-6)
 
 
-def test_a_long_prompt_pays_the_higher_price_for_everything() -> None:
+def test_long_prompt_pays_the_higher_tier_for_all_tokens() -> None:
     at = with_cost(Usage(600, 1, cache_read=400), INFO).cost
     above = with_cost(Usage(601, 1, cache_read=400), INFO).cost
 
@@ -191,21 +191,21 @@ def test_a_long_prompt_pays_the_higher_price_for_everything() -> None:
     assert (above.input, above.output, above.cache_read) == pytest.approx((1202e-6, 20e-6, 80e-6))
 
 
-def test_cache_writes_for_an_hour_cost_more() -> None:
+def test_one_hour_cache_writes_cost_more() -> None:
     usage = Usage(0, 0, cache_write=100)
 
-    def write(info: ModelInfo, long_writes: int) -> float:
+    def write_cost(info: ModelInfo, long_writes: int) -> float:
         cost = with_cost(usage, info, cache_write_1h_tokens=long_writes).cost
         assert cost is not None
         return round(cost.cache_write * 1e6, 6)
 
-    assert write(INFO, 0) == 125
-    assert write(INFO, 40) == 60 * 1.25 + 40 * 2  # twice the input where no rate is told
-    assert write(ModelInfo("m", "p", prices=INFO.prices, cache_write_1h=3.0), 100) == 300
-    assert write(INFO, 1000) == 200  # never more than was written
+    assert write_cost(INFO, 0) == 125
+    assert write_cost(INFO, 40) == 60 * 1.25 + 40 * 2  # twice the input price if the model has no rate
+    assert write_cost(ModelInfo("m", "p", prices=INFO.prices, cache_write_1h=3.0), 100) == 300
+    assert write_cost(INFO, 1000) == 200  # never more than the written tokens
 
 
-def test_an_unknown_price_is_unknown_and_a_known_zero_is_zero() -> None:
+def test_unknown_price_gives_no_cost_and_zero_price_gives_zero_cost() -> None:
     assert with_cost(Usage(10, 10), ModelInfo("m", "p")).cost is None
     assert with_cost(Usage(10, 10), ModelInfo("m", "local", prices=ZERO_PRICES)).cost == Cost()
     assert with_cost(Usage(10, 10), INFO, Cost(output=3.0)).cost == Cost(output=3.0)

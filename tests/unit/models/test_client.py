@@ -1,4 +1,4 @@
-"""`LLMClient`: results instead of exceptions, callbacks, a model made when needed."""
+"""`LLMClient`: results instead of exceptions, callbacks, and a model that is built on first use."""
 
 from typing import Any
 
@@ -23,27 +23,27 @@ from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 QUICK = RetryConfig(base_delay_ms=1, jitter=0)
 
 
-def client(*script: Any, retry: RetryConfig = QUICK, callbacks: ModelCallbacks | None = None) -> LLMClient:
+def make_client(*script: Any, retry: RetryConfig = QUICK, callbacks: ModelCallbacks | None = None) -> LLMClient:
     return LLMClient(ScriptedModel(*script), retry_config=retry, callbacks=callbacks)
 
 
-def recorded() -> tuple[list[Any], ModelCallbacks]:
-    told: list[Any] = []
-    return told, ModelCallbacks(
-        on_stream_start=lambda: told.append("start"),
-        on_stream_chunk=lambda event: told.append(event.type),
-        on_stream_end=lambda usage: told.append(usage),
-        on_error=lambda failure: told.append(failure.error),
-        on_retry=lambda info: told.append((info.attempt, info.max_retries, info.delay, info.message)),
+def record_callbacks() -> tuple[list[Any], ModelCallbacks]:
+    published: list[Any] = []
+    return published, ModelCallbacks(
+        on_stream_start=lambda: published.append("start"),
+        on_stream_chunk=lambda event: published.append(event.type),
+        on_stream_end=lambda usage: published.append(usage),
+        on_error=lambda failure: published.append(failure.error),
+        on_retry=lambda info: published.append((info.attempt, info.max_retries, info.delay, info.message)),
     )
 
 
 @pytest.mark.covers("MOD-18", "MOD-12", "MOD-13")
-async def test_invoke_takes_text_or_messages_and_gives_content_and_usage() -> None:
-    own = client(Reply("Hello", usage=Usage(3, 2)), "Again")
+async def test_invoke_accepts_text_or_messages_and_returns_text_and_usage() -> None:
+    llm_client = make_client(Reply("Hello", usage=Usage(3, 2)), "Again")
 
-    first = await own.invoke("Hi", system="Be kind.")
-    second = await own.invoke([Message.user("Hi"), Message.assistant("Hello"), Message.user("Once more")])
+    first = await llm_client.invoke("Hi", system="Be kind.")
+    second = await llm_client.invoke([Message.user("Hi"), Message.assistant("Hello"), Message.user("Once more")])
 
     assert isinstance(first, Success)
     assert is_model_success(first)
@@ -64,55 +64,57 @@ async def test_invoke_takes_text_or_messages_and_gives_content_and_usage() -> No
         (ValueError("odd"), ErrorCode.UNKNOWN),
     ],
 )
-async def test_nothing_is_raised_at_the_boundary(error: Exception, code: ErrorCode) -> None:
-    own = LLMClient(ScriptedModel(error, loop=True), retry_config=QUICK)
+async def test_client_returns_failures_instead_of_raising(error: Exception, code: ErrorCode) -> None:
+    llm_client = LLMClient(ScriptedModel(error, loop=True), retry_config=QUICK)
 
-    for result in (await own.invoke("Hi"), await own.stream("Hi")):
+    for result in (await llm_client.invoke("Hi"), await llm_client.stream("Hi")):
         assert isinstance(result, Failure)
         assert is_model_error(result)
         assert (result.error, result.success) == (code, False)
         assert str(error) in result.message
         assert result.cause is not None
-    assert isinstance(await own.invoke(5), Failure)  # type: ignore[arg-type]
+    assert isinstance(await llm_client.invoke(5), Failure)  # type: ignore[arg-type]
 
 
 @pytest.mark.covers("MOD-17")
-async def test_a_wait_that_is_too_long_is_told_in_the_failure() -> None:
-    result = await client(RateLimitedError("slow", retry_after=99.0)).invoke("Hi")
+async def test_failure_contains_a_long_retry_after() -> None:
+    result = await make_client(RateLimitedError("slow", retry_after=99.0)).invoke("Hi")
 
     assert isinstance(result, Failure)
     assert result.retry_after == 99.0
 
 
 @pytest.mark.covers("MOD-19", "MOD-24", "MOD-25", "MOD-26", "MOD-27")
-async def test_callbacks_come_in_order() -> None:
-    told, callbacks = recorded()
-    own = client(NetworkError("gone"), Reply("Hello", usage=Usage(3, 2), chunk_count=2), callbacks=callbacks)
+async def test_callbacks_are_called_in_order() -> None:
+    published, callbacks = record_callbacks()
+    llm_client = make_client(
+        NetworkError("gone"), Reply("Hello", usage=Usage(3, 2), chunk_count=2), callbacks=callbacks
+    )
 
-    result = await own.stream("Hi")
+    result = await llm_client.stream("Hi")
 
     assert isinstance(result, Success)
-    assert told == ["start", (1, 3, 0.001, "gone")]
-    assert [e.type async for e in result.result] == told[2:-1]
-    assert told[2:] == ["start", "text_start", "text_delta", "text_delta", "text_end", "done", Usage(3, 2)]
+    assert published == ["start", (1, 3, 0.001, "gone")]
+    assert [e.type async for e in result.result] == published[2:-1]
+    assert published[2:] == ["start", "text_start", "text_delta", "text_delta", "text_end", "done", Usage(3, 2)]
 
 
 @pytest.mark.covers("MOD-24", "MOD-28", "MOD-27")
-async def test_an_error_is_told_once_when_nothing_is_tried_any_more() -> None:
-    told, callbacks = recorded()
-    own = client(
+async def test_on_error_is_called_once_after_the_last_attempt() -> None:
+    published, callbacks = record_callbacks()
+    llm_client = make_client(
         NetworkError("a"), NetworkError("b"), retry=RetryConfig(max_retries=1, base_delay_ms=1), callbacks=callbacks
     )
 
-    assert isinstance(await own.stream("Hi"), Failure)
+    assert isinstance(await llm_client.stream("Hi"), Failure)
 
-    assert [t if isinstance(t, str) else t[0] for t in told] == ["start", 1, "NETWORK_ERROR"]
+    assert [t if isinstance(t, str) else t[0] for t in published] == ["start", 1, "NETWORK_ERROR"]
 
 
 @pytest.mark.covers("MOD-17", "MOD-19", "STR-09", "STR-13")
-async def test_a_stream_that_breaks_ends_with_an_error_event_and_the_partial_message() -> None:
-    told, callbacks = recorded()
-    result = await client(Reply("Hello", chunk_count=5, truncate_after=2), callbacks=callbacks).stream("Hi")
+async def test_broken_stream_ends_with_an_error_event_and_the_partial_message() -> None:
+    published, callbacks = record_callbacks()
+    result = await make_client(Reply("Hello", chunk_count=5, truncate_after=2), callbacks=callbacks).stream("Hi")
 
     assert isinstance(result, Success)
     events = [event async for event in result.result]
@@ -121,24 +123,26 @@ async def test_a_stream_that_breaks_ends_with_an_error_event_and_the_partial_mes
     assert isinstance(last, StreamError)
     assert (last.reason, last.message.text, last.message.stop_reason) == ("error", "He", "error")
     assert isinstance(last.error, NetworkError)
-    assert told[-1] is ErrorCode.NETWORK_ERROR
+    assert published[-1] is ErrorCode.NETWORK_ERROR
     assert [event async for event in result.result] == []
 
 
-async def test_a_callback_may_be_async_and_its_failure_is_its_own(caplog: pytest.LogCaptureFixture) -> None:
-    told: list[str] = []
+async def test_callback_can_be_async_and_its_failure_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    published: list[str] = []
 
     async def start() -> None:
-        told.append("start")
+        published.append("start")
 
     def broken(_: object) -> None:
         raise RuntimeError("callback")
 
-    result = await client("Hi", callbacks=ModelCallbacks(on_stream_start=start, on_stream_chunk=broken)).stream("Hi")
+    result = await make_client("Hi", callbacks=ModelCallbacks(on_stream_start=start, on_stream_chunk=broken)).stream(
+        "Hi"
+    )
 
     assert isinstance(result, Success)
     assert len([e async for e in result.result]) == 5
-    assert told == ["start"]
+    assert published == ["start"]
     assert "A model callback failed." in caplog.text
 
 
@@ -155,7 +159,7 @@ async def test_closing_the_result_closes_the_stream() -> None:
 
 
 @pytest.mark.covers("MOD-23")
-async def test_the_retry_settings_can_be_given() -> None:
+async def test_retry_settings_can_be_passed() -> None:
     model = ScriptedModel(NetworkError("a"), loop=True)
 
     await LLMClient(model, retry_config=RetryConfig(enabled=False)).invoke("Hi")
@@ -164,40 +168,40 @@ async def test_the_retry_settings_can_be_given() -> None:
     assert len(model.requests) == 4
 
 
-def registry(made: list[ScriptedModel]) -> ProviderRegistry:
-    own = ProviderRegistry("one")
+def registry(built: list[ScriptedModel]) -> ProviderRegistry:
+    llm_client = ProviderRegistry("one")
 
     def build(config: ProviderConfig) -> ScriptedModel:
-        made.append(ScriptedModel("Hi", loop=True, provider=config.provider, model=config.model or "default-1"))
-        return made[-1]
+        built.append(ScriptedModel("Hi", loop=True, provider=config.provider, model=config.model or "default-1"))
+        return built[-1]
 
-    own.register("one", build=build)
-    own.register("two", build=build)
-    return own
+    llm_client.register("one", build=build)
+    llm_client.register("two", build=build)
+    return llm_client
 
 
 @pytest.mark.covers("MOD-20", "MOD-21", "MOD-22")
-async def test_the_model_is_made_on_the_first_call_kept_and_made_anew_when_the_default_changes() -> None:
-    made: list[ScriptedModel] = []
+async def test_model_is_built_on_first_use_and_again_after_a_config_change() -> None:
+    built: list[ScriptedModel] = []
     current: dict[str, Any] = {"provider": "one"}
-    own = LLMClient(lambda: current, registry=registry(made))
+    llm_client = LLMClient(lambda: current, registry=registry(built))
 
-    assert (own.get_provider_name(), own.get_model_name()) == ("one", "")
-    assert made == []
-    await own.invoke("Hi")
-    await own.invoke("Hi")
-    assert len(made) == 1
-    assert (own.get_provider_name(), own.get_model_name()) == ("one", "default-1")
+    assert (llm_client.get_provider_name(), llm_client.get_model_name()) == ("one", "")
+    assert built == []
+    await llm_client.invoke("Hi")
+    await llm_client.invoke("Hi")
+    assert len(built) == 1
+    assert (llm_client.get_provider_name(), llm_client.get_model_name()) == ("one", "default-1")
 
     current = {"provider": "two", "model": "m2"}
-    assert (own.get_provider_name(), own.get_model_name()) == ("two", "m2")
-    await own.invoke("Hi")
-    assert [m.provider for m in made] == ["one", "two"]
-    await own.aclose()
+    assert (llm_client.get_provider_name(), llm_client.get_model_name()) == ("two", "m2")
+    await llm_client.invoke("Hi")
+    assert [m.provider for m in built] == ["one", "two"]
+    await llm_client.aclose()
 
 
 @pytest.mark.covers("RET-20")
-async def test_a_provider_that_cannot_be_made_is_a_failure() -> None:
+async def test_provider_that_cannot_be_built_is_a_failure() -> None:
     for config, code in (
         ({"provider": "three"}, ErrorCode.PROVIDER_NOT_SUPPORTED),
         ({}, ErrorCode.PROVIDER_NOT_CONFIGURED),
@@ -208,21 +212,21 @@ async def test_a_provider_that_cannot_be_made_is_a_failure() -> None:
         assert result.error is code
 
 
-def test_a_model_given_directly_has_its_names() -> None:
-    own = client("Hi")
+def test_client_of_a_model_has_its_names() -> None:
+    llm_client = make_client("Hi")
 
-    assert (own.get_provider_name(), own.get_model_name()) == ("scripted", "scripted-1")
+    assert (llm_client.get_provider_name(), llm_client.get_model_name()) == ("scripted", "scripted-1")
 
 
-async def test_a_scripted_model_says_what_it_is_told() -> None:
+async def test_scripted_model_returns_its_script() -> None:
     model = ScriptedModel(
         ScriptedCall("look", {"at": "x"}),
         [ScriptedCall("a"), ScriptedCall("b", raw='{"x": ', id="own")],
         lambda request: f"You said {request.messages[-1].text}",
         Reply("Hm", thinking="Well", stop_reason="max_tokens"),
     )
-    own = LLMClient(model)
-    answers = [await own.invoke(f"{n}") for n in range(4)]
+    llm_client = LLMClient(model)
+    answers = [await llm_client.invoke(f"{n}") for n in range(4)]
     messages = [a.result.message for a in answers if isinstance(a, Success)]
 
     assert [(c.id, c.name, c.input, c.raw_input) for c in messages[0].tool_uses] == [
@@ -237,6 +241,6 @@ async def test_a_scripted_model_says_what_it_is_told() -> None:
     assert [m.stop_reason for m in messages[:3]] == ["tool_use", "tool_use", "end_turn"]
     assert [seen.messages[0].text for seen in model.requests] == ["0", "1", "2", "3"]
     assert model.remaining == 0
-    over = await own.invoke("more")
-    assert isinstance(over, Failure)
-    assert "only 4 responses" in over.message
+    exhausted = await llm_client.invoke("more")
+    assert isinstance(exhausted, Failure)
+    assert "only 4 responses" in exhausted.message

@@ -1,4 +1,4 @@
-"""What can be chosen for a single call, answers by a schema, and the helpers around the client."""
+"""Options of a single call, structured responses, and the helpers of the client."""
 
 import asyncio
 from dataclasses import dataclass
@@ -47,8 +47,8 @@ from mainspring.models import (
 from mainspring.testing.scripted_model import Reply, ScriptedModel
 
 
-class Made:
-    """A registry that remembers what it made models of."""
+class ModelFactory:
+    """A registry that records the configurations of its models."""
 
     def __init__(self, *script: Any) -> None:
         self.configs: list[ProviderConfig] = []
@@ -68,9 +68,9 @@ class Made:
 
 
 @pytest.mark.covers("MOD-33")
-async def test_a_call_has_options_of_its_own() -> None:
-    made = Made()
-    client = LLMClient({"provider": "mine", "apiKey": "old"}, registry=made.registry)
+async def test_call_can_override_options() -> None:
+    factory = ModelFactory()
+    client = LLMClient({"provider": "mine", "apiKey": "old"}, registry=factory.registry)
 
     result = await client.invoke(
         "Hi",
@@ -86,62 +86,62 @@ async def test_a_call_has_options_of_its_own() -> None:
     )
 
     assert isinstance(result, Success)
-    request, config = made.request, made.configs[-1]
+    request, config = factory.request, factory.configs[-1]
     assert (request.temperature, request.max_output_tokens, request.thinking) == (0.5, 100, "high")
     assert (request.session_id, request.timeout) == ("s1", 5.0)
     assert (config.api_key, config.base_url) == ("new", "http://h/v1")
     assert config.extra == {"api_version": "2030-01-01", "deployment": "d1"}
     await client.invoke("Hi")
-    assert (made.configs[-1].api_key, made.configs[-1].base_url, made.configs[-1].extra) == ("old", None, {})
+    assert (factory.configs[-1].api_key, factory.configs[-1].base_url, factory.configs[-1].extra) == ("old", None, {})
     await client.invoke("Hi")
-    assert len(made.configs) == 2
+    assert len(factory.configs) == 2
 
 
 @pytest.mark.covers("MOD-33")
-async def test_an_option_that_does_not_exist_or_does_not_fit_is_a_failure() -> None:
-    misspelt = await LLMClient(ScriptedModel("Hi")).invoke("Hi", temprature=1)
+async def test_unknown_or_unsupported_option_is_a_failure() -> None:
+    misspelled = await LLMClient(ScriptedModel("Hi")).invoke("Hi", temprature=1)
     ready = await LLMClient(ScriptedModel("Hi")).invoke("Hi", api_key="k")
 
-    assert isinstance(misspelt, Failure)
-    assert "temprature" in misspelt.message
+    assert isinstance(misspelled, Failure)
+    assert "temprature" in misspelled.message
     assert isinstance(ready, Failure)
     assert ready.error is ErrorCode.PROVIDER_NOT_CONFIGURED
     assert "Cannot set api_key" in ready.message
 
 
-async def test_few_models_are_kept_and_the_others_closed() -> None:
-    made = Made()
-    client = LLMClient({"provider": "mine"}, registry=made.registry)
+async def test_model_cache_is_bounded() -> None:
+    factory = ModelFactory()
+    client = LLMClient({"provider": "mine"}, registry=factory.registry)
     for number in range(9):
         await client.invoke("Hi", model=f"m{number % 5}")
 
-    assert len(made.configs) == 9
+    assert len(factory.configs) == 9
     assert client.get_model_name() == ""
 
 
 @pytest.mark.covers("MOD-35")
-async def test_the_key_is_asked_for_by_the_providers_name() -> None:
+async def test_get_api_key_is_called_with_the_provider_name() -> None:
     request: list[str] = []
 
     async def key(provider: str) -> str:
         request.append(provider)
         return f"key-{len(request)}"
 
-    made = Made()
-    client = LLMClient("mine:m1", registry=made.registry, get_api_key=key)
+    factory = ModelFactory()
+    client = LLMClient("mine:m1", registry=factory.registry, get_api_key=key)
     await client.invoke("Hi")
     await client.invoke("Hi")
-    source = made.configs[0].api_key
+    source = factory.configs[0].api_key
 
-    assert (len(made.configs), client.get_model_name()) == (1, "m1")
-    assert [await source(), await source()] == ["key-1", "key-2"]  # the model asks before each request
+    assert (len(factory.configs), client.get_model_name()) == (1, "m1")
+    assert [await source(), await source()] == ["key-1", "key-2"]  # The model calls the function before each request.
     assert request == ["mine", "mine"]
     await client.invoke("Hi", api_key="own")
-    assert made.configs[-1].api_key == "own"
+    assert factory.configs[-1].api_key == "own"
 
 
 @pytest.mark.covers("MOD-34")
-async def test_complete_gives_one_message() -> None:
+async def test_complete_returns_one_message() -> None:
     message = await complete(ScriptedModel(Reply("Hello", usage=Usage(1, 2))), "Hi", system="Be kind")
 
     assert (message.role, message.text, message.usage, message.stop_reason) == (
@@ -150,14 +150,14 @@ async def test_complete_gives_one_message() -> None:
         Usage(1, 2),
         "end_turn",
     )
-    made = Made(AuthenticationError("no"))
+    factory = ModelFactory(AuthenticationError("no"))
     with pytest.raises(AuthenticationError):
-        await complete("mine:m", [Message.user("Hi")], registry=made.registry)
+        await complete("mine:m", [Message.user("Hi")], registry=factory.registry)
     retried = ScriptedModel(NetworkError("gone"), "Back")
     assert (await complete(retried, "Hi", retry_config=RetryConfig(base_delay_ms=1))).text == "Back"
 
 
-# --- answers by a schema -----------------------------------------------------------------------------------------------
+# --- structured responses ----------------------------------------------------------------------------------------------
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]}
 
@@ -183,7 +183,7 @@ class PydanticCity(BaseModel):
     ],
 )
 @pytest.mark.parametrize("text", ['{"city":"Oslo","days":2}', ' ```json\n{"city":"Oslo","days":2}\n``` '])
-async def test_an_answer_is_read_by_its_schema(schema: Any, value: Any, text: str) -> None:
+async def test_structured_response_is_parsed_by_its_schema(schema: Any, value: Any, text: str) -> None:
     model = ScriptedModel(text)
 
     result = await LLMClient(model).structured("Where?", schema)
@@ -198,7 +198,7 @@ async def test_an_answer_is_read_by_its_schema(schema: Any, value: Any, text: st
 @pytest.mark.covers("MOD-37", "ERR-08")
 @pytest.mark.parametrize("schema", [CITY, City, PydanticCity])
 @pytest.mark.parametrize("text", ["Oslo, of course.", '{"city": 5}', '{"days": 1}', "", "[" * 5000])
-async def test_what_does_not_fit_is_text(schema: Any, text: str) -> None:
+async def test_response_that_violates_the_schema_is_returned_as_text(schema: Any, text: str) -> None:
     result = await LLMClient(ScriptedModel(text)).structured("Where?", schema)
 
     assert isinstance(result, Success)
@@ -206,7 +206,7 @@ async def test_what_does_not_fit_is_text(schema: Any, text: str) -> None:
     assert result.result.problems
 
 
-async def test_a_schema_that_is_none_and_a_failed_call_are_failures() -> None:
+async def test_invalid_schema_or_failed_call_is_a_failure() -> None:
     assert isinstance(await LLMClient(ScriptedModel("x")).structured("Hi", object), Failure)
     assert isinstance(await LLMClient(ScriptedModel(ModelError("no"))).structured("Hi", City), Failure)
 
@@ -215,7 +215,7 @@ async def test_a_schema_that_is_none_and_a_failed_call_are_failures() -> None:
 
 
 @pytest.mark.covers("MOD-14", "MOD-12", "MOD-13")
-def test_results_can_be_made_by_hand() -> None:
+def test_success_and_error_responses_can_be_created() -> None:
     good = success_response({"a": 1}, "fine")
     bad = error_response("RATE_LIMITED", "slow down", 1500)
 
@@ -243,11 +243,11 @@ def test_results_can_be_made_by_hand() -> None:
         (AgentAbortedError("stop"), "aborted"),
     ],
 )
-def test_errors_fold_to_what_is_done_about_them(error: BaseException | None, kind: str) -> None:
+def test_agent_error_kind_groups_errors(error: BaseException | None, kind: str) -> None:
     assert agent_error_kind(error) == kind
 
 
-def test_an_error_or_its_text_has_a_code() -> None:
+def test_error_or_error_text_maps_to_a_code() -> None:
     assert map_error_to_code("Invalid API key") is ErrorCode.AUTHENTICATION_ERROR
     assert map_error_to_code(RateLimitedError("x")) is ErrorCode.RATE_LIMITED
     assert map_error_to_code(TimeoutError()) is ErrorCode.TIMEOUT
@@ -269,7 +269,7 @@ def test_an_error_or_its_text_has_a_code() -> None:
         ([{"type": "image_url", "image_url": {}}], ""),
     ],
 )
-def test_text_is_found_in_any_content(content: Any, text: str) -> None:
+def test_extract_text_accepts_any_content(content: Any, text: str) -> None:
     assert extract_text(content) == text
 
 
@@ -284,7 +284,7 @@ class Answer:
     [
         ({"usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}}, Usage(10, 5)),
         ({"usage": {"input_tokens": 10, "output_tokens": 5}}, Usage(10, 5)),
-        # Anthropic counts its cache beside the input.
+        # Anthropic counts cached tokens separately from the input.
         ({"usage": {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 20}}, Usage(10, 5, 100, 20)),
         ({"prompt_tokens": 130, "completion_tokens": 5, "total_tokens": 135, "cache_read_input_tokens": 100}, Usage(30, 5, 100)),
         ({"token_usage": {"prompt_tokens": 1, "completion_tokens": 2}}, Usage(1, 2)),
@@ -298,40 +298,40 @@ class Answer:
         ("text", None),
     ],
 )  # fmt: skip
-def test_counts_are_found_wherever_they_stand(source: Any, usage: Usage | None) -> None:
+def test_extract_token_usage_finds_counts_in_any_format(source: Any, usage: Usage | None) -> None:
     assert extract_token_usage(source) == usage
 
 
-async def test_options_of_retrying_are_one_value() -> None:
+async def test_retry_options_configure_with_retry() -> None:
     slept: list[float] = []
-    told: list[RetryContext] = []
-    left: list[Exception] = [NetworkError("a"), NetworkError("b")]
+    retries: list[RetryContext] = []
+    failures: list[Exception] = [NetworkError("a"), NetworkError("b")]
 
     async def sleep(seconds: float, signal: object) -> bool:
         slept.append(seconds)
         return True
 
     async def call() -> str:
-        if left:
-            raise left.pop(0)
+        if failures:
+            raise failures.pop(0)
         return "done"
 
-    options = RetryOptions(RetryConfig(base_delay_ms=500, max_delay_ms=60_000, jitter=0), told.append, sleep=sleep)
+    options = RetryOptions(RetryConfig(base_delay_ms=500, max_delay_ms=60_000, jitter=0), retries.append, sleep=sleep)
 
     assert await with_retry(call, options) == "done"
     assert slept == [0.5, 1.0]
-    assert [(t.attempt, t.delay_ms) for t in told] == [(1, 500), (2, 1000)]
+    assert [(t.attempt, t.delay_ms) for t in retries] == [(1, 500), (2, 1000)]
     assert RetryContext is RetryInfo
 
 
 @pytest.mark.covers("RET-04")
-def test_longer_waits_can_be_configured() -> None:
+def test_longer_delays_can_be_configured() -> None:
     patient = RetryConfig(max_delay_ms=60_000, jitter=0)
 
     assert [models.calculate_delay(n, patient) for n in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
-# --- what the package exports ------------------------------------------------------------------------------------------
+# --- exports of the package --------------------------------------------------------------------------------------------
 
 NAMED_BY_SOURCES = """
     ModelProvider ModelRequest ModelResponse ModelInfo ModelResult Success Failure ModelErrorCode TokenUsage ProviderConfig
@@ -344,7 +344,7 @@ NAMED_BY_SOURCES = """
 
 
 @pytest.mark.covers("PKG-17")
-def test_every_name_that_is_promised_is_exported() -> None:
+def test_every_promised_name_is_exported() -> None:
     providers = models.get_supported_providers()
     names = [*NAMED_BY_SOURCES, *(f"create_{provider}_client" for provider in providers)]
 
@@ -356,7 +356,7 @@ def test_every_name_that_is_promised_is_exported() -> None:
 
 
 @pytest.mark.covers("PKG-17", "PRV-01", "PRV-03")
-async def test_a_provider_can_be_made_by_its_own_function() -> None:
+async def test_each_provider_has_its_own_create_function() -> None:
     openai = await models.create_openai_client({"apiKey": "k", "model": "gpt-5"})
     local = await models.create_local_client(ProviderConfig(model="llama"))
 
@@ -368,7 +368,7 @@ async def test_a_provider_can_be_made_by_its_own_function() -> None:
 
 
 @pytest.mark.covers("PKG-17", "MOD-02")
-def test_adapters_are_made_at_once() -> None:
+def test_adapters_are_created_synchronously() -> None:
     claude = create_anthropic_adapter({"api_key": "k", "model": "claude-sonnet-4-5"})
     other = create_openai_compat_adapter(ProviderConfig(api_key="k", base_url="http://h/v1", model="m", vision=False))
 

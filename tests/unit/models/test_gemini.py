@@ -1,4 +1,4 @@
-"""Gemini: what is sent, what is understood, and how the provider is configured."""
+"""Gemini: requests, responses, and the configuration of the provider."""
 
 import json
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ def body(messages: Sequence[Message], using: ModelProfile | None = None, **field
     return json.loads(encode_request(ModelRequest(messages, **fields), using or profile()))
 
 
-def own(*blocks: Any) -> Message:
+def assistant(*blocks: Any) -> Message:
     return Message.assistant(blocks, provider="gemini", model="m1")
 
 
@@ -76,11 +76,11 @@ def message(*chunks: dict[str, Any]) -> Message:
     return last.message
 
 
-# --- answers -----------------------------------------------------------------------------------------------------------
+# --- responses ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("STR-05", "STR-06", "STR-07", "MOD-39")
-def test_a_streamed_answer_has_thinking_text_and_parallel_calls() -> None:
+def test_streamed_response_has_thinking_text_and_parallel_calls() -> None:
     stream = sse(
         chunk({"text": "Hm", "thought": True}),
         chunk({"text": "m.", "thought": True}),
@@ -123,9 +123,12 @@ def test_a_streamed_answer_has_thinking_text_and_parallel_calls() -> None:
 
 @pytest.mark.covers("CAC-08", "MOD-29")
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("counts", "expected"),
     [
-        ({"promptTokenCount": 10, "totalTokenCount": 17, "candidatesTokenCount": 4}, (10, 7, 3)),  # thoughts not told
+        (
+            {"promptTokenCount": 10, "totalTokenCount": 17, "candidatesTokenCount": 4},
+            (10, 7, 3),
+        ),  # thoughts are not reported
         (
             {"promptTokenCount": 10, "candidatesTokenCount": 7, "thoughtsTokenCount": 3, "totalTokenCount": 17},
             (10, 7, 3),
@@ -134,25 +137,25 @@ def test_a_streamed_answer_has_thinking_text_and_parallel_calls() -> None:
         ({"promptTokenCount": 10, "cachedContentTokenCount": 12, "totalTokenCount": 10}, (10, 0, 0)),
     ],
 )
-def test_nothing_is_counted_twice(told: dict[str, int], expected: tuple[int, int, int]) -> None:
-    usage = message(chunk({"text": "Hi"}, finish="STOP", usageMetadata=told)).usage
+def test_usage_is_not_counted_twice(counts: dict[str, int], expected: tuple[int, int, int]) -> None:
+    usage = message(chunk({"text": "Hi"}, finish="STOP", usageMetadata=counts)).usage
 
     assert usage is not None
     assert (usage.prompt_tokens, usage.output_tokens, usage.reasoning_tokens) == expected
 
 
-def test_a_late_chunk_without_counts_takes_nothing_away() -> None:
-    told = message(
+def test_late_chunk_without_counts_keeps_the_usage() -> None:
+    decoded = message(
         chunk({"text": "Hi"}, usageMetadata={"promptTokenCount": 3, "totalTokenCount": 4, "candidatesTokenCount": 1}),
         chunk(finish="STOP", usageMetadata={"trafficType": "ON_DEMAND"}),
     )
 
-    assert told.usage is not None
-    assert told.usage.total_tokens == 4
+    assert decoded.usage is not None
+    assert decoded.usage.total_tokens == 4
 
 
 @pytest.mark.parametrize(
-    ("reason", "kind", "word", "again"),
+    ("reason", "kind", "error_reason", "is_retryable"),
     [
         ("SAFETY", ModelError, "content_filter", False),
         ("RECITATION", ModelError, "content_filter", False),
@@ -168,14 +171,14 @@ def test_a_late_chunk_without_counts_takes_nothing_away() -> None:
         ("OTHER", NetworkError, "stream_cut", True),
     ],
 )
-def test_a_reason_to_stop_that_is_a_failure_raises(reason: Any, kind: type, word: str, again: bool) -> None:
+def test_failing_finish_reason_raises(reason: Any, kind: type, error_reason: str, is_retryable: bool) -> None:
     failed = chunk({"text": "So"}, finish=reason)
     failed["candidates"][0]["finishMessage"] = "print(default_api.look())"
 
     with pytest.raises(kind, match="finish reason") as caught:
         message(failed)
 
-    assert (caught.value.reason, caught.value.retryable) == (word, again)
+    assert (caught.value.reason, caught.value.retryable) == (error_reason, is_retryable)
     assert "print(default_api.look())" in caught.value.message
     assert caught.value.partial is not None
     assert caught.value.partial.text == "So"
@@ -191,25 +194,25 @@ def test_a_reason_to_stop_that_is_a_failure_raises(reason: Any, kind: type, word
         ("SOMETHING_NEW", "end_turn"),
     ],
 )
-def test_the_reason_to_stop_is_told(reason: Any, stop: str) -> None:
+def test_finish_reason_is_mapped_to_a_stop_reason(reason: Any, stop: str) -> None:
     assert message(chunk({"text": "Hi"}, finish=reason)).stop_reason == stop
 
 
-def test_a_call_of_a_tool_that_was_not_offered_is_still_a_call() -> None:
-    told = message(chunk({"functionCall": {"name": "list_files"}}, finish="UNEXPECTED_TOOL_CALL"))
+def test_call_of_an_unknown_tool_is_still_a_call() -> None:
+    decoded = message(chunk({"functionCall": {"name": "list_files"}}, finish="UNEXPECTED_TOOL_CALL"))
 
-    assert told.stop_reason == "tool_use"
-    assert [c.name for c in told.tool_uses] == ["list_files"]
+    assert decoded.stop_reason == "tool_use"
+    assert [c.name for c in decoded.tool_uses] == ["list_files"]
 
 
-def test_a_truncated_call_never_looks_like_a_good_one() -> None:
-    told = message(chunk({"functionCall": {"name": "look", "args": {"at": "x"}}}, finish="MAX_TOKENS"))
+def test_truncated_call_has_the_stop_reason_max_tokens() -> None:
+    decoded = message(chunk({"functionCall": {"name": "look", "args": {"at": "x"}}}, finish="MAX_TOKENS"))
 
-    assert told.stop_reason == "max_tokens"
+    assert decoded.stop_reason == "max_tokens"
 
 
 @pytest.mark.covers("MOD-04")
-def test_an_answer_without_parts_is_empty_text_and_a_refused_prompt_an_error() -> None:
+def test_empty_response_becomes_empty_text_and_a_rejected_prompt_raises() -> None:
     assert message({"candidates": [{"finishReason": "STOP", "content": {}}]}).content == (TextBlock(""),)
     for blocked in ({"blockReason": "SAFETY"}, {"blockReason": "OTHER", "blockReasonMessage": "Not this."}):
         with pytest.raises(ModelError, match=r"prompt rejected: (SAFETY|Not this\.)") as caught:
@@ -222,7 +225,7 @@ def test_an_answer_without_parts_is_empty_text_and_a_refused_prompt_an_error() -
 
 
 @pytest.mark.covers("RET-21")
-def test_what_is_no_answer_is_an_error() -> None:
+def test_invalid_response_raises() -> None:
     overflow = {"code": 400, "message": "The input token count (9) exceeds the maximum number of tokens allowed (5)."}
     for data, kind, text in (
         (b"", InvalidResponseError, "empty"),
@@ -244,7 +247,7 @@ def test_what_is_no_answer_is_an_error() -> None:
     assert caught.value.partial.text == "Hi"
 
 
-def test_a_whole_answer_and_an_array_of_events_are_read_too() -> None:
+def test_unstreamed_response_and_event_array_are_read() -> None:
     for data in (
         json.dumps(chunk({"text": "Hi there"}, finish="STOP")),
         json.dumps([chunk({"text": "Hi "}), chunk({"text": "there"}, finish="STOP")]),
@@ -254,7 +257,7 @@ def test_a_whole_answer_and_an_array_of_events_are_read_too() -> None:
         assert last.message.text == "Hi there"
 
 
-def test_odd_json_is_read() -> None:
+def test_invalid_json_text_is_repaired() -> None:
     odd = b'data: {"candidates": [{"content": {"parts": [{"text": "a\tb \\ud83d"}]}, "index": "0", "finishReason": "STOP"}]}\n\n'
     last = events(odd)[-1]
 
@@ -262,7 +265,7 @@ def test_odd_json_is_read() -> None:
     assert last.message.text == "a\tb \ufffd"
 
 
-def test_the_mark_of_the_end_that_gateways_add_is_no_end_of_the_answer() -> None:
+def test_done_marker_of_a_gateway_does_not_end_the_response() -> None:
     done = b"data: [DONE]\n\n"
     last = events(sse(chunk({"text": "Hi"}, finish="STOP")) + done)[-1]
 
@@ -271,7 +274,7 @@ def test_the_mark_of_the_end_that_gateways_add_is_no_end_of_the_answer() -> None
         events(sse(chunk({"text": "Hi"})) + done)
 
 
-def test_only_the_first_candidate_counts() -> None:
+def test_only_the_first_candidate_is_used() -> None:
     two = {
         "candidates": [
             {"index": 1, "content": {"parts": [{"text": "B"}]}, "finishReason": "STOP"},
@@ -282,8 +285,8 @@ def test_only_the_first_candidate_counts() -> None:
     assert message({"candidates": two["candidates"][:1]}, two).text == "A"
 
 
-def test_what_the_host_ran_itself_is_passed_over_and_images_are_kept() -> None:
-    told = message(
+def test_host_executed_code_is_skipped_and_images_are_kept() -> None:
+    decoded = message(
         chunk(
             {"executableCode": {"language": "PYTHON", "code": "1"}, "thoughtSignature": "s"},
             {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
@@ -294,25 +297,25 @@ def test_what_the_host_ran_itself_is_passed_over_and_images_are_kept() -> None:
         )
     )
 
-    assert told.content == (PIXEL, TextBlock("One."))
+    assert decoded.content == (PIXEL, TextBlock("One."))
 
 
-def test_a_signature_ends_its_block_and_one_on_nothing_belongs_to_what_was_open() -> None:
-    told = message(
+def test_signature_ends_its_block() -> None:
+    decoded = message(
         chunk({"text": "One", "thoughtSignature": "a"}),
         chunk({"text": "Two"}),
         chunk({"text": "", "thoughtSignature": "b"}),
         chunk({"text": "", "thoughtSignature": "lost"}, finish="STOP"),
     )
 
-    assert told.content == (TextBlock("One", "a"), TextBlock("Two", "b"))
+    assert decoded.content == (TextBlock("One", "a"), TextBlock("Two", "b"))
 
 
-def test_arguments_may_come_in_pieces() -> None:
+def test_arguments_can_arrive_in_pieces() -> None:
     def piece(path: str, **value: Any) -> dict[str, Any]:
         return {"functionCall": {"partialArgs": [{"jsonPath": path, **value}], "willContinue": True}}
 
-    told = message(
+    decoded = message(
         chunk({"functionCall": {"name": "write", "willContinue": True}, "thoughtSignature": "s"}),
         chunk(piece("$.text", stringValue="Hel", willContinue=True)),
         chunk(piece("$.text", stringValue="lo")),
@@ -326,7 +329,7 @@ def test_arguments_may_come_in_pieces() -> None:
         chunk({"functionCall": {"name": "close", "willContinue": True}}, finish="STOP"),
     )
 
-    assert [(c.name, c.input, c.signature) for c in told.tool_uses] == [
+    assert [(c.name, c.input, c.signature) for c in decoded.tool_uses] == [
         (
             "write",
             {"text": "Hello", "rows": [{"n": 3}, {"n": 0.5, "odd.key": True}], "nothing": None},
@@ -334,10 +337,10 @@ def test_arguments_may_come_in_pieces() -> None:
         ),
         ("close", {}, None),
     ]
-    assert len({c.id for c in told.tool_uses}) == 2
+    assert len({c.id for c in decoded.tool_uses}) == 2
 
 
-def test_two_calls_of_one_id_get_two() -> None:
+def test_duplicate_call_ids_become_unique() -> None:
     call = {"functionCall": {"name": "look", "args": {}, "id": "same"}}
 
     assert [c.id for c in message(chunk(call, call, finish="STOP")).tool_uses] == ["same", "call_resp1_1"]
@@ -347,7 +350,7 @@ def test_two_calls_of_one_id_get_two() -> None:
 
 
 @pytest.mark.covers("MOD-07")
-def test_a_plain_request() -> None:
+def test_plain_request() -> None:
     assert body([Message.user("Hi")], system="Be brief.") == {
         "systemInstruction": {"parts": [{"text": "Be brief."}]},
         "contents": [{"role": "user", "parts": [{"text": "Hi"}]}],
@@ -355,7 +358,7 @@ def test_a_plain_request() -> None:
     assert GeminiProtocol().url(profile()) == "http://host/v1beta/models/m1:streamGenerateContent?alt=sse"
 
 
-def test_options_go_where_gemini_wants_them() -> None:
+def test_options_are_sent_in_gemini_format() -> None:
     sent = body(
         [Message.user("Hi")],
         max_output_tokens=100,
@@ -383,7 +386,7 @@ def test_options_go_where_gemini_wants_them() -> None:
 
 
 @pytest.mark.covers("MOD-37")
-def test_a_schema_for_the_answer_is_sent_where_it_may_be() -> None:
+def test_response_schema_is_sent_if_supported() -> None:
     schema = {"type": "object", "properties": {"n": {"const": 1}}, "$schema": "x"}
     settings = body([Message.user("Hi")], schema=schema)["generationConfig"]
 
@@ -417,7 +420,7 @@ def test_a_schema_for_the_answer_is_sent_where_it_may_be() -> None:
         ("gemini-2.5-flash", None, None),
     ],
 )
-def test_thinking_is_asked_for_as_each_generation_takes_it(model: str, level: Any, expected: Any) -> None:
+def test_thinking_is_requested_in_the_format_of_the_model_generation(model: str, level: Any, expected: Any) -> None:
     settings = body([Message.user("Hi")], profile(gemini_capabilities(model)), thinking=level).get(
         "generationConfig", {}
     )
@@ -426,7 +429,7 @@ def test_thinking_is_asked_for_as_each_generation_takes_it(model: str, level: An
 
 
 @pytest.mark.covers("MOD-36")
-def test_an_exact_budget_wins_and_the_reply_cap_stays_above_it() -> None:
+def test_exact_thinking_budget_overrides_the_level_and_raises_the_output_limit() -> None:
     fields: dict[str, Any] = {"thinking": "low", "thinking_budget": 5000, "max_output_tokens": 2000}
     for model in ("gemini-2.5-pro", "gemini-3.1-pro-preview"):
         settings = body([Message.user("Hi")], profile(gemini_capabilities(model)), **fields)["generationConfig"]
@@ -437,8 +440,8 @@ def test_an_exact_budget_wins_and_the_reply_cap_stays_above_it() -> None:
     assert (settings["thinkingConfig"]["thinkingBudget"], settings["maxOutputTokens"]) == (3072, 4096)
 
 
-def test_a_conversation_with_calls_goes_back_as_it_came() -> None:
-    request = own(
+def test_conversation_with_calls_is_returned_unchanged() -> None:
+    request = assistant(
         ThinkingBlock("Hm", "t0"),
         TextBlock("Looking.", "t1"),
         ToolUseBlock("c1", "look", {"at": "x"}, None, "s1"),
@@ -472,7 +475,7 @@ def test_a_conversation_with_calls_goes_back_as_it_came() -> None:
     assert not any("id" in p.get("functionCall", p.get("functionResponse", {})) for p in parts)
 
 
-def test_calls_of_another_model_carry_the_mark_that_excuses_them() -> None:
+def test_calls_of_another_model_skip_the_signature_check() -> None:
     foreign = Message.assistant(
         [ThinkingBlock("Hm", "x"), ToolUseBlock("c1", "look", {}, None, "x"), ToolUseBlock("c2", "look", {})],
         provider="anthropic",
@@ -487,8 +490,8 @@ def test_calls_of_another_model_carry_the_mark_that_excuses_them() -> None:
 
 
 @pytest.mark.covers("PRV-28", "PRV-27")
-def test_images_of_results_stand_inside_or_follow_or_are_named() -> None:
-    call = own(ToolUseBlock("c1", "shot", {}), ToolUseBlock("c2", "shot", {}))
+def test_result_images_are_sent_inside_after_or_as_text() -> None:
+    call = assistant(ToolUseBlock("c1", "shot", {}), ToolUseBlock("c2", "shot", {}))
     shot = Message.user(
         [
             ToolResultBlock("c1", "shot", (TextBlock("Here"), PIXEL)),
@@ -498,13 +501,13 @@ def test_images_of_results_stand_inside_or_follow_or_are_named() -> None:
     )
     image = {"inlineData": {"mimeType": "image/png", "data": PIXEL.data}}
 
-    behind = body([Message.user("Hi"), call, shot])["contents"][2]["parts"]
-    assert [p["functionResponse"]["response"] for p in behind[:2]] == [
+    after = body([Message.user("Hi"), call, shot])["contents"][2]["parts"]
+    assert [p["functionResponse"]["response"] for p in after[:2]] == [
         {"output": "Here\n[the image follows]"},
         {"output": "[the image follows]"},
     ]
-    told = {"text": "Image from the result of shot:"}
-    assert behind[2:] == [told, image, told, image, {"text": "And?"}]
+    decoded = {"text": "Image from the result of shot:"}
+    assert after[2:] == [decoded, image, decoded, image, {"text": "And?"}]
 
     inside = body([Message.user("Hi"), call, shot], profile(gemini_capabilities("gemini-3-flash")))["contents"][2][
         "parts"
@@ -519,8 +522,8 @@ def test_images_of_results_stand_inside_or_follow_or_are_named() -> None:
     assert blind.count("image left out: this model takes no images") == 3
 
 
-def test_roles_alternate_where_a_call_would_be_refused_else() -> None:
-    first, second = own(TextBlock("One.")), own(ToolUseBlock("c1", "look", {}))
+def test_roles_alternate() -> None:
+    first, second = assistant(TextBlock("One.")), assistant(ToolUseBlock("c1", "look", {}))
     result = Message.user([ToolResultBlock("c1", "look", "A")])
     contents = body([first, second, result])["contents"]
 
@@ -529,33 +532,33 @@ def test_roles_alternate_where_a_call_would_be_refused_else() -> None:
     assert contents[0]["parts"] == [{"text": "Continue."}]
 
 
-def test_what_cannot_be_sent_is_left_out() -> None:
-    contents = body([Message.user(" "), Message.system("Be brief."), Message.user("Hi"), own(ThinkingBlock("Hm"))])[
-        "contents"
-    ]
+def test_empty_or_unreadable_content_is_left_out() -> None:
+    contents = body(
+        [Message.user(" "), Message.system("Be brief."), Message.user("Hi"), assistant(ThinkingBlock("Hm"))]
+    )["contents"]
 
     assert contents == [{"role": "user", "parts": [{"text": "Be brief."}]}, {"role": "user", "parts": [{"text": "Hi"}]}]
-    raw = own(ToolUseBlock("c1", "look", {}, '{"at": '))
+    raw = assistant(ToolUseBlock("c1", "look", {}, '{"at": '))
     assert body([Message.user("Hi"), raw])["contents"][1]["parts"][0]["functionCall"]["args"] == {
         "unreadable_arguments": '{"at": '
     }
 
 
 @pytest.mark.covers("CAC-10")
-def test_the_prefix_of_fifty_turns_never_changes_and_is_encoded_once() -> None:
+def test_request_prefix_of_fifty_turns_is_stable_and_cached() -> None:
     scratch, using = EncodingCache(), profile(gemini_capabilities("gemini-3-flash-preview"))
     history: list[Message] = []
     sent = before = b""
     for turn in range(50):
         history.append(Message.user(f"Question {turn}"))
         call = ToolUseBlock(f"c{turn}", "look", {"at": str(turn)}, None, f"sig{turn}")
-        history.append(own(ThinkingBlock("Hm"), TextBlock("Looking."), call))
+        history.append(assistant(ThinkingBlock("Hm"), TextBlock("Looking."), call))
         history.append(Message.user([ToolResultBlock(f"c{turn}", "look", (TextBlock("Seen"), PIXEL))]))
         request = ModelRequest(history, system="Be brief.", tools=[LOOK], scratch=scratch)
         sent = encode_request(request, using)
         assert sent.startswith(before)
         before = sent[: -len(b"]}")]
-        history.append(own(TextBlock(f"Answer {turn}")))
+        history.append(assistant(TextBlock(f"Answer {turn}")))
     assert len(json.loads(sent)["contents"]) == 50 * 4 - 1
     assert sent == encode_request(ModelRequest(history[:-1], system="Be brief.", tools=[LOOK]), using)
 
@@ -585,12 +588,12 @@ AWKWARD = {
 }
 
 
-def test_a_schema_is_brought_into_the_documented_subset() -> None:
-    kept = json_schema(AWKWARD)
-    fields = kept["properties"]
+def test_schema_is_reduced_to_the_documented_subset() -> None:
+    reduced = json_schema(AWKWARD)
+    fields = reduced["properties"]
 
-    assert set(kept) == {"type", "properties", "required", "additionalProperties", "$defs"}
-    assert kept["$defs"]["node"]["properties"]["next"] == {"$ref": "#/$defs/node"}
+    assert set(reduced) == {"type", "properties", "required", "additionalProperties", "$defs"}
+    assert reduced["$defs"]["node"]["properties"]["next"] == {"$ref": "#/$defs/node"}
     assert fields["kind"] == {"enum": ["a"], "description": "Kind"}
     assert fields["flag"] == {"description": "One of: True, None"}
     assert fields["n"] == {"type": "integer", "minimum": 1, "maximum": 8}
@@ -605,7 +608,7 @@ def test_a_schema_is_brought_into_the_documented_subset() -> None:
     assert fields["map"] == {"type": "object", "additionalProperties": {"type": "string", "format": "uri"}}
 
 
-def test_a_schema_is_brought_into_the_smaller_subset() -> None:
+def test_schema_is_reduced_to_the_openapi_subset() -> None:
     fields = openapi_schema(AWKWARD)["properties"]
 
     assert fields["name"]["nullable"] is True
@@ -640,12 +643,12 @@ json_like = st.recursive(
         st.sampled_from("type properties items anyOf allOf enum const $ref definitions".split()), json_like
     )
 )
-def test_no_schema_however_odd_breaks_a_request(schema: dict[str, Any]) -> None:
+def test_schema_conversion_accepts_any_schema(schema: dict[str, Any]) -> None:
     json_schema(schema)
     openapi_schema(schema)
 
 
-# --- refusals ----------------------------------------------------------------------------------------------------------
+# --- rejections --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -668,7 +671,7 @@ def test_no_schema_however_odd_breaks_a_request(schema: dict[str, Any]) -> None:
         ("Stop sequences are not supported", {"stop": False}),
     ],
 )
-def test_what_a_host_refuses_is_left_out(refusal: str, change: dict[str, Any]) -> None:
+def test_rejected_feature_is_left_out(refusal: str, change: dict[str, Any]) -> None:
     dialect = GeminiDialect(thinking="level", result_images="inside")
     first = next(GeminiProtocol().without_rejected(profile(dialect), refusal))
 
@@ -676,7 +679,7 @@ def test_what_a_host_refuses_is_left_out(refusal: str, change: dict[str, Any]) -
     assert list(GeminiProtocol().without_rejected(profile(dialect), "You exceeded your quota.")) == []
 
 
-def test_a_model_without_eyes_is_found_out() -> None:
+def test_model_without_vision_is_detected() -> None:
     [blind] = GeminiProtocol().without_rejected(profile(), "Image input is not supported for this model")
 
     assert not blind.info.vision
@@ -685,41 +688,41 @@ def test_a_model_without_eyes_is_found_out() -> None:
 # --- the provider ------------------------------------------------------------------------------------------------------
 
 
-def http(model: Any) -> HttpModel:
+def as_http_model(model: Any) -> HttpModel:
     assert isinstance(model, HttpModel)
     return model
 
 
 @pytest.mark.covers("PRV-16", "PRV-32", "PRV-36", "PRV-35")
-async def test_gemini_has_its_defaults_and_takes_its_key_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_gemini_has_defaults_and_reads_its_key_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ProviderConfigError, match=r"GOOGLE_API_KEY.*providers\.gemini\.apiKey") as caught:
         create_model("gemini", api_key="")
     assert caught.value.code is ErrorCode.PROVIDER_NOT_CONFIGURED
     monkeypatch.setenv("GOOGLE_API_KEY", "from-environment")
-    model = http(create_model("gemini", base_url="", model=""))
+    model = as_http_model(create_model("gemini", base_url="", model=""))
 
     assert (model.provider, model.model) == ("gemini", "gemini-2.0-flash-exp")
     assert model.profile.base_url == "https://generativelanguage.googleapis.com/v1beta"
     assert await model._get_credential() == "from-environment"
-    assert await http(create_model("gemini:models/gemini-2.5-pro", api_key="own"))._get_credential() == "own"
-    other = http(create_model("gemini:m", base_url="https://gateway.example/gemini/v1", api_key="k"))
+    assert await as_http_model(create_model("gemini:models/gemini-2.5-pro", api_key="own"))._get_credential() == "own"
+    other = as_http_model(create_model("gemini:m", base_url="https://gateway.example/gemini/v1", api_key="k"))
     assert other.profile.base_url == "https://gateway.example/gemini/v1"
 
 
 @pytest.mark.covers("PRV-16", "PRV-31")
-@pytest.mark.parametrize("wanted", [{"useVertexai": True}, {"use_vertexai": "true"}])
-def test_vertex_is_not_spoken_and_the_error_says_what_to_do(wanted: dict[str, Any]) -> None:
+@pytest.mark.parametrize("setting", [{"useVertexai": True}, {"use_vertexai": "true"}])
+def test_vertex_setting_is_rejected_with_a_hint(setting: dict[str, Any]) -> None:
     with pytest.raises(
         ProviderConfigError, match=r"extra langchain and langchain-google-vertexai.*ChatVertexAI"
     ) as caught:
-        create_model("gemini", api_key="k", **wanted)
+        create_model("gemini", api_key="k", **setting)
 
     assert caught.value.code is ErrorCode.PROVIDER_NOT_CONFIGURED
     assert create_model("gemini", api_key="k", useVertexai=False).provider == "gemini"
 
 
 @pytest.mark.covers("STR-12", "PRV-16")
-async def test_an_answer_comes_over_http_and_refused_fields_are_left_out() -> None:
+async def test_response_is_read_and_rejected_fields_are_left_out() -> None:
     refusal = {"error": {"code": 400, "message": 'Unknown name "id": Cannot find field.', "status": "INVALID_ARGUMENT"}}
     transport = MemoryTransport(
         MemoryResponse(json.dumps(refusal).encode(), 400),
@@ -729,7 +732,7 @@ async def test_an_answer_comes_over_http_and_refused_fields_are_left_out() -> No
     model = HttpModel(using, GeminiProtocol(), lambda: "k", transport=transport)
     request = [
         Message.user("Hi"),
-        own(ToolUseBlock("c1", "look", {})),
+        assistant(ToolUseBlock("c1", "look", {})),
         Message.user([ToolResultBlock("c1", "look", "A")]),
     ]
 

@@ -1,4 +1,4 @@
-"""Providers that speak Chat Completions: github, openrouter, cerebras, and hosts that a factory makes."""
+"""Providers with the Chat Completions protocol: github, openrouter, cerebras, and custom hosts."""
 
 import stat
 import sys
@@ -30,16 +30,16 @@ from tests.unit.models.wire import chunk, sse
 ASK = ModelRequest([Message.user("Hi")])
 
 
-def http(model: Any) -> HttpModel:
+def as_http_model(model: Any) -> HttpModel:
     assert isinstance(model, HttpModel)
     return model
 
 
-async def key_of(model: Any) -> Any:
-    return await http(model)._get_credential()
+async def get_key(model: Any) -> Any:
+    return await as_http_model(model)._get_credential()
 
 
-# --- what all of them do alike -----------------------------------------------------------------------------------------
+# --- common to all providers -------------------------------------------------------------------------------------------
 
 HOSTED = [
     ("openrouter", "OPENROUTER_API_KEY", "https://openrouter.ai/api/v1", "openrouter/auto"),
@@ -50,8 +50,8 @@ HOSTED = [
 
 
 @pytest.fixture(autouse=True)
-def nothing_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A PATH with nothing on it but what a test puts there."""
+def empty_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Set PATH to an empty folder."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -60,14 +60,14 @@ def nothing_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.covers("PRV-24", "PRV-25", "PRV-18", "PRV-32")
 @pytest.mark.parametrize(("name", "variable", "url", "model"), HOSTED)
-async def test_a_valid_configuration_makes_a_model_with_its_defaults(
+async def test_valid_configuration_creates_a_model_with_defaults(
     name: str, variable: str, url: str, model: str
 ) -> None:
     for config in ({"provider": name, "apiKey": "k"}, {"api_key": "k"}, ProviderConfig(provider=name, api_key="k")):
-        made = http(await get_provider_factory(name)(config))
-        assert (made.provider, made.model, made.profile.base_url) == (name, model, url)
-        assert await key_of(made) == "k"
-    other = http(
+        created = as_http_model(await get_provider_factory(name)(config))
+        assert (created.provider, created.model, created.profile.base_url) == (name, model, url)
+        assert await get_key(created) == "k"
+    other = as_http_model(
         create_model(f"{name}:org/some-model", api_key="k", base_url="https://gateway.example/v1", max_output_tokens=5)
     )
     assert (other.model, other.profile.max_output_tokens) == ("org/some-model", 5)
@@ -76,24 +76,24 @@ async def test_a_valid_configuration_makes_a_model_with_its_defaults(
 
 @pytest.mark.covers("PRV-05", "PRV-32", "PRV-36")
 @pytest.mark.parametrize(("name", "variable", "url", "model"), HOSTED)
-async def test_the_key_comes_from_the_environment_where_nothing_is_configured(
+async def test_key_comes_from_the_environment_by_default(
     name: str, variable: str, url: str, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert variable in KEY_VARIABLES[name]
     monkeypatch.setenv(variable, " from-environment\n")
     empties: list[dict[str, Any]] = [{}, {"api_key": ""}, {"api_key": "  ", "base_url": "", "model": ""}]
     for empty in empties:
-        made = http(create_model(name, **empty))
-        assert await key_of(made) == "from-environment"
-        assert (made.model, made.profile.base_url) == (model, url)
-    assert await key_of(create_model(name, api_key="own")) == "own"
+        created = as_http_model(create_model(name, **empty))
+        assert await get_key(created) == "from-environment"
+        assert (created.model, created.profile.base_url) == (model, url)
+    assert await get_key(create_model(name, api_key="own")) == "own"
     with pytest.raises(ProviderConfigError, match="is not sent to other hosts"):
         create_model(f"{name}:m", base_url="https://gateway.example/v1")
 
 
 @pytest.mark.covers("PRV-32", "PRV-04", "PRV-34", "PRV-36")
 @pytest.mark.parametrize(("name", "variable", "url", "model"), HOSTED)
-async def test_what_is_missing_is_named(
+async def test_missing_key_is_named(
     name: str, variable: str, url: str, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, " ")
@@ -106,16 +106,16 @@ async def test_what_is_missing_is_named(
 
 @pytest.mark.covers("PRV-32")
 @pytest.mark.parametrize(("name", "variable", "url", "model"), HOSTED)
-async def test_a_wrong_setting_and_a_key_that_fails_are_errors_of_ours(
+async def test_invalid_setting_and_failing_key_function_raise_config_errors(
     name: str, variable: str, url: str, model: str
 ) -> None:
     class Odd(BaseException):
-        """Not even an `Exception`: it is not ours to swallow."""
+        """An error that is not an `Exception`, so the provider must not catch it."""
 
-    def broken() -> str:
+    def fail() -> str:
         raise RuntimeError("vault is sealed")
 
-    def odd() -> str:
+    def fail_with_odd() -> str:
         raise Odd
 
     with pytest.raises(ProviderConfigError, match="must start with http"):
@@ -123,14 +123,14 @@ async def test_a_wrong_setting_and_a_key_that_fails_are_errors_of_ours(
     with pytest.raises(ProviderConfigError, match="unknown: strem"):
         create_model(name, api_key="k", dialect={"strem": 1})
     with pytest.raises(ProviderConfigError, match="vault is sealed"):
-        await create_model(name, api_key=broken).complete(ASK)
+        await create_model(name, api_key=fail).complete(ASK)
     with pytest.raises(Odd):
-        await create_model(name, api_key=odd).complete(ASK)
+        await create_model(name, api_key=fail_with_odd).complete(ASK)
 
 
 @pytest.mark.covers("PRV-31", "STR-12")
 @pytest.mark.parametrize("name", ["openrouter", "cerebras", "github"])
-async def test_it_answers_over_http_and_fails_with_the_right_code(name: str) -> None:
+async def test_response_and_error_codes_over_http(name: str) -> None:
     answer = plain(sse(chunk({"content": "Hi"}), chunk({}, "stop")), **{"content-type": "text/event-stream"})
     rejected = plain(b'{"error": {"message": "Bad credentials"}}', "401 Unauthorized")
     async with serve(answer, rejected) as server:
@@ -156,25 +156,27 @@ OWN_SERVERS = [
 
 @pytest.mark.covers("PRV-19", "PRV-20", "PRV-32", "PRV-36")
 @pytest.mark.parametrize(("name", "variable", "url", "key"), OWN_SERVERS)
-async def test_servers_of_ones_own_need_nothing(
+async def test_local_servers_need_no_settings(
     name: str, variable: str, url: str, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for empty in ({}, {"base_url": "", "model": " ".strip(), "api_key": ""}):
-        made = http(await create_model_provider({"provider": name, **empty}))
-        assert (made.provider, made.model, made.profile.base_url) == (name, "llama3.3:latest", url)
-        assert await key_of(made) == key
+        created = as_http_model(await create_model_provider({"provider": name, **empty}))
+        assert (created.provider, created.model, created.profile.base_url) == (name, "llama3.3:latest", url)
+        assert await get_key(created) == key
     monkeypatch.setenv(variable, "http://box:9000/v1" if name == "local" else "http://box:9000")
-    assert http(create_model(name)).profile.base_url == ("http://box:9000/v1" if name == "local" else "http://box:9000")
-    assert http(create_model(name, base_url="http://other:1")).profile.base_url == "http://other:1"
+    assert as_http_model(create_model(name)).profile.base_url == (
+        "http://box:9000/v1" if name == "local" else "http://box:9000"
+    )
+    assert as_http_model(create_model(name, base_url="http://other:1")).profile.base_url == "http://other:1"
     with pytest.raises(ProviderConfigError, match="must start with http"):
         create_model(name, base_url="ftp://box")
 
 
 @pytest.mark.covers("PRV-26", "PRV-32", "PRV-04", "PRV-36")
-async def test_a_compatible_host_needs_all_three(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = {"base_url": "https://h.example/v1", "model": "m", "api_key": "k"}
-    made = http(await create_model_provider({"provider": "compatible", **whole}))
-    assert (made.provider, made.model, made.profile.base_url) == ("compatible", "m", "https://h.example/v1")
+async def test_compatible_provider_needs_url_model_and_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    complete_settings = {"base_url": "https://h.example/v1", "model": "m", "api_key": "k"}
+    created = as_http_model(await create_model_provider({"provider": "compatible", **complete_settings}))
+    assert (created.provider, created.model, created.profile.base_url) == ("compatible", "m", "https://h.example/v1")
     for missing, text in (
         ("base_url", "OPENAI_COMPATIBLE_BASE_URL"),
         ("model", "Missing model"),
@@ -182,32 +184,34 @@ async def test_a_compatible_host_needs_all_three(monkeypatch: pytest.MonkeyPatch
     ):
         for value in ("", None):
             with pytest.raises(ProviderConfigError, match=text) as caught:
-                await create_model_provider({"provider": "compatible", **whole, missing: value})
+                await create_model_provider({"provider": "compatible", **complete_settings, missing: value})
             assert caught.value.code is ErrorCode.PROVIDER_NOT_CONFIGURED
     monkeypatch.setenv("OPENAI_COMPATIBLE_BASE_URL", "https://env.example/v1")
     monkeypatch.setenv("OPENAI_COMPATIBLE_API_KEY", "from-environment")
-    made = http(create_model("compatible:m"))
-    assert (made.profile.base_url, await key_of(made)) == ("https://env.example/v1", "from-environment")
+    created = as_http_model(create_model("compatible:m"))
+    assert (created.profile.base_url, await get_key(created)) == ("https://env.example/v1", "from-environment")
 
 
-# --- what each does of its own -----------------------------------------------------------------------------------------
+# --- specific to one provider ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("CAC-06", "CAC-07", "PRV-24", "PRV-25")
-def test_only_openrouter_hands_cache_breakpoints_on() -> None:
-    def accepts(spec: str, **settings: Any) -> ChatCapabilities:
-        return http(create_model(spec, api_key="k", **settings)).profile.dialect
+def test_only_openrouter_passes_cache_breakpoints() -> None:
+    def capabilities_of(spec: str, **settings: Any) -> ChatCapabilities:
+        return as_http_model(create_model(spec, api_key="k", **settings)).profile.dialect
 
-    assert accepts("openrouter").cache_breakpoints
-    assert not accepts("openrouter", dialect={"cache_breakpoints": False}).cache_breakpoints
+    assert capabilities_of("openrouter").cache_breakpoints
+    assert not capabilities_of("openrouter", dialect={"cache_breakpoints": False}).cache_breakpoints
     for spec in ("cerebras", "github", "local", "compatible:m"):
-        assert not accepts(spec, base_url="http://h/v1").cache_breakpoints
-    assert accepts("compatible:m", base_url="http://h/v1", dialect={"cache_breakpoints": True}).cache_breakpoints
-    assert accepts("cerebras").max_tokens_field == "max_completion_tokens"
+        assert not capabilities_of(spec, base_url="http://h/v1").cache_breakpoints
+    assert capabilities_of(
+        "compatible:m", base_url="http://h/v1", dialect={"cache_breakpoints": True}
+    ).cache_breakpoints
+    assert capabilities_of("cerebras").max_tokens_field == "max_completion_tokens"
 
 
-def gh(folder: Path, script: str) -> Path:
-    """A ``gh`` that does what a test wants; it notes how it was called."""
+def fake_gh(folder: Path, script: str) -> Path:
+    """Put a ``gh`` on PATH that runs this code and logs its arguments."""
     program = folder / "gh"
     notes = folder / "calls"
     program.write_text(
@@ -219,42 +223,42 @@ def gh(folder: Path, script: str) -> Path:
 
 @pytest.mark.covers("PRV-17")
 @on_posix
-async def test_a_token_comes_from_settings_environment_or_command_line(
-    nothing_on_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_github_token_comes_from_settings_environment_or_gh(
+    empty_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    notes = gh(nothing_on_path, "print('from-gh')")
+    notes = fake_gh(empty_path, "print('from-gh')")
     model = create_model("github")
 
-    assert not notes.exists()  # Nothing is asked before the first request.
-    assert await key_of(model) == {"authorization": "Bearer from-gh"}
-    assert await key_of(model) == {"authorization": "Bearer from-gh"}
+    assert not notes.exists()  # The program is not called before the first request.
+    assert await get_key(model) == {"authorization": "Bearer from-gh"}
+    assert await get_key(model) == {"authorization": "Bearer from-gh"}
     assert notes.read_text() == "auth token --secure-storage\n"
-    cast("Any", http(model))._credential.invalidate({"authorization": "Bearer from-gh"})
-    await key_of(model)
+    cast("Any", as_http_model(model))._credential.invalidate({"authorization": "Bearer from-gh"})
+    await get_key(model)
     assert notes.read_text().count("\n") == 2
     monkeypatch.setenv("GITHUB_TOKEN", "from-environment")
-    assert await key_of(create_model("github")) == "from-environment"
-    assert await key_of(create_model("github", api_key="own")) == "own"
+    assert await get_key(create_model("github")) == "from-environment"
+    assert await get_key(create_model("github", api_key="own")) == "own"
     assert notes.read_text().count("\n") == 2
 
 
 @pytest.mark.covers("PRV-17", "PRV-31")
 @on_posix
 @pytest.mark.parametrize(
-    ("script", "why"),
+    ("script", "reason"),
     [
         ("sys.exit('no oauth token found')", "returned no token: no oauth token found"),
         ("print()", "returned no token: exit code 0"),
         ("time.sleep(60)", r"did not finish within 0\.3s"),
     ],
 )
-async def test_without_a_token_the_three_ways_are_named(nothing_on_path: Path, script: str, why: str) -> None:
+async def test_missing_github_token_error_names_three_sources(empty_path: Path, script: str, reason: str) -> None:
     ways = r"providers\.github\.apiKey.*GITHUB_TOKEN.*`gh auth token --secure-storage`"
     with pytest.raises(ProviderConfigError, match=f"is not installed.*{ways}") as caught:
         create_model("github")
     assert caught.value.code is ErrorCode.PROVIDER_NOT_CONFIGURED
-    gh(nothing_on_path, script)
-    with pytest.raises(ProviderConfigError, match=f"{why}.*{ways}") as caught:
+    fake_gh(empty_path, script)
+    with pytest.raises(ProviderConfigError, match=f"{reason}.*{ways}") as caught:
         await GitHubCliCredential(timeout=0.3 if "sleep" in script else 15)()
     assert caught.value.code is ErrorCode.PROVIDER_NOT_CONFIGURED
 
@@ -268,17 +272,17 @@ async def test_without_a_token_the_three_ways_are_named(nothing_on_path: Path, s
         ("a/../b", "https://models.github.ai/orgs/a%2F..%2Fb/inference"),
     ],
 )
-async def test_an_organisation_has_its_own_endpoint(org: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_github_organization_has_its_own_endpoint(org: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_TOKEN", "t")
-    model = http(await create_model_provider({"provider": "github", "org": org}))
+    model = as_http_model(await create_model_provider({"provider": "github", "org": org}))
 
     assert model.profile.base_url == url
     assert model.profile.headers["x-github-api-version"] == "2022-11-28"
-    assert await key_of(model) == "t"
+    assert await get_key(model) == "t"
 
 
 @pytest.mark.covers("PRV-26")
-async def test_a_factory_makes_providers_for_other_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_openai_compatible_creates_providers_for_other_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = ProviderRegistry("acme")
     registry.register(
         "acme",
@@ -290,23 +294,23 @@ async def test_a_factory_makes_providers_for_other_hosts(monkeypatch: pytest.Mon
     with pytest.raises(ProviderConfigError, match=r"ACME_KEY.*providers\.acme\.apiKey"):
         create_model("acme:acme-2", registry=registry)
     monkeypatch.setenv("ACME_KEY", "k")
-    named, default = (http(create_model(spec, registry=registry)) for spec in ("acme:acme-2", "acme"))
+    named, default = (as_http_model(create_model(spec, registry=registry)) for spec in ("acme:acme-2", "acme"))
 
     assert (named.provider, named.model, default.model) == ("acme", "acme-2", "acme-1")
     assert named.profile.base_url == "https://api.acme.example/v1"
-    assert await key_of(named) == "k"
+    assert await get_key(named) == "k"
     with pytest.raises(ProviderConfigError, match="is not sent to other hosts"):
         create_model("acme", registry=registry, base_url="https://evil.example/v1")
-    free = http(create_model("open:m", registry=registry))
-    assert (await key_of(free), free.profile.dialect.stop) == ("not-needed", False)
-    assert await key_of(create_model("open:m", registry=registry, api_key="own")) == "own"
+    free = as_http_model(create_model("open:m", registry=registry))
+    assert (await get_key(free), free.profile.dialect.stop) == ("not-needed", False)
+    assert await get_key(create_model("open:m", registry=registry, api_key="own")) == "own"
     with pytest.raises(ProviderConfigError, match="Missing model of provider open"):
         create_model("open", registry=registry)
     assert "acme" not in default_registry()
 
 
 @pytest.mark.parametrize("name", ["openrouter", "cerebras"])
-async def test_the_address_may_come_from_the_environment_and_the_key_goes_there(
+async def test_base_url_can_come_from_the_environment_together_with_the_key(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(f"{name.upper()}_BASE_URL", "https://gateway.example/v1")
@@ -314,14 +318,14 @@ async def test_the_address_may_come_from_the_environment_and_the_key_goes_there(
 
     model = create_model(f"{name}:m")
 
-    assert http(model).profile.base_url == "https://gateway.example/v1"
-    assert await key_of(model) == "k-1"
+    assert as_http_model(model).profile.base_url == "https://gateway.example/v1"
+    assert await get_key(model) == "k-1"
     with pytest.raises(ProviderConfigError, match="is not sent to other hosts"):
         create_model(f"{name}:m", base_url="https://other.example/v1")
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         ("opnai:x", "Unknown provider: 'opnai'. Did you mean openai:x? 'opnai:x' was used as a model of openai."),
         ("zzz:x", "Unknown provider: 'zzz'. Available: anthropic,"),
@@ -331,9 +335,9 @@ async def test_the_address_may_come_from_the_environment_and_the_key_goes_there(
         ),
     ],
 )
-def test_what_was_made_of_a_name_is_said_where_it_fails(spec: str, told: str) -> None:
+def test_error_explains_how_the_model_name_was_read(spec: str, message: str) -> None:
     with pytest.raises(ProviderConfigError) as caught:
         create_model(spec)
 
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(message)
     assert "OPENAI_API_KEY" in str(caught.value)

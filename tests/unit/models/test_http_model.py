@@ -1,4 +1,4 @@
-"""A model behind HTTP: what it sends, how it reads, what it makes of refusals."""
+"""A model over HTTP: requests, responses, and rejections."""
 
 import asyncio
 import json
@@ -40,38 +40,38 @@ def model(
     return HttpModel(using or profile(), ChatCompletionsProtocol(), key, transport=MemoryTransport(*answers))
 
 
-def sent(of: HttpModel) -> list[Any]:
+def requests_of(of: HttpModel) -> list[Any]:
     transport = of._own_transport
     assert isinstance(transport, MemoryTransport)
     return transport.requests
 
 
-async def events_of(of: HttpModel, **fields: Any) -> list[StreamEvent]:
+async def collect_events(of: HttpModel, **fields: Any) -> list[StreamEvent]:
     return [event async for event in of.stream(ModelRequest(HI, **fields))]
 
 
-async def note_types(of: HttpModel, seen: list[str]) -> None:
+async def record_event_types(of: HttpModel, seen: list[str]) -> None:
     async for event in of.stream(ModelRequest(HI)):
         seen.append(event.type)
 
 
 @pytest.mark.covers("MOD-01", "MOD-05", "MOD-03")
-async def test_it_is_a_model_provider() -> None:
+async def test_http_model_is_a_model_provider() -> None:
     provider = model(MemoryResponse(GOOD))
 
     assert isinstance(provider, ModelProvider)
     assert (await provider.complete(ModelRequest(HI))).text == "Hello"
-    assert [e.type for e in await events_of(model(MemoryResponse(GOOD)))] == [
+    assert [e.type for e in await collect_events(model(MemoryResponse(GOOD)))] == [
         *("start", "text_start", "text_delta", "text_delta", "text_end", "done")
     ]
 
 
 @pytest.mark.covers("MOD-10")
-async def test_the_key_goes_to_the_base_url_and_nowhere_else() -> None:
-    own = model(MemoryResponse(GOOD))
-    await own.complete(ModelRequest(HI))
+async def test_key_is_sent_only_to_the_base_url() -> None:
+    http_model = model(MemoryResponse(GOOD))
+    await http_model.complete(ModelRequest(HI))
 
-    [request] = sent(own)
+    [request] = requests_of(http_model)
     assert (request.method, request.url) == ("POST", "http://host/v1/chat/completions")
     assert request.headers["authorization"] == "Bearer sk-test-key-123456"
 
@@ -80,29 +80,29 @@ async def test_the_key_goes_to_the_base_url_and_nowhere_else() -> None:
         using=ModelProfile(profile().info, "http://host", key_header="api-key", query="v=1", headers={"x": "y"}),
     )
     await other.complete(ModelRequest(HI))
-    [request] = sent(other)
+    [request] = requests_of(other)
     assert request.url == "http://host/chat/completions?v=1"
     assert request.headers["api-key"] == "sk-test-key-123456"
     assert request.headers["x"] == "y"
     assert "authorization" not in request.headers
 
 
-async def test_a_redirect_is_refused_so_that_the_key_stays() -> None:
+async def test_redirect_is_rejected_to_protect_the_key() -> None:
     moved = model(MemoryResponse(b"", 301, {"location": "http://elsewhere/v1"}))
 
     with pytest.raises(ProviderConfigError, match="redirects to http://elsewhere/v1") as caught:
         await moved.complete(ModelRequest(HI))
 
-    assert (caught.value.status, caught.value.retryable, len(sent(moved))) == (301, False, 1)
+    assert (caught.value.status, caught.value.retryable, len(requests_of(moved))) == (301, False, 1)
 
 
-async def test_a_key_may_be_fetched_for_each_request() -> None:
+async def test_key_can_be_fetched_for_each_request() -> None:
     async def fetch() -> str:
         return " token\n"
 
-    own = model(MemoryResponse(GOOD), key=fetch)
-    await own.complete(ModelRequest(HI))
-    assert sent(own)[0].headers["authorization"] == "Bearer token"
+    http_model = model(MemoryResponse(GOOD), key=fetch)
+    await http_model.complete(ModelRequest(HI))
+    assert requests_of(http_model)[0].headers["authorization"] == "Bearer token"
 
     def broken() -> str:
         raise OSError("vault is closed")
@@ -111,26 +111,26 @@ async def test_a_key_may_be_fetched_for_each_request() -> None:
         await model(MemoryResponse(GOOD), key=broken).complete(ModelRequest(HI))
 
 
-async def test_a_key_that_has_expired_is_fetched_anew_once() -> None:
+async def test_rejected_key_is_fetched_again_once() -> None:
     keys = iter(["old", "new", "newer", "newest"])
     refusal = MemoryResponse(b'{"error":{"message":"expired"}}', 401)
-    own = model(refusal, MemoryResponse(GOOD), key=lambda: next(keys))
-    assert (await own.complete(ModelRequest(HI))).text == "Hello"
-    assert [r.headers["authorization"] for r in sent(own)] == ["Bearer old", "Bearer new"]
+    http_model = model(refusal, MemoryResponse(GOOD), key=lambda: next(keys))
+    assert (await http_model.complete(ModelRequest(HI))).text == "Hello"
+    assert [r.headers["authorization"] for r in requests_of(http_model)] == ["Bearer old", "Bearer new"]
 
     always = model(refusal, key=lambda: next(keys))
     with pytest.raises(AuthenticationError):
         await always.complete(ModelRequest(HI))
-    assert len(sent(always)) == 2
+    assert len(requests_of(always)) == 2
 
     fixed = model(refusal)
     with pytest.raises(AuthenticationError):
         await fixed.complete(ModelRequest(HI))
-    assert len(sent(fixed)) == 1
+    assert len(requests_of(fixed)) == 1
 
 
 @pytest.mark.covers("BYD-27")
-async def test_an_image_that_the_host_cannot_read_is_left_out_and_the_others_stay() -> None:
+async def test_unreadable_image_is_left_out_and_other_images_stay() -> None:
     good, bad = ImageBlock("image/png", "R09PRA=="), ImageBlock("image/png", "QkFE")
     history = [
         Message.user([good]),
@@ -139,30 +139,30 @@ async def test_an_image_that_the_host_cannot_read_is_left_out_and_the_others_sta
         Message("user", (ToolResultBlock("c1", "shot", (bad,)),)),
     ]
     refusal = MemoryResponse(b'{"error":{"message":"You uploaded an unsupported image. Make sure it is valid."}}', 400)
-    own = model(refusal, MemoryResponse(GOOD))
+    http_model = model(refusal, MemoryResponse(GOOD))
 
     for _ in range(2):
-        assert (await own.complete(ModelRequest(history, scratch=EncodingCache()))).text == "Hello"
+        assert (await http_model.complete(ModelRequest(history, scratch=EncodingCache()))).text == "Hello"
 
-    bodies = [r.body.decode() for r in sent(own)]
+    bodies = [r.body.decode() for r in requests_of(http_model)]
     assert ["QkFE" in body for body in bodies] == [True, False, False]
     assert ["R09PRA==" in body for body in bodies] == [True, True, True]
     assert "image left out: the provider could not read it" in bodies[1]
 
 
-async def test_a_refused_signature_drops_the_reasoning_and_not_the_session() -> None:
+async def test_rejected_signature_removes_the_reasoning_and_keeps_the_session() -> None:
     history = [
         Message("assistant", (ThinkingBlock("Hm.", "reasoning"), TextBlock("So.")), provider="host", model="m1"),
         *HI,
     ]
     refusal = MemoryResponse(b'{"error":{"message":"Invalid `signature` in `thinking` block"}}', 400)
-    own = model(refusal, MemoryResponse(GOOD))
+    http_model = model(refusal, MemoryResponse(GOOD))
 
-    assert (await own.complete(ModelRequest(history))).text == "Hello"
-    assert ["Hm." in r.body.decode() for r in sent(own)] == [True, False]
+    assert (await http_model.complete(ModelRequest(history))).text == "Hello"
+    assert ["Hm." in r.body.decode() for r in requests_of(http_model)] == [True, False]
 
 
-async def test_refusals_are_classified_and_name_the_host_but_not_the_key() -> None:
+async def test_http_errors_are_classified_and_redact_the_key() -> None:
     body = b'{"error":{"message":"Slow down, sk-test-key-123456","type":"rate_limit_error"}}'
     rejected = model(MemoryResponse(body, 429, {"retry-after": "7", "x-request-id": "req_1"}))
 
@@ -175,7 +175,7 @@ async def test_refusals_are_classified_and_name_the_host_but_not_the_key() -> No
     assert (error.provider, error.model) == ("host", "m1")
 
 
-async def test_a_refusal_whose_text_breaks_off_is_still_classified() -> None:
+async def test_truncated_error_response_is_still_classified() -> None:
     cut = model(MemoryResponse([b'{"error":{"message":"x"', NetworkError("cut")], 500))
 
     with pytest.raises(NetworkError) as caught:
@@ -184,15 +184,15 @@ async def test_a_refusal_whose_text_breaks_off_is_still_classified() -> None:
     assert caught.value.status == 500
 
 
-async def test_a_refused_field_is_left_out_and_stays_out() -> None:
+async def test_rejected_field_is_left_out_of_later_requests() -> None:
     refusal = b'{"error":{"message":"Unrecognized request argument supplied: stream_options"}}'
-    own = model(MemoryResponse(refusal, 400), MemoryResponse(GOOD))
+    http_model = model(MemoryResponse(refusal, 400), MemoryResponse(GOOD))
 
-    assert (await own.complete(ModelRequest(HI))).text == "Hello"
-    assert (await own.complete(ModelRequest(HI))).text == "Hello"
+    assert (await http_model.complete(ModelRequest(HI))).text == "Hello"
+    assert (await http_model.complete(ModelRequest(HI))).text == "Hello"
 
-    assert ["stream_options" in json.loads(r.body) for r in sent(own)] == [True, False, False]
-    assert own.profile.dialect.stream_usage is False
+    assert ["stream_options" in json.loads(r.body) for r in requests_of(http_model)] == [True, False, False]
+    assert http_model.profile.dialect.stream_usage is False
 
 
 @pytest.mark.parametrize(
@@ -204,37 +204,37 @@ async def test_a_refused_field_is_left_out_and_stays_out() -> None:
         (413, "stream_options not supported"),
     ],
 )
-async def test_nothing_is_sent_again_unchanged(status: int, text: str) -> None:
-    own = model(MemoryResponse(json.dumps({"error": {"message": text}}).encode(), status))
+async def test_unchanged_request_is_not_repeated(status: int, text: str) -> None:
+    http_model = model(MemoryResponse(json.dumps({"error": {"message": text}}).encode(), status))
 
     with pytest.raises(ModelError):
-        await own.complete(ModelRequest(HI))
+        await http_model.complete(ModelRequest(HI))
 
-    assert len(sent(own)) == 1
+    assert len(requests_of(http_model)) == 1
 
 
-async def test_a_host_that_refuses_everything_is_not_asked_for_ever() -> None:
+async def test_number_of_repeated_requests_is_limited() -> None:
     texts = ["stream_options", "temperature", "stop", "reasoning_effort", "response_format", "max_tokens"]
     refusals = [MemoryResponse(json.dumps({"error": {"message": f"unsupported: {t}"}}).encode(), 400) for t in texts]
-    own = model(*refusals)
+    http_model = model(*refusals)
     fields: dict[str, Any] = {"temperature": 1, "stop": ["#"], "thinking": "low", "schema": {}, "max_output_tokens": 5}
 
     with pytest.raises(ModelError, match="response_format"):
-        await own.complete(ModelRequest(HI, **fields))
+        await http_model.complete(ModelRequest(HI, **fields))
 
-    assert len(sent(own)) == 5
+    assert len(requests_of(http_model)) == 5
 
 
 @pytest.mark.covers("STR-13")
 @pytest.mark.parametrize(
     "error", [NetworkError("gone", reason="stream_cut"), ModelTimeoutError("late", reason="idle_timeout")]
 )
-async def test_what_had_arrived_is_kept_when_the_connection_breaks(error: ModelError) -> None:
-    own = model(MemoryResponse([sse(chunk({"content": "Hel"}), done=False), error]))
+async def test_partial_message_is_kept_if_the_connection_breaks(error: ModelError) -> None:
+    http_model = model(MemoryResponse([sse(chunk({"content": "Hel"}), done=False), error]))
     seen: list[str] = []
 
     with pytest.raises(type(error)) as caught:
-        await note_types(own, seen)
+        await record_event_types(http_model, seen)
 
     assert seen == ["start", "text_start", "text_delta"]
     assert caught.value.partial is not None
@@ -242,46 +242,48 @@ async def test_what_had_arrived_is_kept_when_the_connection_breaks(error: ModelE
     assert (caught.value.provider, caught.value.model) == ("host", "m1")
 
 
-async def test_a_connection_that_breaks_behind_a_complete_answer_is_no_matter() -> None:
-    own = model(MemoryResponse([sse(chunk({"content": "Hello"}, "stop"), done=False), NetworkError("gone")]))
+async def test_connection_that_breaks_after_a_complete_response_is_ignored() -> None:
+    http_model = model(MemoryResponse([sse(chunk({"content": "Hello"}, "stop"), done=False), NetworkError("gone")]))
 
-    assert (await own.complete(ModelRequest(HI))).text == "Hello"
+    assert (await http_model.complete(ModelRequest(HI))).text == "Hello"
 
 
-async def test_an_error_in_the_stream_comes_behind_the_events_before_it() -> None:
+async def test_error_in_the_stream_follows_earlier_events() -> None:
     body = sse(chunk({"content": "Hel"}), {"error": {"message": "Overloaded", "type": "overloaded_error"}}, done=False)
-    own = model(MemoryResponse(body))
+    http_model = model(MemoryResponse(body))
     seen: list[str] = []
 
     with pytest.raises(RateLimitedError, match="Overloaded") as caught:
-        await note_types(own, seen)
+        await record_event_types(http_model, seen)
 
     assert seen == ["start", "text_start", "text_delta"]
     assert caught.value.reason == "overloaded"
     assert caught.value.partial is not None
 
 
-async def test_what_is_no_answer_is_told_as_that() -> None:
+async def test_invalid_response_is_reported() -> None:
     with pytest.raises(InvalidResponseError, match="web page"):
         await model(MemoryResponse(b"<!doctype html><title>Login</title>")).complete(ModelRequest(HI))
     with pytest.raises(ContextExceededError):
         await model(MemoryResponse(b"payload too large", 413)).complete(ModelRequest(HI))
 
 
-async def test_a_server_that_keeps_the_connection_open_behind_its_answer_costs_no_wait() -> None:
+async def test_open_connection_after_the_response_causes_no_wait() -> None:
     answer = MemoryResponse([GOOD, 30.0])
-    own = model(answer)
+    http_model = model(answer)
 
     async with asyncio.timeout(5):
-        assert (await own.complete(ModelRequest(HI))).text == "Hello"
+        assert (await http_model.complete(ModelRequest(HI))).text == "Hello"
 
     assert answer.closed
 
 
 async def test_closing_the_stream_closes_the_connection() -> None:
     async with serve(chunked(sse(chunk({"content": "a"}), done=False), 10.0)) as server:
-        own = HttpModel(ModelProfile(profile().info, server.url), ChatCompletionsProtocol(), timeouts=Timeouts(5, 5, 5))
-        stream = own.stream(ModelRequest(HI))
+        http_model = HttpModel(
+            ModelProfile(profile().info, server.url), ChatCompletionsProtocol(), timeouts=Timeouts(5, 5, 5)
+        )
+        stream = http_model.stream(ModelRequest(HI))
         async for event in stream:
             if event.type == "text_delta":
                 break
@@ -291,31 +293,31 @@ async def test_closing_the_stream_closes_the_connection() -> None:
     assert "authorization" not in server.requests[0].headers
 
 
-async def test_a_request_may_have_a_limit_of_its_own() -> None:
+async def test_request_can_have_its_own_timeout() -> None:
     async with serve([5.0]) as server:
-        own = HttpModel(ModelProfile(profile().info, server.url), ChatCompletionsProtocol())
+        http_model = HttpModel(ModelProfile(profile().info, server.url), ChatCompletionsProtocol())
         with pytest.raises(ModelTimeoutError, match="within 0.1s"):
-            await own.complete(ModelRequest(HI, timeout=0.1))
+            await http_model.complete(ModelRequest(HI, timeout=0.1))
 
 
-async def test_models_share_connections_unless_told_otherwise() -> None:
+async def test_models_share_connections_by_default() -> None:
     async with serve(chunked(GOOD)) as server:
         for _ in range(3):
-            own = HttpModel(ModelProfile(profile().info, server.url), ChatCompletionsProtocol())
-            await own.complete(ModelRequest(HI))
-            await own.aclose()
+            http_model = HttpModel(ModelProfile(profile().info, server.url), ChatCompletionsProtocol())
+            await http_model.complete(ModelRequest(HI))
+            await http_model.aclose()
 
     assert server.connections == 1
 
 
-def test_its_name_says_what_it_is_and_holds_no_key() -> None:
+def test_repr_has_the_name_and_no_key() -> None:
     assert repr(model(MemoryResponse(GOOD))) == "<HttpModel host:m1 at http://host/v1>"
 
 
 @pytest.mark.parametrize(
     "begin", [b"data: ", b": alive\n\n", b"{", sse(chunk({"content": "Hel"})).partition(b"data: [DONE]")[0] + b"data: "]
 )
-async def test_an_answer_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch, begin: bytes) -> None:
+async def test_endless_response_is_an_error(monkeypatch: pytest.MonkeyPatch, begin: bytes) -> None:
     monkeypatch.setattr(answer, "MAX_RESPONSE_BYTES", 10_000)
 
     with pytest.raises(InvalidResponseError, match="longer than") as caught:

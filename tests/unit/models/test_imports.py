@@ -1,4 +1,4 @@
-"""What importing the model layer loads, in a fresh process."""
+"""Modules that are loaded when the model layer is imported in a new process."""
 
 import subprocess
 import sys
@@ -20,10 +20,10 @@ HEAVY = (
 )
 
 
-def loaded_by(code: str) -> set[str]:
+def find_loaded_modules(code: str) -> set[str]:
     script = f"{code}\nimport sys\nprint(*[m for m in {HEAVY!r} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(process.stdout.split())
 
 
 @pytest.mark.covers("PKG-08")
@@ -39,8 +39,8 @@ def loaded_by(code: str) -> set[str]:
         "from mainspring.models import classify_error, decode_exchange_to_dict as replay_exchange, LLMClient, detect_local_servers; from mainspring.testing.scripted_model import ScriptedModel",
     ],
 )
-def test_importing_and_making_a_model_loads_no_http_library(code: str) -> None:
-    assert loaded_by(code) == set()
+def test_creating_a_model_imports_no_http_library(code: str) -> None:
+    assert find_loaded_modules(code) == set()
 
 
 def test_every_exported_name_exists() -> None:

@@ -1,4 +1,4 @@
-"""LangChain chat models as models of ours, with its real classes."""
+"""LangChain chat models as models of Mainspring, with the real LangChain classes."""
 
 import asyncio
 import json
@@ -47,14 +47,14 @@ PIXEL = ImageBlock("image/png", "iVBORw0KGgo=")
 LOOK = ToolDefinition("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})
 
 
-class Stand(BaseChatModel):
-    """A chat model that streams scripted chunks and keeps what it was asked."""
+class StreamingChatModel(BaseChatModel):
+    """A chat model that streams scripted chunks and records its requests."""
 
     model: str = "stand-in-1"
     temperature: float | None = None
     chunks: list[Any] = Field(default_factory=list[Any])
     turns: list[list[Any]] = Field(default_factory=list[list[Any]])
-    asked: list[Any] = Field(default_factory=list[Any])
+    received: list[Any] = Field(default_factory=list[Any])
     options: list[Any] = Field(default_factory=list[Any])
 
     @property
@@ -80,7 +80,7 @@ class Stand(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        self.asked.append(messages)
+        self.received.append(messages)
         self.options.append({"stop": stop, **kwargs})
         for chunk in self._next():
             if isinstance(chunk, Exception):
@@ -123,23 +123,23 @@ def usage(input: int, output: int, **details: Any) -> Any:
     return {"input_tokens": input, "output_tokens": output, "total_tokens": input + output, **details}
 
 
-async def events(model: ModelProvider, *messages: Message, **fields: Any) -> list[StreamEvent]:
+async def collect_events(model: ModelProvider, *messages: Message, **fields: Any) -> list[StreamEvent]:
     return [e async for e in model.stream(ModelRequest(messages or (Message.user("Hi"),), **fields))]
 
 
-async def answer(*chunks: Any, **fields: Any) -> Message:
-    last = (await events(LangChainModel(Stand(chunks=list(chunks))), **fields))[-1]
+async def get_response(*chunks: Any, **fields: Any) -> Message:
+    last = (await collect_events(LangChainModel(StreamingChatModel(chunks=list(chunks))), **fields))[-1]
     assert isinstance(last, Done)
     return last.message
 
 
-# --- answers -----------------------------------------------------------------------------------------------------------
+# --- responses ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("PRV-37", "STR-12", "MOD-39")
-async def test_a_streamed_answer_becomes_the_same_events_as_any_other() -> None:
+async def test_streamed_chunks_become_the_usual_events() -> None:
     model = LangChainModel(
-        Stand(
+        StreamingChatModel(
             chunks=[
                 AIMessageChunk(
                     content="Look", id="run-1", usage_metadata=usage(10, 0, input_token_details={"cache_read": 4})
@@ -163,7 +163,7 @@ async def test_a_streamed_answer_becomes_the_same_events_as_any_other() -> None:
             ]
         )
     )
-    found = await events(model)
+    found = await collect_events(model)
     last = found[-1]
     assert isinstance(last, Done)
 
@@ -183,8 +183,8 @@ async def test_a_streamed_answer_becomes_the_same_events_as_any_other() -> None:
 
 
 @pytest.mark.covers("PRV-37")
-async def test_a_model_that_does_not_stream_answers_too() -> None:
-    told = AIMessage(
+async def test_model_without_streaming_is_supported() -> None:
+    decoded = AIMessage(
         content="Looking.",
         tool_calls=[{"id": "c1", "name": "look", "args": {"at": "x"}, "type": "tool_call"}],
         invalid_tool_calls=[
@@ -193,7 +193,7 @@ async def test_a_model_that_does_not_stream_answers_too() -> None:
         response_metadata={"stop_reason": "max_tokens"},
         usage_metadata=usage(3, 2),
     )
-    response = await LangChainModel(Whole(answer=told)).complete(ModelRequest([Message.user("Hi")]))
+    response = await LangChainModel(Whole(answer=decoded)).complete(ModelRequest([Message.user("Hi")]))
 
     assert [(c.id, c.input, c.raw_input) for c in response.message.tool_uses] == [
         ("c1", {"at": "x"}, None),
@@ -203,8 +203,8 @@ async def test_a_model_that_does_not_stream_answers_too() -> None:
 
 
 @pytest.mark.covers("MOD-40", "PRV-37")
-async def test_content_may_be_a_text_or_a_list_of_blocks() -> None:
-    told = await answer(
+async def test_content_can_be_text_or_a_list_of_blocks() -> None:
+    decoded = await get_response(
         AIMessageChunk(content=[{"type": "thinking", "thinking": "Hm", "index": 0}]),
         AIMessageChunk(content=[{"type": "thinking", "thinking": "m.", "index": 0}]),
         AIMessageChunk(content=[{"type": "thinking", "signature": "sig", "index": 0}]),
@@ -219,14 +219,14 @@ async def test_content_may_be_a_text_or_a_list_of_blocks() -> None:
         AIMessageChunk(content=[{"type": "image", "base64": PIXEL.data, "mime_type": "image/png"}]),
     )
 
-    assert (told.text, told.thinking) == ("Hello.", "Hmm.")
-    thinking, redacted, text, image = told.content
+    assert (decoded.text, decoded.thinking) == ("Hello.", "Hmm.")
+    thinking, redacted, text, image = decoded.content
     assert isinstance(thinking, ThinkingBlock)
     assert isinstance(redacted, RedactedThinkingBlock)
     assert (type(text), image) == (TextBlock, PIXEL)
-    model = LangChainModel(stand := Stand(chunks=[AIMessageChunk(content="Done")]))
-    await events(model, Message.user("Hi"), told, Message.user("Go on"))
-    assert stand.asked[0][1].content == [
+    model = LangChainModel(stand := StreamingChatModel(chunks=[AIMessageChunk(content="Done")]))
+    await collect_events(model, Message.user("Hi"), decoded, Message.user("Go on"))
+    assert stand.received[0][1].content == [
         {"type": "thinking", "thinking": "Hmm.", "signature": "sig"},
         {"type": "redacted_thinking", "data": "secret"},
         {"type": "text", "text": "Hello.\n[image/png image that was made here]"},
@@ -243,18 +243,18 @@ async def test_content_may_be_a_text_or_a_list_of_blocks() -> None:
         AIMessageChunk(content=[{"type": "reasoning_content", "reasoning_content": {"text": "Hm", "signature": "s"}}]),
     ],
 )
-async def test_reasoning_is_found_wherever_an_integration_puts_it(chunk: AIMessageChunk) -> None:
-    told = await answer(chunk, AIMessageChunk(content="Hi"))
+async def test_reasoning_is_read_from_every_format(chunk: AIMessageChunk) -> None:
+    decoded = await get_response(chunk, AIMessageChunk(content="Hi"))
 
-    assert (told.thinking, told.text) == ("Hm", "Hi")
+    assert (decoded.thinking, decoded.text) == ("Hm", "Hi")
 
 
 @pytest.mark.covers("MOD-04", "PRV-37")
-async def test_an_answer_is_never_without_content_and_a_filtered_one_is_an_error() -> None:
-    assert (await answer(AIMessageChunk(content=""))).content == (TextBlock(""),)
+async def test_empty_response_becomes_empty_text_and_a_filtered_one_raises() -> None:
+    assert (await get_response(AIMessageChunk(content=""))).content == (TextBlock(""),)
     for reason in ("content_filter", "SAFETY", "refusal"):
         with pytest.raises(ModelError, match="content filter") as caught:
-            await answer(AIMessageChunk(content="So", response_metadata={"finish_reason": reason}))
+            await get_response(AIMessageChunk(content="So", response_metadata={"finish_reason": reason}))
         assert caught.value.reason == "content_filter"
         assert caught.value.partial is not None
         assert caught.value.partial.text == "So"
@@ -265,24 +265,24 @@ class Limited(Exception):
 
 
 @pytest.mark.covers("PRV-37", "MOD-38", "RET-16")
-async def test_errors_are_classified_and_keep_what_had_arrived() -> None:
+async def test_errors_are_classified_and_keep_the_partial_message() -> None:
     with pytest.raises(RateLimitedError) as caught:
-        await answer(AIMessageChunk(content="So"), Limited("Slow down"))
+        await get_response(AIMessageChunk(content="So"), Limited("Slow down"))
     error = caught.value
     assert (error.code, error.provider, error.model) == (ErrorCode.RATE_LIMITED, "langchain", "stand-in-1")
     assert error.partial is not None
     assert error.partial.text == "So"
     with pytest.raises(ModelError, match="Invalid api key") as rejected:
-        await answer(ValueError("Invalid api key"))
+        await get_response(ValueError("Invalid api key"))
     assert rejected.value.code is ErrorCode.AUTHENTICATION_ERROR
     with pytest.raises(ModelError, match="does not support tool calls"):
-        await events(LangChainModel(Whole(answer=AIMessage(content="Hi"))), tools=[LOOK])
+        await collect_events(LangChainModel(Whole(answer=AIMessage(content="Hi"))), tools=[LOOK])
 
 
 @pytest.mark.covers("OPT-11", "PRV-37")
-async def test_a_time_limit_holds() -> None:
+async def test_timeout_applies() -> None:
     with pytest.raises(ModelTimeoutError, match=r"within 0\.05s") as caught:
-        await answer(AIMessageChunk(content="So"), 30.0, timeout=0.05)
+        await get_response(AIMessageChunk(content="So"), 30.0, timeout=0.05)
 
     assert caught.value.partial is not None
 
@@ -291,8 +291,8 @@ async def test_a_time_limit_holds() -> None:
 
 
 @pytest.mark.covers("PRV-37", "PRV-28")
-async def test_a_conversation_goes_out_in_its_messages() -> None:
-    stand = Stand(chunks=[AIMessageChunk(content="Hi")])
+async def test_conversation_is_converted_to_langchain_messages() -> None:
+    stand = StreamingChatModel(chunks=[AIMessageChunk(content="Hi")])
     request = Message.assistant(
         [
             ThinkingBlock("Hm", "x"),
@@ -307,30 +307,30 @@ async def test_a_conversation_goes_out_in_its_messages() -> None:
         [ToolResultBlock("c|1", "look", (TextBlock("Here"), PIXEL)), ToolResultBlock("c2", "look", "No", is_error=True)]
     )
     user = Message.user([TextBlock("Hi"), PIXEL])
-    await events(
+    await collect_events(
         LangChainModel(stand), user, request, seen, Message.system("Be kind."), Message.user("And?"), system="Be brief."
     )
-    system, first, spoken, one, two, shown, kind, last = stand.asked[0]
+    system, first, assistant, one, two, images, kind, last = stand.received[0]
 
-    assert [m.type for m in stand.asked[0]] == "system human ai tool tool human system human".split()
+    assert [m.type for m in stand.received[0]] == "system human ai tool tool human system human".split()
     assert (system.content, kind.content, last.content) == ("Be brief.", "Be kind.", "And?")
     image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL.data}"}}
     assert first.content == [{"type": "text", "text": "Hi"}, image]
-    assert spoken.content == "Looking."
-    assert [c["args"] for c in spoken.tool_calls] == [{"at": "x"}, {}]
-    assert [one.tool_call_id, two.tool_call_id] == [c["id"] for c in spoken.tool_calls]
+    assert assistant.content == "Looking."
+    assert [c["args"] for c in assistant.tool_calls] == [{"at": "x"}, {}]
+    assert [one.tool_call_id, two.tool_call_id] == [c["id"] for c in assistant.tool_calls]
     assert (one.content, one.status) == ("Here\n[the image follows in the next user message]", "success")
     assert (two.content, two.status, two.name) == ("No", "error", "look")
-    assert shown.content == [{"type": "text", "text": "Image from the result of look:"}, image]
+    assert images.content == [{"type": "text", "text": "Image from the result of look:"}, image]
 
 
 @pytest.mark.covers("PRV-37")
-async def test_options_that_every_integration_knows_are_passed() -> None:
-    stand = Stand(chunks=[AIMessageChunk(content="Hi")])
+async def test_common_options_are_passed() -> None:
+    stand = StreamingChatModel(chunks=[AIMessageChunk(content="Hi")])
     model = LangChainModel(stand)
-    await events(model, tools=[LOOK], tool_choice="required", stop=["x"], temperature=0.5, extra={"seed": 1})
-    await events(model, tools=[LOOK], tool_choice="look")
-    await events(model, tools=[LOOK], tool_choice="none", max_output_tokens=5)
+    await collect_events(model, tools=[LOOK], tool_choice="required", stop=["x"], temperature=0.5, extra={"seed": 1})
+    await collect_events(model, tools=[LOOK], tool_choice="look")
+    await collect_events(model, tools=[LOOK], tool_choice="none", max_output_tokens=5)
 
     first, second, third = stand.options
     assert first["stop"] == ["x"]
@@ -340,20 +340,20 @@ async def test_options_that_every_integration_knows_are_passed() -> None:
     assert third == {"stop": None}
 
 
-def test_facts_come_from_langchain_and_the_catalogue() -> None:
-    known = Stand(profile={"max_input_tokens": 1000, "image_inputs": False, "reasoning_output": True})
-    info = LangChainModel(known).info
+def test_model_facts_come_from_langchain_and_the_catalog() -> None:
+    described = StreamingChatModel(profile={"max_input_tokens": 1000, "image_inputs": False, "reasoning_output": True})
+    info = LangChainModel(described).info
     assert (info.provider, info.id) == ("langchain", "stand-in-1")
     assert (info.context_window, info.vision, info.reasoning) == (1000, False, True)
     assert LangChainModel(Whole()).model == "Whole"
-    bound = Stand().bind(seed=1)
+    bound = StreamingChatModel().bind(seed=1)
     assert (
         is_langchain_chat_model(bound),
         is_langchain_chat_model("x"),
         is_langchain_chat_model(adapt_model(bound)),
     ) == (True, False, False)
     assert LangChainModel(bound).model == "stand-in-1"
-    assert isinstance(LangChainModel(Stand()), ModelProvider)
+    assert isinstance(LangChainModel(StreamingChatModel()), ModelProvider)
 
 
 # --- the loop, the client, factories -----------------------------------------------------------------------------------
@@ -370,8 +370,8 @@ async def look(at: str) -> str:
 
 
 @pytest.mark.covers("PRV-37", "PRV-16")
-async def test_the_loop_does_not_notice() -> None:
-    stand = Stand(
+async def test_agent_runs_with_a_langchain_model() -> None:
+    stand = StreamingChatModel(
         turns=[
             [
                 AIMessageChunk(
@@ -385,12 +385,12 @@ async def test_the_loop_does_not_notice() -> None:
     result = await agent.run("What is there?")
 
     assert result.text == "I saw a cat."
-    assert stand.asked[1][-1].content == "A cat."
+    assert stand.received[1][-1].content == "A cat."
 
 
 @pytest.mark.covers("MOD-41")
-async def test_a_client_takes_messages_of_langchain() -> None:
-    stand = Stand(chunks=[AIMessageChunk(content="Hi there")])
+async def test_client_accepts_langchain_messages() -> None:
+    stand = StreamingChatModel(chunks=[AIMessageChunk(content="Hi there")])
     client = LLMClient(cast("Any", stand))
     prompt: Any = [
         SystemMessage(content="Be brief."),
@@ -409,15 +409,15 @@ async def test_a_client_takes_messages_of_langchain() -> None:
 
     assert result.success, result
     assert result.result.text == "Hi there"
-    assert [m.type for m in stand.asked[0]] == ["system", "human", "ai", "tool"]
+    assert [m.type for m in stand.received[0]] == ["system", "human", "ai", "tool"]
     stream: Any = await client.stream(cast("Any", HumanMessage(content="Hi")))
     assert [e.type async for e in stream.result][-1] == "done"
     assert client.get_provider_name() == "langchain"
 
 
 @pytest.mark.covers("MOD-41")
-def test_messages_of_langchain_become_ours() -> None:
-    ours = from_langchain(
+def test_langchain_messages_are_converted() -> None:
+    converted = from_langchain(
         [
             SystemMessage(content=[{"type": "text", "text": "Be brief."}]),
             HumanMessage(content="Hi"),
@@ -433,10 +433,10 @@ def test_messages_of_langchain_become_ours() -> None:
         ]
     )
 
-    assert [m.role for m in ours] == ["system", "user", "assistant", "user"]
-    assert ours[2].text == "Looking."
-    assert ours[2].tool_uses[0].id
-    assert ours[3].content == (ToolResultBlock("c1", "", "A", is_error=True), ToolResultBlock("c2", "", (PIXEL,)))
+    assert [m.role for m in converted] == ["system", "user", "assistant", "user"]
+    assert converted[2].text == "Looking."
+    assert converted[2].tool_uses[0].id
+    assert converted[3].content == (ToolResultBlock("c1", "", "A", is_error=True), ToolResultBlock("c2", "", (PIXEL,)))
     with pytest.raises(TypeError, match="Unsupported LangChain message type: 'chat'"):
         from_langchain([ChatMessage(content="Hi", role="critic")])
     with pytest.raises(TypeError, match="cannot mix"):
@@ -445,42 +445,42 @@ def test_messages_of_langchain_become_ours() -> None:
 
 
 @pytest.mark.covers("MOD-41", "MOD-02")
-async def test_a_factory_may_return_a_chat_model() -> None:
+async def test_factory_can_return_a_chat_model() -> None:
     registry = ProviderRegistry("mine")
 
     async def factory(_: Any) -> Any:
-        return Stand(chunks=[AIMessageChunk(content="Hi")])
+        return StreamingChatModel(chunks=[AIMessageChunk(content="Hi")])
 
     registry.register("mine", factory)
-    registry.register("also", build=lambda config: cast("Any", Stand(model=config.model or "?")))
-    made = await create_model_provider({"provider": "mine"}, registry=registry)
-    also = create_model("also:m2", registry=registry)
+    registry.register("also", build=lambda config: cast("Any", StreamingChatModel(model=config.model or "?")))
+    created = await create_model_provider({"provider": "mine"}, registry=registry)
+    built = create_model("also:m2", registry=registry)
 
-    assert isinstance(made, LangChainModel)
-    assert (await made.complete(ModelRequest([Message.user("Hi")]))).text == "Hi"
-    assert (also.provider, also.model) == ("langchain", "m2")
+    assert isinstance(created, LangChainModel)
+    assert (await created.complete(ModelRequest([Message.user("Hi")]))).text == "Hi"
+    assert (built.provider, built.model) == ("langchain", "m2")
     result: Any = await LLMClient({"provider": "mine"}, registry=registry).invoke("Hi")
     assert result.result.text == "Hi"
 
 
 @pytest.fixture
 def vertex(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package of an integration that is installed as far as imports can tell."""
+    """Install a fake integration package."""
     module = type(sys)("langchain_google_vertexai")
-    module.ChatVertexAI = Stand
+    module.ChatVertexAI = StreamingChatModel
     module.NotOne = dict
     monkeypatch.setitem(sys.modules, "langchain_google_vertexai", module)
 
 
 @pytest.mark.covers("PRV-16", "PRV-37", "PRV-32")
 @pytest.mark.usefixtures("vertex")
-async def test_the_way_that_the_guidance_names_works() -> None:
-    place = "langchain_google_vertexai:ChatVertexAI"
-    with pytest.raises(ProviderConfigError, match=place):
+async def test_langchain_provider_works_as_the_error_hint_suggests() -> None:
+    class_path = "langchain_google_vertexai:ChatVertexAI"
+    with pytest.raises(ProviderConfigError, match=class_path):
         create_model("gemini", api_key="k", useVertexai=True)
     options = {"chunks": [AIMessageChunk(content="From Vertex")]}
     model = await create_model_provider(
-        {"provider": "langchain", "class": place, "model": "gemini-2.5-pro", "options": options}
+        {"provider": "langchain", "class": class_path, "model": "gemini-2.5-pro", "options": options}
     )
 
     assert (model.provider, model.model) == ("langchain", "gemini-2.5-pro")
@@ -501,18 +501,18 @@ async def test_the_way_that_the_guidance_names_works() -> None:
         ({"class": "langchain_google_vertexai:NotOne"}, "is not a LangChain chat model"),
     ],
 )
-def test_what_is_missing_is_said(settings: dict[str, Any], text: str) -> None:
+def test_missing_or_invalid_class_is_reported(settings: dict[str, Any], text: str) -> None:
     with pytest.raises(ProviderConfigError, match=text) as caught:
         create_model("langchain", **settings)
     assert caught.value.code is ErrorCode.PROVIDER_NOT_CONFIGURED
 
 
-def test_nothing_of_langchain_is_imported_to_find_out() -> None:
+def test_langchain_is_not_imported_for_other_models() -> None:
     script = (
         "import sys\nfrom mainspring.models import LLMClient, create_model\n"
         "LLMClient(create_model('local'))\nimport mainspring.models.langchain, mainspring.models.providers.langchain\n"
         "import json; print(json.dumps([m for m in sys.modules if m.startswith(('langchain', 'pydantic'))]))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
-    assert json.loads(done.stdout) == []
+    assert json.loads(process.stdout) == []

@@ -1,4 +1,4 @@
-"""The growing message: cheap while it grows, exact whenever somebody looks."""
+"""The message builder: cheap while the message grows, and correct whenever it is read."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from mainspring.models.message_builder import MessageBuilder, parse_call
 
 
 @pytest.mark.covers("STR-04", "STR-05", "STR-06", "STR-07", "STR-08", "STR-10")
-def test_events_tell_the_whole_answer_and_each_knows_its_moment() -> None:
+def test_events_contain_the_partial_message_of_their_moment() -> None:
     draft = MessageBuilder("p", "m")
     events: list[Any] = [draft.start(), draft.open_thinking(), draft.thinking(0, "hm"), draft.close_thinking(0, "sig")]
     events += [draft.open_text(), draft.text(1, "He"), draft.open_call("c1", "look"), draft.arguments(2, '{"a":')]
@@ -53,7 +53,7 @@ def test_events_tell_the_whole_answer_and_each_knows_its_moment() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.text(max_size=3)), max_size=30))
-def test_partials_are_those_of_their_moment_however_late_they_are_read(pieces: list[tuple[int, str]]) -> None:
+def test_partial_is_correct_if_it_is_read_late(pieces: list[tuple[int, str]]) -> None:
     draft = MessageBuilder()
     for _ in range(3):
         draft.open_text()
@@ -68,7 +68,7 @@ def test_partials_are_those_of_their_moment_however_late_they_are_read(pieces: l
         assert [b.text for b in event.partial.content if isinstance(b, TextBlock)] == texts
 
 
-def test_a_call_may_get_its_name_late() -> None:
+def test_call_can_get_its_name_late() -> None:
     draft = MessageBuilder()
     start = draft.open_call("", "")
     draft.arguments(0, "{")
@@ -80,7 +80,7 @@ def test_a_call_may_get_its_name_late() -> None:
 
 
 @pytest.mark.covers("MSG-04")
-def test_redacted_thinking_stands_in_its_place() -> None:
+def test_redacted_thinking_keeps_its_position() -> None:
     draft = MessageBuilder()
     draft.redacted_thinking("opaque")
     draft.open_text()
@@ -90,7 +90,7 @@ def test_redacted_thinking_stands_in_its_place() -> None:
 
 
 @pytest.mark.covers("STR-13")
-def test_what_has_arrived_of_open_blocks_is_kept() -> None:
+def test_content_of_open_blocks_is_kept_on_failure() -> None:
     draft = MessageBuilder("p", "m")
     draft.open_text()
     draft.text(0, "half an ans")
@@ -103,14 +103,14 @@ def test_what_has_arrived_of_open_blocks_is_kept() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  ", "null", "{}"])
-def test_no_arguments_in_any_spelling(text: str) -> None:
+def test_empty_arguments_in_any_form_become_an_empty_object(text: str) -> None:
     assert parse_call("i", "n", text) == ToolUseBlock("i", "n", {})
 
 
 @pytest.mark.parametrize("text", ['{"a": 1', "[1]", '"x"', "7", '{"a": 1} trailing', "{'a': 1}", "[" * 100_000])
-def test_what_is_no_strict_object_is_kept_raw(text: str) -> None:
+def test_invalid_arguments_are_stored_as_raw_text(text: str) -> None:
     assert parse_call("i", "n", text) == ToolUseBlock("i", "n", {}, text)
 
 
-def test_an_event_without_a_draft_has_an_empty_partial() -> None:
+def test_event_without_a_builder_has_an_empty_partial() -> None:
     assert isinstance(TextDelta(0, "x").partial, Message)

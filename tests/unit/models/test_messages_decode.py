@@ -1,4 +1,4 @@
-"""Answers of Anthropic Messages, with the oddities of gateways before it."""
+"""Responses of Anthropic Messages, with the variations of gateways."""
 
 import json
 from typing import Any
@@ -37,7 +37,7 @@ PING = {"type": "ping"}
 
 
 @pytest.mark.covers("STR-04", "STR-05", "STR-06", "STR-07", "STR-08", "STR-12", "MOD-39")
-def test_a_stream_becomes_the_events_that_all_protocols_have() -> None:
+def test_stream_becomes_the_usual_events() -> None:
     events = read(
         sse(
             begin(input_tokens=10, output_tokens=1),
@@ -69,15 +69,15 @@ def test_a_stream_becomes_the_events_that_all_protocols_have() -> None:
         "toolcall_end",
         "done",
     ]
-    made = events[-1].partial
-    assert made.content[:2] == (ThinkingBlock("Hmm.", "SIG"), TextBlock("Looking."))
-    assert calls(made) == [("c1", "look", {"at": "x"})]
-    assert (made.stop_reason, made.provider, made.model) == ("tool_use", "host", "m1")
-    assert made.usage == Usage(10, 20)
+    decoded = events[-1].partial
+    assert decoded.content[:2] == (ThinkingBlock("Hmm.", "SIG"), TextBlock("Looking."))
+    assert calls(decoded) == [("c1", "look", {"at": "x"})]
+    assert (decoded.stop_reason, decoded.provider, decoded.model) == ("tool_use", "host", "m1")
+    assert decoded.usage == Usage(10, 20)
 
 
 @pytest.mark.covers("MOD-03", "MOD-39")
-def test_an_answer_at_once_is_the_same_as_a_streamed_one() -> None:
+def test_unstreamed_response_equals_the_streamed_one() -> None:
     blocks = [
         {"type": "thinking", "thinking": "Hm.", "signature": "SIG"},
         {"type": "redacted_thinking", "data": "XXXX"},
@@ -107,8 +107,8 @@ def test_an_answer_at_once_is_the_same_as_a_streamed_one() -> None:
     assert at_once.stop_reason == streamed.stop_reason == "tool_use"
 
 
-def test_parallel_calls_may_grow_at_the_same_time() -> None:
-    made = message(
+def test_parallel_calls_can_grow_at_the_same_time() -> None:
+    decoded = message(
         begin(),
         start(0, "tool_use", id="a", name="one", input={}),
         start(1, "tool_use", id="b", name="two", input={}),
@@ -121,33 +121,33 @@ def test_parallel_calls_may_grow_at_the_same_time() -> None:
         *end("tool_use"),
     )
 
-    assert calls(made) == [("a", "one", {"m": 1}), ("b", "two", {"n": 2})]
+    assert calls(decoded) == [("a", "one", {"m": 1}), ("b", "two", {"n": 2})]
 
 
 @pytest.mark.parametrize("pieces", [(), ("",), ("{}",), ("", "  ")])
-def test_a_call_without_arguments_has_none(pieces: tuple[str, ...]) -> None:
+def test_call_without_arguments_has_an_empty_input(pieces: tuple[str, ...]) -> None:
     assert calls(message(begin(), *call(0, "c", "now", *pieces), *end("tool_use"))) == [("c", "now", {})]
 
 
-def test_arguments_that_come_with_the_start_are_told_as_a_piece_too() -> None:
+def test_arguments_in_the_start_event_are_published_as_a_delta() -> None:
     events = read(sse(begin(), start(0, "tool_use", id="c", name="look", input={"at": 1}), stop(0), *end("tool_use")))
 
     assert [e.type for e in events] == ["start", "toolcall_start", "toolcall_delta", "toolcall_end", "done"]
     assert calls(events[-1].partial) == [("c", "look", {"at": 1})]
 
 
-def test_calls_of_one_id_are_told_apart_and_ids_are_never_missing() -> None:
-    made = message(begin("msg_01ABC"), *call(0, "c", "a"), *call(1, "c", "b"), *call(2, "", "d"), *end("tool_use"))
+def test_missing_or_duplicate_call_ids_become_unique() -> None:
+    decoded = message(begin("msg_01ABC"), *call(0, "c", "a"), *call(1, "c", "b"), *call(2, "", "d"), *end("tool_use"))
 
-    ids = [id for id, _, _ in calls(made)]
+    ids = [id for id, _, _ in calls(decoded)]
     assert len(set(ids)) == 3
     assert all(ids)
     again = message(begin("msg_01ABC"), *call(0, "c", "a"), *call(1, "c", "b"), *call(2, "", "d"), *end("tool_use"))
-    assert calls(again) == calls(made)
+    assert calls(again) == calls(decoded)
 
 
 @pytest.mark.parametrize(
-    ("told", "reason"),
+    ("finish_reason", "reason"),
     [
         ("end_turn", "end_turn"),
         ("stop_sequence", "stop_sequence"),
@@ -157,23 +157,23 @@ def test_calls_of_one_id_are_told_apart_and_ids_are_never_missing() -> None:
         ("something_new", "end_turn"),
     ],
 )
-def test_reasons_to_stop(told: str, reason: str) -> None:
-    assert message(begin(), *text(0, "Hi"), *end(told)).stop_reason == reason
+def test_stop_reason_is_mapped(finish_reason: str, reason: str) -> None:
+    assert message(begin(), *text(0, "Hi"), *end(finish_reason)).stop_reason == reason
 
 
-def test_calls_stop_for_their_answers_whatever_a_gateway_says_but_not_when_they_were_cut() -> None:
+def test_stop_reason_is_tool_use_for_complete_calls_and_max_tokens_for_truncated_ones() -> None:
     assert message(begin(), *call(0, "c", "now"), *end("end_turn")).stop_reason == "tool_use"
     cut = message(begin(), *call(0, "c", "look", '{"at": "x'), *end("max_tokens"))
     assert cut.stop_reason == "max_tokens"
     assert calls(cut) == [("c", "look", '{"at": "x')]
 
 
-# --- what the host does by itself --------------------------------------------------------------------------------------
+# --- server tools and compaction ---------------------------------------------------------------------------------------
 
 
-def test_what_the_hosts_own_tools_did_is_kept_but_is_no_text_and_no_call() -> None:
+def test_results_of_server_tools_are_kept_as_opaque_blocks() -> None:
     result = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [{"url": "u"}]}
-    made = message(
+    decoded = message(
         begin(),
         start(0, "server_tool_use", id="s1", name="web_search", input={}),
         delta(0, "input_json", partial_json='{"query":'),
@@ -185,19 +185,19 @@ def test_what_the_hosts_own_tools_did_is_kept_but_is_no_text_and_no_call() -> No
         *end(),
     )
 
-    request, found, words = made.content
+    request, found, words = decoded.content
     assert isinstance(request, RedactedThinkingBlock)
     assert isinstance(found, RedactedThinkingBlock)
     called = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}}
     assert json.loads(request.data) == called
     assert json.loads(found.data) == result
     assert words == TextBlock("Found it.")
-    assert made.tool_uses == ()
-    assert made.stop_reason == "end_turn"
+    assert decoded.tool_uses == ()
+    assert decoded.stop_reason == "end_turn"
 
 
-def test_blocks_deltas_and_events_that_nobody_knows_are_skipped() -> None:
-    made = message(
+def test_unknown_blocks_deltas_and_events_are_skipped() -> None:
+    decoded = message(
         begin(),
         {"type": "news"},
         start(0, "hologram", rays=3),
@@ -212,11 +212,11 @@ def test_blocks_deltas_and_events_that_nobody_knows_are_skipped() -> None:
         *end(),
     )
 
-    assert made.content == (TextBlock("Hi"),)
+    assert decoded.content == (TextBlock("Hi"),)
 
 
-def test_a_summary_of_the_host_is_kept() -> None:
-    made = message(
+def test_compaction_block_of_the_host_is_kept() -> None:
+    decoded = message(
         begin(),
         start(0, "compaction", content=None),
         delta(0, "compaction", content="So far"),
@@ -224,12 +224,12 @@ def test_a_summary_of_the_host_is_kept() -> None:
         *end("compaction"),
     )
 
-    [kept] = made.content
-    assert isinstance(kept, RedactedThinkingBlock)
-    assert json.loads(kept.data) == {"type": "compaction", "content": "So far"}
+    [compaction] = decoded.content
+    assert isinstance(compaction, RedactedThinkingBlock)
+    assert json.loads(compaction.data) == {"type": "compaction", "content": "So far"}
 
 
-def test_a_call_of_code_that_the_host_runs_keeps_who_made_it() -> None:
+def test_call_from_code_execution_keeps_its_caller() -> None:
     caller = {"type": "code_execution_20250825", "tool_id": "s1"}
     request = message(begin(), start(0, "tool_use", id="c", name="look", input={}, caller=caller), *end("tool_use"))
     answered = message(begin(), start(0, "tool_use", id="c", name="look", input={}, caller=caller), *end("end_turn"))
@@ -244,34 +244,34 @@ def test_a_call_of_code_that_the_host_runs_keeps_who_made_it() -> None:
 
 
 @pytest.mark.covers("CAC-08", "MOD-30")
-def test_cached_tokens_are_counted_once_and_zeros_overwrite_nothing() -> None:
-    made = message(
+def test_cached_tokens_are_counted_once_and_zeros_do_not_overwrite() -> None:
+    decoded = message(
         begin(input_tokens=10, cache_read_input_tokens=100, cache_creation_input_tokens=50, output_tokens=1),
         *text(0, "Hi"),
         *end(usage={"input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 7}),
     )
 
-    assert made.usage is not None
-    assert made.usage == Usage(10, 7, 100, 50)
-    assert made.usage.prompt_tokens == 160
-    assert made.usage.total_tokens == 167
+    assert decoded.usage is not None
+    assert decoded.usage == Usage(10, 7, 100, 50)
+    assert decoded.usage.prompt_tokens == 160
+    assert decoded.usage.total_tokens == 167
 
 
 @pytest.mark.covers("CAC-08")
-def test_cache_writes_that_are_told_by_lifetime_only() -> None:
+def test_cache_writes_are_summed_over_their_lifetimes() -> None:
     created = {"ephemeral_5m_input_tokens": 30, "ephemeral_1h_input_tokens": 20}
 
-    made = whole(content=[], usage={"input_tokens": 1, "output_tokens": 2, "cache_creation": created})
+    decoded = whole(content=[], usage={"input_tokens": 1, "output_tokens": 2, "cache_creation": created})
     both = whole(
         content=[],
         usage={"input_tokens": 1, "output_tokens": 2, "cache_creation": created, "cache_creation_input_tokens": 50},
     )
 
-    assert made.usage == both.usage == Usage(1, 2, 0, 50)
+    assert decoded.usage == both.usage == Usage(1, 2, 0, 50)
 
 
 @pytest.mark.covers("CAC-08", "MOD-31")
-def test_usage_has_its_cost_and_reasoning_is_part_of_the_output() -> None:
+def test_usage_has_a_cost_and_reasoning_is_part_of_the_output() -> None:
     using = profile(prices=(3.0, 15.0, 0.3, 3.75))
     usage = {
         "input_tokens": 1_000_000,
@@ -281,27 +281,27 @@ def test_usage_has_its_cost_and_reasoning_is_part_of_the_output() -> None:
         "output_tokens_details": {"thinking_tokens": 400},
     }
 
-    made = whole(content=[], usage=usage, using=using).usage
+    decoded = whole(content=[], usage=usage, using=using).usage
 
-    assert made is not None
-    assert made.reasoning_tokens == 400
-    assert made.cost == Cost(3.0, 15.0, 0.3, 3.75 + 6.0)
+    assert decoded is not None
+    assert decoded.reasoning_tokens == 400
+    assert decoded.cost == Cost(3.0, 15.0, 0.3, 3.75 + 6.0)
     assert whole(content=[], usage=usage).usage == Usage(1_000_000, 1_000_000, 1_000_000, 2_000_000, 400)
 
 
-def test_the_cost_of_a_summary_by_the_host_is_part_of_the_answers() -> None:
+def test_cost_of_a_host_compaction_is_included() -> None:
     one = {"input_tokens": 1_000_000, "output_tokens": 1_000_000}
     usage = {**one, "iterations": [{"type": "compaction", **one}, {"type": "message", **one}]}
 
-    made = whole(content=[], usage=usage, using=profile(prices=(3.0, 15.0, 0.3, 3.75))).usage
+    decoded = whole(content=[], usage=usage, using=profile(prices=(3.0, 15.0, 0.3, 3.75))).usage
 
-    assert made is not None
-    assert (made.input_tokens, made.output_tokens) == (1_000_000, 1_000_000)
-    assert made.cost == Cost(6.0, 30.0)
+    assert decoded is not None
+    assert (decoded.input_tokens, decoded.output_tokens) == (1_000_000, 1_000_000)
+    assert decoded.cost == Cost(6.0, 30.0)
     assert whole(content=[], usage=usage).usage == Usage(1_000_000, 1_000_000)
 
 
-def test_an_answer_that_tells_no_counts_has_none() -> None:
+def test_response_without_counts_has_no_usage() -> None:
     assert message(begin(), *text(0, "Hi"), *end()).usage is None
 
 
@@ -309,7 +309,7 @@ def test_an_answer_that_tells_no_counts_has_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "text_of_it", "error", "reason"),
+    ("kind", "error_text", "error", "reason"),
     [
         ("overloaded_error", "Overloaded", RateLimitedError, "overloaded"),
         ("rate_limit_error", "Slow down", RateLimitedError, "rate_limit"),
@@ -322,13 +322,13 @@ def test_an_answer_that_tells_no_counts_has_none() -> None:
         ),
     ],
 )
-def test_an_error_in_mid_stream_is_raised_with_what_had_arrived(
-    kind: str, text_of_it: str, error: type[ModelError], reason: str
+def test_error_during_the_stream_is_raised_with_the_partial_message(
+    kind: str, error_text: str, error: type[ModelError], reason: str
 ) -> None:
-    told = {"type": "error", "error": {"type": kind, "message": text_of_it}}
+    finish_reason = {"type": "error", "error": {"type": kind, "message": error_text}}
 
-    with pytest.raises(error, match=text_of_it) as caught:
-        message(begin(input_tokens=3), start(0, "text", text=""), delta(0, "text", text="Hel"), told)
+    with pytest.raises(error, match=error_text) as caught:
+        message(begin(input_tokens=3), start(0, "text", text=""), delta(0, "text", text="Hel"), finish_reason)
 
     assert caught.value.reason == reason
     assert caught.value.partial is not None
@@ -338,7 +338,7 @@ def test_an_error_in_mid_stream_is_raised_with_what_had_arrived(
 
 @pytest.mark.covers("RET-21")
 @pytest.mark.parametrize("body", [b"", b"[]", b"<html>Gateway</html>", b'{"type": "message"}', b"data: <html>\n\n"])
-def test_what_is_no_answer_is_an_invalid_one(body: bytes) -> None:
+def test_invalid_response_raises(body: bytes) -> None:
     with pytest.raises(InvalidResponseError) as caught:
         read(body)
 
@@ -355,14 +355,14 @@ def test_what_is_no_answer_is_an_invalid_one(body: bytes) -> None:
         b'data: {"message": "Overloaded"}\n\n',
     ],
 )
-def test_an_error_instead_of_an_answer(body: bytes) -> None:
+def test_error_body_raises(body: bytes) -> None:
     with pytest.raises(ModelError, match="Overloaded") as caught:
         read(body)
 
     assert caught.value.retryable
 
 
-def test_a_refusal_is_an_error_that_keeps_what_was_said() -> None:
+def test_refusal_raises_with_the_partial_message() -> None:
     details = {"category": "cyber", "explanation": "Blocked by policy."}
 
     with pytest.raises(ModelError, match="Blocked by policy") as caught:
@@ -377,7 +377,7 @@ def test_a_refusal_is_an_error_that_keeps_what_was_said() -> None:
         whole(content=[], stop_reason="refusal", stop_details=None)
 
 
-def test_a_window_that_is_full_calls_for_a_shorter_conversation() -> None:
+def test_full_context_window_raises_context_exceeded() -> None:
     with pytest.raises(ContextExceededError) as caught:
         message(begin(), *text(0, "And so"), *end("model_context_window_exceeded"))
 
@@ -387,7 +387,7 @@ def test_a_window_that_is_full_calls_for_a_shorter_conversation() -> None:
 
 @pytest.mark.covers("STR-13")
 @pytest.mark.parametrize("cut", [1, 2, 3, 4])
-def test_a_stream_that_is_cut_is_no_answer(cut: int) -> None:
+def test_interrupted_stream_raises(cut: int) -> None:
     events = [begin(), start(0, "text", text=""), delta(0, "text", text="Hel"), stop(0), *end()]
 
     with pytest.raises(NetworkError) as caught:
@@ -397,12 +397,12 @@ def test_a_stream_that_is_cut_is_no_answer(cut: int) -> None:
     assert (caught.value.partial.text if caught.value.partial else "") == ("Hel" if cut > 2 else "")
 
 
-def test_a_torn_last_event_says_no_more_than_that_the_stream_was_cut() -> None:
+def test_truncated_last_event_is_reported_as_an_interrupted_stream() -> None:
     with pytest.raises(NetworkError, match="before the response was complete"):
         read(sse(begin(), *text(0, "Hi")) + b'event: message_delta\ndata: {"type": "mess')
 
 
-def test_an_answer_whose_reason_to_stop_is_known_is_complete_without_its_end() -> None:
+def test_response_with_a_stop_reason_is_complete_without_an_end_event() -> None:
     decoder = AnthropicDecoder(profile())
     out: list[Any] = []
     for event in (begin(), *text(0, "Hi"), end()[0]):
@@ -417,15 +417,15 @@ def test_an_answer_whose_reason_to_stop_is_known_is_complete_without_its_end() -
 # --- gateways ----------------------------------------------------------------------------------------------------------
 
 
-def test_names_of_events_do_where_types_are_missing_and_the_other_way_round() -> None:
+def test_event_name_replaces_a_missing_type_and_vice_versa() -> None:
     named = sse(begin(), *text(0, "Hi"), *end()).replace(b'"type": "message_stop"', b'"x": 1')
     unnamed = sse(*[json.dumps(event) for event in (begin(), *text(0, "Hi"), *end())])
 
     assert read(named)[-1].partial.text == read(unnamed)[-1].partial.text == "Hi"
 
 
-def test_starts_and_ends_may_be_missing() -> None:
-    made = message(
+def test_start_and_stop_events_can_be_missing() -> None:
+    decoded = message(
         delta(0, "thinking", thinking="Hm."),
         delta(0, "signature", signature="S"),
         delta(1, "text", text="Hi"),
@@ -435,18 +435,18 @@ def test_starts_and_ends_may_be_missing() -> None:
         "[DONE]",
     )
 
-    assert made.content[:2] == (ThinkingBlock("Hm.", "S"), TextBlock("Hi"))
-    assert calls(made) == [("c", "look", {})]
+    assert decoded.content[:2] == (ThinkingBlock("Hm.", "S"), TextBlock("Hi"))
+    assert calls(decoded) == [("c", "look", {})]
 
 
-def test_a_beginning_that_is_said_twice_changes_nothing() -> None:
+def test_duplicate_start_event_is_ignored() -> None:
     events = read(sse(begin(), begin(), *text(0, "Hi"), *end()))
 
     assert [event.type for event in events] == ["start", "text_start", "text_delta", "text_end", "done"]
 
 
-def test_a_second_answer_takes_the_place_of_one_that_broke_off_unheard() -> None:
-    made = message(
+def test_second_response_replaces_one_that_broke_off_without_output() -> None:
+    decoded = message(
         begin("first", input_tokens=9),
         start(0, "thinking", thinking=""),
         delta(0, "thinking", thinking="I will call."),
@@ -458,47 +458,47 @@ def test_a_second_answer_takes_the_place_of_one_that_broke_off_unheard() -> None
         *end("tool_use", usage={"output_tokens": 3}),
     )
 
-    assert calls(made) == [("c2", "look", {"at": "x"})]
-    assert made.thinking == ""
-    assert made.usage == Usage(10, 3)
+    assert calls(decoded) == [("c2", "look", {"at": "x"})]
+    assert decoded.thinking == ""
+    assert decoded.usage == Usage(10, 3)
 
 
-@pytest.mark.parametrize("said", [text(0, "Hel"), call(0, "c", "now")])
-def test_a_second_answer_behind_words_or_calls_is_an_error(said: list[dict[str, Any]]) -> None:
+@pytest.mark.parametrize("received_blocks", [text(0, "Hel"), call(0, "c", "now")])
+def test_second_response_after_output_raises(received_blocks: list[dict[str, Any]]) -> None:
     with pytest.raises(NetworkError, match="second response") as caught:
-        message(begin("first"), *said, begin("second"), *text(0, "Hello"), *end())
+        message(begin("first"), *received_blocks, begin("second"), *text(0, "Hello"), *end())
 
     assert caught.value.partial is not None
     assert len(caught.value.partial.content) == 1
 
 
-def test_nothing_behind_the_end_belongs_to_the_answer() -> None:
-    made = message(begin("one"), *text(0, "Hi"), *end(), begin("two"), *text(0, " there"), *end("max_tokens"))
+def test_events_after_the_end_are_ignored() -> None:
+    decoded = message(begin("one"), *text(0, "Hi"), *end(), begin("two"), *text(0, " there"), *end("max_tokens"))
 
-    assert (made.text, made.stop_reason) == ("Hi", "end_turn")
+    assert (decoded.text, decoded.stop_reason) == ("Hi", "end_turn")
 
 
-def test_an_empty_answer_is_one_empty_text() -> None:
+def test_empty_response_becomes_empty_text() -> None:
     assert message(begin(), *text(0), *end()).content == (TextBlock(""),)
     assert whole(content=[]).content == (TextBlock(""),)
 
 
-def test_control_characters_bad_types_and_cut_characters_are_read() -> None:
+def test_control_characters_invalid_types_and_split_characters_are_read() -> None:
     raw = '{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a\nb"}}'.replace(
         "\n", "\x01"
     )
-    halves = [
+    surrogate_deltas = [
         '{"type": "content_block_delta", "index": "0", "delta": {"type": "text_delta", "text": "\\ud83d"}}',
         '{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "\\ude00"}}',
     ]
 
-    made = message(begin(), start(0, "text", text=""), raw, *halves, stop(0), *end())
+    decoded = message(begin(), start(0, "text", text=""), raw, *surrogate_deltas, stop(0), *end())
 
-    assert made.text == "a\x01b\N{GRINNING FACE}"
+    assert decoded.text == "a\x01b\N{GRINNING FACE}"
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_break_it(data: bytes) -> None:
+def test_decoder_accepts_any_bytes(data: bytes) -> None:
     try:
         events = read(data)
     except ModelError:
@@ -543,10 +543,10 @@ SHAPED = st.builds(
 
 @settings(max_examples=40)
 @given(st.lists(EVENTS | SHAPED, max_size=5))
-def test_no_events_break_it(events: list[Any]) -> None:
+def test_decoder_accepts_any_events(events: list[Any]) -> None:
     try:
-        made = read(sse(*[json.dumps(event) for event in [begin(), *events, *end()]]))
+        decoded = read(sse(*[json.dumps(event) for event in [begin(), *events, *end()]]))
     except ModelError:
         return
-    assert made[-1].type == "done"
-    assert made[-1].partial.content
+    assert decoded[-1].type == "done"
+    assert decoded[-1].partial.content

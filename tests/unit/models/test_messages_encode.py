@@ -60,7 +60,7 @@ def roles(sent: dict[str, Any]) -> list[str]:
 # --- the conversation --------------------------------------------------------------------------------------------------
 
 
-def test_a_plain_request_holds_what_is_needed_and_nothing_else() -> None:
+def test_plain_request_contains_only_what_is_needed() -> None:
     assert body([Message.user("Hi")], system="Be kind.") == {
         "model": "m1",
         "max_tokens": 8192,
@@ -71,7 +71,7 @@ def test_a_plain_request_holds_what_is_needed_and_nothing_else() -> None:
 
 
 @pytest.mark.covers("MOD-07")
-def test_system_texts_are_put_together_wherever_they_stand() -> None:
+def test_system_texts_are_joined() -> None:
     history = [Message.user("Hi"), Message.system("From now on in French."), Message.system(" "), Message.user("Well?")]
 
     sent = body(history, system="Be kind.")
@@ -85,7 +85,7 @@ def test_system_texts_are_put_together_wherever_they_stand() -> None:
 
 
 @pytest.mark.covers("MOD-08")
-def test_a_system_message_is_no_message() -> None:
+def test_system_message_is_not_encoded_as_a_message() -> None:
     with pytest.raises(ValueError, match="no system role"):
         normalize_message(Message.system("Be kind."))
     with pytest.raises(ValueError, match="no system role"):
@@ -97,18 +97,18 @@ def test_a_system_message_is_no_message() -> None:
 def test_other_messages_become_plain_objects() -> None:
     assert normalize_message(Message.user("Hi")) == {"role": "user", "content": [{"type": "text", "text": "Hi"}]}
     assert normalize_message(Message.user(" ")) is None
-    said = assistant(ThinkingBlock("Hm.", "SIG"), TextBlock("Hi"))
-    assert normalize_message(said) == {
+    assistant_message = assistant(ThinkingBlock("Hm.", "SIG"), TextBlock("Hi"))
+    assert normalize_message(assistant_message) == {
         "role": "assistant",
         "content": [{"type": "thinking", "thinking": "Hm.", "signature": "SIG"}, {"type": "text", "text": "Hi"}],
     }
-    assert normalize_message(said, profile(model="m2")) == {
+    assert normalize_message(assistant_message, profile(model="m2")) == {
         "role": "assistant",
         "content": [{"type": "text", "text": "Hi"}],
     }
 
 
-def test_a_turn_with_parallel_calls() -> None:
+def test_turn_with_parallel_calls() -> None:
     sent = body(
         [
             Message.user("Look"),
@@ -149,13 +149,13 @@ def test_a_turn_with_parallel_calls() -> None:
     ]
 
 
-def test_thinking_goes_back_only_signed_to_its_model_and_never_last() -> None:
+def test_thinking_is_returned_only_signed_to_its_model_and_never_last() -> None:
     blocks = (ThinkingBlock("Hm.", "SIG"), ThinkingBlock("Unsigned."), TextBlock("Hi"), ThinkingBlock("End.", "SIG2"))
-    own = [Message.user("A"), assistant(*blocks), Message.user("B")]
+    own_history = [Message.user("A"), assistant(*blocks), Message.user("B")]
 
-    assert [b["type"] for b in body(own)["messages"][1]["content"]] == ["thinking", "text"]
+    assert [b["type"] for b in body(own_history)["messages"][1]["content"]] == ["thinking", "text"]
     for using in (profile(model="m2"), profile(provider="other"), profile(AnthropicCapabilities(reasoning=False))):
-        assert body(own, using)["messages"][1]["content"] == [{"type": "text", "text": "Hi"}]
+        assert body(own_history, using)["messages"][1]["content"] == [{"type": "text", "text": "Hi"}]
 
 
 def test_roles_alternate_and_the_user_begins() -> None:
@@ -182,7 +182,7 @@ def test_roles_alternate_and_the_user_begins() -> None:
     assert roles(body([Message.system("Only this.")])) == ["user"]
 
 
-def test_words_of_the_assistant_at_the_end_are_to_be_continued() -> None:
+def test_assistant_text_at_the_end_is_a_prefill() -> None:
     history = [Message.user("A story"), assistant(TextBlock("Once upon a \n"))]
     scratch = EncodingCache()
 
@@ -197,7 +197,7 @@ def test_words_of_the_assistant_at_the_end_are_to_be_continued() -> None:
     assert body(went_on, scratch=scratch)["messages"] == body(went_on)["messages"]
 
 
-def test_arguments_and_ids_and_names_are_always_valid() -> None:
+def test_invalid_arguments_ids_and_names_are_repaired() -> None:
     history = [
         Message.user("Go"),
         assistant(
@@ -216,7 +216,7 @@ def test_arguments_and_ids_and_names_are_always_valid() -> None:
     assert [b["content"] for b in answered["content"]] == ["(no output)", "(no output)"]
 
 
-def test_half_characters_are_replaced() -> None:
+def test_lone_surrogates_are_replaced() -> None:
     sent = body([Message.user("a\ud800b"), assistant(ToolUseBlock("c", "look", {"at": "\udc00"}))], system="\ud800")
 
     assert sent["system"][0]["text"] == "\N{REPLACEMENT CHARACTER}"
@@ -225,7 +225,7 @@ def test_half_characters_are_replaced() -> None:
 
 
 @pytest.mark.covers("PRV-27", "PRV-28")
-def test_images_stand_inside_tool_results() -> None:
+def test_images_are_encoded_inside_tool_results() -> None:
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "QUJD"}}
     history = [
         Message.user([TextBlock("See"), PICTURE]),
@@ -249,7 +249,7 @@ def test_images_stand_inside_tool_results() -> None:
 
 
 @pytest.mark.covers("PRV-28")
-def test_images_of_a_failed_call_follow_behind_it_because_errors_are_text_only() -> None:
+def test_images_of_a_failed_call_follow_the_result() -> None:
     history = [
         assistant(ToolUseBlock("c1", "shot")),
         results(ToolResultBlock("c1", "shot", (TextBlock("Broken:"), PICTURE), is_error=True)),
@@ -262,29 +262,33 @@ def test_images_of_a_failed_call_follow_behind_it_because_errors_are_text_only()
     assert image["type"] == "image"
 
 
-# --- what the host's own tools did -------------------------------------------------------------------------------------
+# --- server tools ------------------------------------------------------------------------------------------------------
 
 SEARCHED = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}}
 FOUND = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [{"url": "u", "encrypted_content": "E"}]}
 
 
-def kept(block: dict[str, Any]) -> RedactedThinkingBlock:
+def opaque_block(block: dict[str, Any]) -> RedactedThinkingBlock:
     return RedactedThinkingBlock(json.dumps(block))
 
 
-def test_what_the_hosts_own_tools_did_goes_back_to_the_model_as_it_was() -> None:
-    history = [Message.user("A"), assistant(kept(SEARCHED), kept(FOUND), TextBlock("So.")), Message.user("B")]
+def test_server_tool_blocks_are_returned_to_their_model_unchanged() -> None:
+    history = [
+        Message.user("A"),
+        assistant(opaque_block(SEARCHED), opaque_block(FOUND), TextBlock("So.")),
+        Message.user("B"),
+    ]
 
     assert body(history)["messages"][1]["content"] == [SEARCHED, FOUND, {"type": "text", "text": "So."}]
     for using in (profile(model="m2"), profile(AnthropicCapabilities(hosted=False))):
         assert body(history, using)["messages"][1]["content"] == [{"type": "text", "text": "So."}]
 
 
-def test_a_call_of_the_host_without_its_result_goes_back_only_beside_open_calls() -> None:
-    paused = [Message.user("A"), assistant(TextBlock("Hm."), kept(SEARCHED)), Message.user("B")]
+def test_server_tool_call_without_a_result_needs_open_calls() -> None:
+    paused = [Message.user("A"), assistant(TextBlock("Hm."), opaque_block(SEARCHED)), Message.user("B")]
     waiting = [
         Message.user("A"),
-        assistant(kept(SEARCHED), ToolUseBlock("c1", "now")),
+        assistant(opaque_block(SEARCHED), ToolUseBlock("c1", "now")),
         results(ToolResultBlock("c1", "now", "noon")),
     ]
 
@@ -292,20 +296,22 @@ def test_a_call_of_the_host_without_its_result_goes_back_only_beside_open_calls(
     assert [b["type"] for b in body(waiting)["messages"][1]["content"]] == ["server_tool_use", "tool_use"]
 
 
-def test_a_summary_of_the_host_alone_is_a_message() -> None:
+def test_compaction_block_alone_is_a_message() -> None:
     summary = {"type": "compaction", "content": "So far"}
-    made = message(
+    encoded_message = message(
         begin(), {"type": "content_block_start", "index": 0, "content_block": summary}, stop(0), *ending("compaction")
     )
 
-    assert body([Message.user("A"), made, Message.user("B")])["messages"][1]["content"] == [summary]
+    assert body([Message.user("A"), encoded_message, Message.user("B")])["messages"][1]["content"] == [summary]
 
 
-def test_who_made_a_call_goes_back_with_it() -> None:
+def test_caller_of_a_tool_call_is_returned() -> None:
     caller = {"type": "code_execution_20250825", "tool_id": "s1"}
-    made = message(begin(), start(0, "tool_use", id="c1", name="now", input={}, caller=caller), *ending("tool_use"))
+    encoded_message = message(
+        begin(), start(0, "tool_use", id="c1", name="now", input={}, caller=caller), *ending("tool_use")
+    )
 
-    [call] = body([Message.user("A"), made])["messages"][1]["content"]
+    [call] = body([Message.user("A"), encoded_message])["messages"][1]["content"]
 
     assert call == {"type": "tool_use", "id": "c1", "name": "now", "input": {}, "caller": caller}
 
@@ -313,7 +319,7 @@ def test_who_made_a_call_goes_back_with_it() -> None:
 # --- options -----------------------------------------------------------------------------------------------------------
 
 
-def test_options_are_sent_in_the_words_of_the_protocol() -> None:
+def test_options_are_encoded() -> None:
     sent = body(
         [Message.user("Hi")],
         max_output_tokens=100,
@@ -336,7 +342,7 @@ def test_options_are_sent_in_the_words_of_the_protocol() -> None:
 @pytest.mark.parametrize(
     ("choice", "field"), [("auto", None), ("none", {"type": "none"}), ("look", {"type": "tool", "name": "look"})]
 )
-def test_tool_choices(choice: str, field: dict[str, Any] | None) -> None:
+def test_tool_choice_is_encoded(choice: str, field: dict[str, Any] | None) -> None:
     assert body([Message.user("Hi")], tools=[LOOK], tool_choice=choice).get("tool_choice") == field
     assert "tool_choice" not in body([Message.user("Hi")], tool_choice=choice)
     free = profile(AnthropicCapabilities(forced_tools=False))
@@ -344,7 +350,7 @@ def test_tool_choices(choice: str, field: dict[str, Any] | None) -> None:
     assert sent == (field if choice == "none" else None)
 
 
-def test_tools_of_the_host_stand_behind_ours() -> None:
+def test_server_tools_follow_the_other_tools() -> None:
     search = {"type": "web_search_20250305", "name": "web_search"}
 
     sent = body([Message.user("Hi")], tools=[LOOK], extra={"tools": [search]}, cache=True)
@@ -353,7 +359,7 @@ def test_tools_of_the_host_stand_behind_ours() -> None:
     assert sent["tools"][1] == {**search, "cache_control": MARK}
 
 
-def test_a_reply_cap_is_always_sent_and_kept_to_what_the_model_can() -> None:
+def test_output_limit_is_always_sent_and_clamped_to_the_model() -> None:
     hi = [Message.user("Hi")]
 
     assert body(hi)["max_tokens"] == 8192
@@ -364,7 +370,7 @@ def test_a_reply_cap_is_always_sent_and_kept_to_what_the_model_can() -> None:
     assert body(long, profile(max_output_tokens=64_000, context_window=120_000))["max_tokens"] < 20_000
 
 
-def test_the_schema_of_a_tool_is_one_object() -> None:
+def test_tool_schema_is_one_object() -> None:
     union = {
         "oneOf": [{"type": "object", "properties": {"a": {"type": "string"}}}, {"properties": {"b": {}}}],
         "properties": {"c": {"type": "integer"}},
@@ -379,7 +385,7 @@ def test_the_schema_of_a_tool_is_one_object() -> None:
 
 
 @pytest.mark.covers("MOD-37")
-def test_the_schema_of_an_answer_is_closed_and_without_what_is_refused() -> None:
+def test_response_schema_is_closed_and_reduced() -> None:
     schema = {
         "type": "object",
         "properties": {
@@ -438,7 +444,9 @@ ADAPTIVE = AnthropicCapabilities(
         ("xhigh", 32768, "max", "xhigh"),
     ],
 )
-def test_a_level_is_a_budget_or_an_effort(level: str, budget: int, effort_of_both: str, effort: str) -> None:
+def test_thinking_level_becomes_a_budget_or_an_effort(
+    level: str, budget: int, effort_of_both: str, effort: str
+) -> None:
     hi, cap = [Message.user("Hi")], {"max_output_tokens": 1000, "temperature": 0.5, "thinking": level}
 
     older = body(hi, profile(BUDGET), **cap)
@@ -455,7 +463,7 @@ def test_a_level_is_a_budget_or_an_effort(level: str, budget: int, effort_of_bot
 
 
 @pytest.mark.covers("MOD-36")
-def test_an_exact_budget_is_kept_where_one_is_taken() -> None:
+def test_exact_thinking_budget_is_sent_if_supported() -> None:
     hi = [Message.user("Hi")]
 
     for dialect in (BUDGET, BOTH):
@@ -468,7 +476,7 @@ def test_an_exact_budget_is_kept_where_one_is_taken() -> None:
 
 
 @pytest.mark.covers("MOD-36")
-def test_a_budget_leaves_room_for_an_answer_or_is_not_asked_for() -> None:
+def test_thinking_budget_leaves_room_for_a_response_or_is_dropped() -> None:
     hi = [Message.user("Hi")]
 
     tight = body(hi, profile(BUDGET, max_output_tokens=8192), thinking="xhigh")
@@ -488,7 +496,7 @@ def test_a_budget_leaves_room_for_an_answer_or_is_not_asked_for() -> None:
         ("never", None, "low"),
     ],
 )
-def test_thinking_is_turned_off_as_the_model_has_it(off: Any, field: dict[str, Any] | None, effort: str | None) -> None:
+def test_thinking_off_is_encoded_for_each_model(off: Any, field: dict[str, Any] | None, effort: str | None) -> None:
     using = profile(AnthropicCapabilities(thinking="adaptive", thinking_off=off, efforts=("low", "high")))
 
     sent = body([Message.user("Hi")], using, thinking="off")
@@ -498,7 +506,7 @@ def test_thinking_is_turned_off_as_the_model_has_it(off: Any, field: dict[str, A
     assert "thinking" not in body([Message.user("Hi")], using)
 
 
-def test_thinking_that_does_not_fit_any_more_is_to_be_dropped_by_the_host() -> None:
+def test_unbound_thinking_is_dropped_by_the_host() -> None:
     using = profile(
         AnthropicCapabilities(thinking="adaptive", thinking_off="never", efforts=("low",), drop_unbound=True)
     )
@@ -508,14 +516,14 @@ def test_thinking_that_does_not_fit_any_more_is_to_be_dropped_by_the_host() -> N
         assert body([Message.user("Hi")], using, thinking=level)["thinking"] == field
 
 
-def test_a_forced_call_and_a_budget_do_not_go_together() -> None:
+def test_forced_tool_call_excludes_a_thinking_budget() -> None:
     forced = {"tools": [LOOK], "tool_choice": "look", "thinking": "low"}
 
     assert "thinking" not in body([Message.user("Hi")], profile(BUDGET), **forced)
     assert body([Message.user("Hi")], profile(ADAPTIVE), **forced)["thinking"]["type"] == "adaptive"
 
 
-def test_a_budget_is_not_asked_for_in_the_middle_of_calls_made_without_thinking() -> None:
+def test_thinking_budget_is_not_requested_during_calls_made_without_thinking() -> None:
     unthought = [assistant(ToolUseBlock("c1", "now")), results(ToolResultBlock("c1", "now", "noon"))]
     foreign = [assistant(ThinkingBlock("Hm.", "S"), ToolUseBlock("c1", "now"), model="m2"), unthought[1]]
     ask = {"thinking": "low", "max_output_tokens": 100}
@@ -533,8 +541,8 @@ def test_a_budget_is_not_asked_for_in_the_middle_of_calls_made_without_thinking(
 # --- the prompt cache --------------------------------------------------------------------------------------------------
 
 
-def marked(sent: Any) -> list[str]:
-    """Where cache markers are: paths of the objects that hold one."""
+def find_markers(sent: Any) -> list[str]:
+    """Return the paths of all objects with a cache marker."""
     found: list[str] = []
 
     def look(value: Any, path: str) -> None:
@@ -552,14 +560,14 @@ def marked(sent: Any) -> list[str]:
 
 
 @pytest.mark.covers("CAC-01", "CAC-02", "CAC-03", "CAC-04", "CAC-05")
-def test_three_breakpoints_by_default() -> None:
+def test_three_cache_breakpoints_are_set_by_default() -> None:
     request = ModelRequest(
         [Message.user("Hi"), *turn(1)], system="Be kind.", tools=[LOOK, NOW], scratch=EncodingCache()
     )
 
     sent = json.loads(encode_request(request, profile()))
 
-    assert marked(sent) == ["/tools/1", "/system/0", "/messages/2/content/0"]
+    assert find_markers(sent) == ["/tools/1", "/system/0", "/messages/2/content/0"]
     assert sent["tools"][1]["cache_control"] == sent["system"][0]["cache_control"] == MARK
     assert sent["messages"][2]["content"][0]["cache_control"] == MARK
 
@@ -577,25 +585,27 @@ def test_three_breakpoints_by_default() -> None:
         (assistant(TextBlock("cut"), stop_reason="error"), "/messages/2/content/0"),
     ],
 )
-def test_the_last_breakpoint_is_at_the_last_block_that_can_be_cached(last: Message, where: str) -> None:
+def test_last_breakpoint_is_at_the_last_cacheable_block(last: Message, where: str) -> None:
     history = [Message.user("Hi"), assistant(TextBlock("Yes?")), last]
 
-    assert marked(json.loads(encode_request(ModelRequest(history), profile()))) == [where]
+    assert find_markers(json.loads(encode_request(ModelRequest(history), profile()))) == [where]
 
 
 @pytest.mark.covers("CAC-01", "CAC-05")
-def test_breakpoints_can_be_turned_off_or_kept_for_longer() -> None:
+def test_breakpoints_can_be_disabled_or_extended() -> None:
     hi = [Message.user("Hi")]
 
-    assert marked(body(hi, system="S", tools=[LOOK], cache=False)) == []
-    assert marked(body(hi, profile(AnthropicCapabilities(cache=False)), system="S", tools=[LOOK], cache=True)) == []
+    assert find_markers(body(hi, system="S", tools=[LOOK], cache=False)) == []
+    assert (
+        find_markers(body(hi, profile(AnthropicCapabilities(cache=False)), system="S", tools=[LOOK], cache=True)) == []
+    )
     long = body(hi, profile(AnthropicCapabilities(cache_ttl="1h")), system="S", tools=[LOOK], cache=True)
     assert long["system"][0]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
-    assert len(marked(long)) == 3
+    assert len(find_markers(long)) == 3
 
 
 @pytest.mark.covers("CAC-04")
-def test_what_is_kept_holds_no_markers() -> None:
+def test_cached_encoding_contains_no_markers() -> None:
     scratch = EncodingCache()
     history = [Message.user("Hi"), *turn(1)]
     request = ModelRequest(history, tools=[LOOK], system="S", scratch=scratch)
@@ -609,19 +619,19 @@ def test_what_is_kept_holds_no_markers() -> None:
     assert all(b"cache_control" not in data for item in (*history, LOOK) for data in item.__dict__.values())
 
 
-def unmarked(sent: bytes) -> bytes:
+def remove_markers(sent: bytes) -> bytes:
     return sent.replace(b',"cache_control":{"type":"ephemeral"}', b"")
 
 
 @pytest.mark.covers("CAC-04")
-def test_the_prefix_of_fifty_turns_stays_the_same_byte_for_byte() -> None:
+def test_request_prefix_of_fifty_turns_is_stable() -> None:
     scratch, history = EncodingCache(), [Message.user("Go")]
     tools = [ToolDefinition(f"tool{n}", "Does it.", {"type": "object", "properties": {}}) for n in range(10)]
     before = b""
     for number in range(50):
         history += turn(number)
         request = ModelRequest(list(history), system="S", tools=tools, thinking="low", scratch=scratch)
-        sent = unmarked(encode_request(request, profile()))
+        sent = remove_markers(encode_request(request, profile()))
 
         prefix = before.removesuffix(b"]}]}")
         assert sent.startswith(prefix)
@@ -630,14 +640,14 @@ def test_the_prefix_of_fifty_turns_stays_the_same_byte_for_byte() -> None:
     assert len(json.loads(before)["messages"]) == 101
 
 
-def test_a_long_conversation_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_conversation_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[Message | ToolDefinition] = []
 
-    def counted(message: Message, using: ModelProfile) -> bytes:
+    def count_encode(message: Message, using: ModelProfile) -> bytes:
         encoded.append(message)
         return encode_message(message, using)
 
-    monkeypatch.setattr(encode, "encode_message", counted)
+    monkeypatch.setattr(encode, "encode_message", count_encode)
     tools = [ToolDefinition(f"tool{n}", "Does it.", {"type": "object", "properties": {}}) for n in range(40)]
     history = [message for number in range(100) for message in turn(number)]
     scratch = EncodingCache()
@@ -650,10 +660,10 @@ def test_a_long_conversation_is_encoded_once(monkeypatch: pytest.MonkeyPatch) ->
 
     assert encoded[200:] == longer[200:]
     assert scratch.entries["anthropic_messages"].head is head
-    assert unmarked(second).startswith(unmarked(first).removesuffix(b"]}"))
+    assert remove_markers(second).startswith(remove_markers(first).removesuffix(b"]}"))
 
 
-def test_the_end_of_a_history_is_not_settled_while_results_are_missing() -> None:
+def test_history_with_missing_results_is_not_cached_as_complete() -> None:
     scratch = EncodingCache()
     history = [Message.user("Go"), *turn(1), turn(2)[0]]
 
@@ -665,7 +675,7 @@ def test_the_end_of_a_history_is_not_settled_while_results_are_missing() -> None
     assert second == {"type": "tool_result", "tool_use_id": "c2", "content": "y" * 20}
 
 
-def test_one_scratch_serves_several_receivers() -> None:
+def test_one_encoding_cache_works_for_several_models() -> None:
     scratch, history = EncodingCache(), [Message.user("Go"), *turn(1)]
 
     for using in (
@@ -677,7 +687,7 @@ def test_one_scratch_serves_several_receivers() -> None:
         assert body(history, using, scratch=scratch)["messages"] == body(history, using)["messages"]
 
 
-# --- everything at once ------------------------------------------------------------------------------------------------
+# --- any history -------------------------------------------------------------------------------------------------------
 
 WORDS = st.text(max_size=8) | st.sampled_from(
     ["", " ", "\n", ']},{"role": "user","content":[', "\ud800", "\N{GRINNING FACE}"]
@@ -710,7 +720,9 @@ MESSAGES = (
     st.builds(lambda blocks: Message("user", tuple(blocks)), USER)
     | st.builds(Message.system, WORDS)
     | st.builds(
-        lambda blocks, made, why: Message("assistant", tuple(blocks), provider=made[0], model=made[1], stop_reason=why),
+        lambda blocks, encoded_message, why: Message(
+            "assistant", tuple(blocks), provider=encoded_message[0], model=encoded_message[1], stop_reason=why
+        ),
         ASSISTANT,
         OWN,
         st.sampled_from([None, "end_turn", "error"]),
@@ -728,12 +740,12 @@ def test_any_history_becomes_a_valid_request(history: list[Message], cut: int, s
     sent = body(history, scratch=scratch, system=system)
 
     assert sent == body(history, system=system)
-    check(sent)
-    assert len(marked(body(history, system=system, tools=[LOOK], cache=True))) == 2 + ("system" in sent)
+    check_protocol_rules(sent)
+    assert len(find_markers(body(history, system=system, tools=[LOOK], cache=True))) == 2 + ("system" in sent)
 
 
-def check(sent: dict[str, Any]) -> None:
-    """The rules of the protocol."""
+def check_protocol_rules(sent: dict[str, Any]) -> None:
+    """Assert that a request follows the rules of the protocol."""
     items = sent["messages"]
     assert items[0]["role"] == "user"
     open_calls: list[str] = []
@@ -754,10 +766,12 @@ def check(sent: dict[str, Any]) -> None:
     assert open_calls == []
 
 
-def test_text_and_results_come_in_the_order_in_which_they_were_said() -> None:
-    made = message(begin(), *text(0, "A"), *text(1, "B"), *ending())
+def test_text_and_results_keep_their_order() -> None:
+    encoded_message = message(begin(), *text(0, "A"), *text(1, "B"), *ending())
 
-    assert [b["text"] for b in body([Message.user("Hi"), made, Message.user("?")])["messages"][1]["content"]] == [
+    assert [
+        b["text"] for b in body([Message.user("Hi"), encoded_message, Message.user("?")])["messages"][1]["content"]
+    ] == [
         "A",
         "B",
     ]

@@ -1,4 +1,4 @@
-"""Ollama over its own protocol: what is sent, what is understood, and how the provider is configured."""
+"""Ollama over its own protocol: requests, responses, and the configuration of the provider."""
 
 import json
 from collections.abc import Sequence
@@ -39,16 +39,20 @@ def body(messages: Sequence[Message], using: ModelProfile | None = None, **field
     return json.loads(encode_request(ModelRequest(messages, **fields), using or profile()))
 
 
-def own(*blocks: Any) -> Message:
+def assistant(*blocks: Any) -> Message:
     return Message.assistant(blocks, provider="ollama", model="m1")
 
 
 def line(message: dict[str, Any] | None = None, **fields: Any) -> bytes:
-    told = {"created_at": "2026-01-01T00:00:00.5Z", "message": {"role": "assistant", **(message or {})}, "done": False}
-    return json.dumps({**told, **fields}).encode() + b"\n"
+    response = {
+        "created_at": "2026-01-01T00:00:00.5Z",
+        "message": {"role": "assistant", **(message or {})},
+        "done": False,
+    }
+    return json.dumps({**response, **fields}).encode() + b"\n"
 
 
-def events(data: bytes) -> list[StreamEvent]:
+def decode_events(data: bytes) -> list[StreamEvent]:
     reader = ResponseReader(OllamaDecoder(profile()))
     found = [*reader.feed(data), *reader.finish()]
     if reader.error is not None:
@@ -57,7 +61,7 @@ def events(data: bytes) -> list[StreamEvent]:
 
 
 def message(*lines: bytes) -> Message:
-    last = events(b"".join(lines))[-1]
+    last = decode_events(b"".join(lines))[-1]
     assert isinstance(last, Done)
     return last.message
 
@@ -65,13 +69,13 @@ def message(*lines: bytes) -> Message:
 LAST = line(done=True, done_reason="stop", prompt_eval_count=7, eval_count=5)
 
 
-# --- answers -----------------------------------------------------------------------------------------------------------
+# --- responses ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("OPT-11", "STR-12")
-def test_an_answer_has_thinking_text_and_calls() -> None:
+def test_response_has_thinking_text_and_calls() -> None:
     call = {"function": {"name": "look", "arguments": {"at": "x"}}}
-    told = message(
+    response = message(
         line({"thinking": "H"}),
         line({"thinking": "m"}),
         line({"content": "Look"}),
@@ -81,32 +85,32 @@ def test_an_answer_has_thinking_text_and_calls() -> None:
         LAST,
     )
 
-    assert told.content == (
+    assert response.content == (
         ThinkingBlock("Hm"),
         TextBlock("Looking"),
         ToolUseBlock("call_101T0000005Z_0", "look", {"at": "x"}),
         ToolUseBlock("own1", "look", {"at": "x"}),
         ToolUseBlock("call_101T0000005Z_2", "look", {"at": "y"}),
     )
-    assert told.stop_reason == "tool_use"
-    assert told.usage is not None
-    assert (told.usage.prompt_tokens, told.usage.output_tokens) == (7, 5)
+    assert response.stop_reason == "tool_use"
+    assert response.usage is not None
+    assert (response.usage.prompt_tokens, response.usage.output_tokens) == (7, 5)
 
 
-def test_the_end_is_told_and_an_answer_is_never_without_content() -> None:
+def test_stop_reason_is_read_and_an_empty_response_becomes_empty_text() -> None:
     assert message(LAST).content == (TextBlock(""),)
     assert message(line({"content": "Hi"}), line(done=True, done_reason="length")).stop_reason == "max_tokens"
     assert message(LAST.rstrip()).stop_reason == "end_turn"
 
 
-def test_odd_json_is_read() -> None:
+def test_invalid_json_text_is_repaired() -> None:
     assert (
         message(b'{"message": {"content": "a\tb \\ud83d"}, "eval_count": "3", "done": true}\r\n').text == "a\tb \ufffd"
     )
 
 
 @pytest.mark.covers("RET-21")
-def test_what_is_no_answer_is_an_error() -> None:
+def test_invalid_response_raises() -> None:
     for data, kind, text in (
         (b"", InvalidResponseError, "empty"),
         (line({"content": "Hi"}), NetworkError, "closed before"),
@@ -116,13 +120,13 @@ def test_what_is_no_answer_is_an_error() -> None:
         (line({"content": "Hi"}) + b'{"error": "model runner has unexpectedly stopped"}\n', ModelError, "stopped"),
     ):
         with pytest.raises(kind, match=text) as caught:
-            events(data)
+            decode_events(data)
         if b"Hi" in data:
             assert caught.value.partial is not None
             assert caught.value.partial.text == "Hi"
 
 
-def test_lines_end_with_lf_and_nothing_else() -> None:
+def test_ndjson_lines_end_only_at_line_feeds() -> None:
     parser = NdjsonParser()
 
     assert parser.feed(b'{"a": "\xe2\x80\xa8"}\r\n\n{"b') == [("", b'{"a": "\xe2\x80\xa8"}\r')]
@@ -135,7 +139,7 @@ def test_lines_end_with_lf_and_nothing_else() -> None:
 
 
 @pytest.mark.covers("OPT-11")
-def test_a_request_has_ollamas_options() -> None:
+def test_request_has_ollama_options() -> None:
     using = profile(OllamaCapabilities(num_ctx=8192, keep_alive="10m"))
     sent = body(
         [Message.user("Hi")],
@@ -185,15 +189,15 @@ def test_a_request_has_ollamas_options() -> None:
         ("qwen3", None, None),
     ],
 )
-def test_thinking_is_a_word_or_a_switch(model: str, level: Any, think: Any) -> None:
-    using = http(create_model(f"ollama:{model}")).profile
+def test_thinking_is_a_level_or_a_switch(model: str, level: Any, think: Any) -> None:
+    using = as_http_model(create_model(f"ollama:{model}")).profile
 
     assert body([Message.user("Hi")], using, thinking=level).get("think") == think
 
 
 @pytest.mark.covers("PRV-28", "OPT-11")
-def test_a_conversation_with_calls_and_images() -> None:
-    request = own(ThinkingBlock("Hm"), TextBlock("Looking."), ToolUseBlock("c1", "look", {"at": "x"}))
+def test_conversation_with_calls_and_images_is_encoded() -> None:
+    request = assistant(ThinkingBlock("Hm"), TextBlock("Looking."), ToolUseBlock("c1", "look", {"at": "x"}))
     seen = Message.user([ToolResultBlock("c1", "look", (TextBlock("Here"), PIXEL)), TextBlock("And?")])
     sent = body([Message.user([TextBlock("Hi"), PIXEL]), request, seen])["messages"]
 
@@ -216,18 +220,18 @@ def test_a_conversation_with_calls_and_images() -> None:
     assert PIXEL.data not in json.dumps(body([Message.user([PIXEL]), request, seen], profile(vision=False)))
 
 
-def test_the_prefix_of_fifty_turns_never_changes() -> None:
+def test_request_prefix_of_fifty_turns_is_stable() -> None:
     scratch = EncodingCache()
     history: list[Message] = []
     sent = before = b""
     for turn in range(50):
         history.append(Message.user(f"Question {turn}"))
-        history.append(own(ToolUseBlock(f"c{turn}", "look", {"at": str(turn)})))
+        history.append(assistant(ToolUseBlock(f"c{turn}", "look", {"at": str(turn)})))
         history.append(Message.user([ToolResultBlock(f"c{turn}", "look", "Seen")]))
         sent = encode_request(ModelRequest(history, system="Be brief.", tools=[LOOK], scratch=scratch), profile())
         assert sent.startswith(before)
         before = sent[: -len(b"]}")]
-        history.append(own(TextBlock(f"Answer {turn}")))
+        history.append(assistant(TextBlock(f"Answer {turn}")))
     assert sent == encode_request(ModelRequest(history[:-1], system="Be brief.", tools=[LOOK]), profile())
 
 
@@ -238,7 +242,7 @@ def test_the_prefix_of_fifty_turns_never_changes() -> None:
         ("format is not supported by this model", OllamaCapabilities(json_schema=False)),
     ],
 )
-def test_what_a_server_refuses_is_left_out(refusal: str, dialect: OllamaCapabilities) -> None:
+def test_rejected_feature_is_left_out(refusal: str, dialect: OllamaCapabilities) -> None:
     assert next(OllamaProtocol().without_rejected(profile(), refusal)).ollama == dialect
     levels = profile(OllamaCapabilities(think="levels"))
     found = [
@@ -253,14 +257,16 @@ def test_what_a_server_refuses_is_left_out(refusal: str, dialect: OllamaCapabili
 # --- the provider ------------------------------------------------------------------------------------------------------
 
 
-def http(model: Any) -> HttpModel:
+def as_http_model(model: Any) -> HttpModel:
     assert isinstance(model, HttpModel)
     return model
 
 
 @pytest.mark.covers("PRV-32", "PRV-36")
-async def test_ollama_needs_nothing_and_takes_its_address_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = http(create_model("ollama", base_url="", model="", num_ctx=16384, keepAlive=-1))
+async def test_ollama_needs_no_settings_and_reads_its_address_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = as_http_model(create_model("ollama", base_url="", model="", num_ctx=16384, keepAlive=-1))
 
     assert (model.provider, model.model) == ("ollama", "llama3.3:latest")
     assert model.profile.base_url == "http://localhost:11434"
@@ -271,10 +277,10 @@ async def test_ollama_needs_nothing_and_takes_its_address_from_the_environment(m
     )
     assert await model._get_credential() == ""
     assert model._timeouts == Timeouts(10.0, None, None)
-    assert http(create_model("ollama:m", context_window=4096)).profile.ollama.num_ctx == 4096
+    assert as_http_model(create_model("ollama:m", context_window=4096)).profile.ollama.num_ctx == 4096
     monkeypatch.setenv("OLLAMA_HOST", "0.0.0.0:9999")
-    assert http(create_model("ollama")).profile.base_url == "http://localhost:9999"
-    assert http(create_model("ollama", base_url="http://lan:1/v1")).profile.base_url == "http://lan:1"
+    assert as_http_model(create_model("ollama")).profile.base_url == "http://localhost:9999"
+    assert as_http_model(create_model("ollama", base_url="http://lan:1/v1")).profile.base_url == "http://lan:1"
     with pytest.raises(ProviderConfigError, match="num_ctx"):
         create_model("ollama", num_ctx="many")
 
@@ -290,26 +296,27 @@ async def test_ollama_needs_nothing_and_takes_its_address_from_the_environment(m
         ("0.0.0.0", "http://localhost:11434"),
     ],
 )
-def test_an_address_may_be_short(host: str, url: str) -> None:
+def test_address_can_be_abbreviated(host: str, url: str) -> None:
     assert base_url_from_host(host) == url
 
 
-async def test_the_cloud_wants_its_key_and_nobody_else_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cloud_host_gets_a_key_and_other_hosts_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ProviderConfigError, match="OLLAMA_API_KEY") as caught:
         create_model("ollama:m", base_url="https://ollama.com")
     assert caught.value.code is ErrorCode.PROVIDER_NOT_CONFIGURED
     monkeypatch.setenv("OLLAMA_API_KEY", "secret")
-    cloud = http(create_model("ollama:m", base_url="https://ollama.com"))
+    cloud = as_http_model(create_model("ollama:m", base_url="https://ollama.com"))
     assert await cloud._get_credential() == "secret"
     assert cloud.info.prices is None
-    assert await http(create_model("ollama:m", base_url="https://notollama.com"))._get_credential() == ""
+    assert await as_http_model(create_model("ollama:m", base_url="https://notollama.com"))._get_credential() == ""
     assert (
-        await http(create_model("ollama:m", base_url="https://notollama.com", api_key="own"))._get_credential() == "own"
+        await as_http_model(create_model("ollama:m", base_url="https://notollama.com", api_key="own"))._get_credential()
+        == "own"
     )
 
 
 @pytest.mark.covers("OPT-11", "STR-12")
-async def test_an_answer_comes_over_http_line_by_line() -> None:
+async def test_response_is_read_line_by_line_over_http() -> None:
     first, second = line({"content": "Hel"}), line({"content": "lo"})
     async with serve(chunked(first[:20], first[20:] + second[:5], second[5:] + LAST)) as server:
         model = create_model("ollama:m", base_url=server.url)
@@ -321,7 +328,7 @@ async def test_an_answer_comes_over_http_line_by_line() -> None:
 
 
 @pytest.mark.covers("PRV-31")
-async def test_a_model_that_is_not_there_and_a_server_that_is_not_there() -> None:
+async def test_missing_model_and_unreachable_server_are_reported() -> None:
     async with serve(plain(b'{"error":"model \'m\' not found"}', "404 Not Found")) as server:
         with pytest.raises(ModelError, match="not found") as caught:
             await create_model("ollama:m", base_url=server.url).complete(ModelRequest([Message.user("Hi")]))

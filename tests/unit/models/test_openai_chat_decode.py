@@ -1,4 +1,4 @@
-"""Chat Completions answers, with the oddities of the hosts that speak it."""
+"""Responses of Chat Completions, with the variations of its hosts."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ from tests.unit.models.wire import call, calls, chunk, message, profile, read, s
 
 
 @pytest.mark.covers("STR-04", "STR-05", "STR-06", "STR-07", "STR-08", "STR-10", "MOD-05")
-def test_events_come_in_order_and_each_shows_the_message_as_it_was() -> None:
+def test_events_are_in_order_and_each_has_its_partial_message() -> None:
     events = read(
         sse(
             chunk({"role": "assistant", "content": ""}),
@@ -61,7 +61,7 @@ def test_events_come_in_order_and_each_shows_the_message_as_it_was() -> None:
 # --- calls -------------------------------------------------------------------------------------------------------------
 
 
-def tools(*pieces: dict[str, Any] | list[dict[str, Any]]) -> list[dict[str, Any]]:
+def make_call_chunks(*pieces: dict[str, Any] | list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [chunk({"tool_calls": p if isinstance(p, list) else [p]}) for p in pieces] + [chunk({}, "tool_calls")]
 
 
@@ -155,11 +155,11 @@ CALLS: dict[str, tuple[list[Any], list[tuple[str, str, Any]]]] = {
 
 
 @pytest.mark.parametrize(("pieces", "expected"), CALLS.values(), ids=CALLS.keys())
-def test_calls_are_put_together(pieces: list[Any], expected: list[tuple[str, str, Any]]) -> None:
-    assert calls(message(*tools(*pieces))) == expected
+def test_call_pieces_are_joined(pieces: list[Any], expected: list[tuple[str, str, Any]]) -> None:
+    assert calls(message(*make_call_chunks(*pieces))) == expected
 
 
-def test_older_function_calls_are_calls() -> None:
+def test_legacy_function_calls_are_calls() -> None:
     answer = message(
         chunk({"function_call": {"name": "look", "arguments": ""}}),
         chunk({"function_call": {"arguments": '{"at":'}}),
@@ -171,7 +171,7 @@ def test_older_function_calls_are_calls() -> None:
     assert answer.stop_reason == "tool_use"
 
 
-def test_calls_of_a_whole_answer_are_never_merged() -> None:
+def test_calls_of_an_unstreamed_response_are_not_merged() -> None:
     twice = {"type": "function", "id": "", "function": {"name": "a", "arguments": "{}"}}
     whole = {
         "id": "r1",
@@ -184,18 +184,20 @@ def test_calls_of_a_whole_answer_are_never_merged() -> None:
     assert answer.stop_reason == "tool_use"
 
 
-def test_a_call_without_any_id_gets_one_that_no_other_answer_has() -> None:
-    first, second = (message(*[{**c, "id": None} for c in tools(call("a", "{}"))]).tool_uses[0].id for _ in range(2))
+def test_call_without_an_id_gets_a_unique_id() -> None:
+    first, second = (
+        message(*[{**c, "id": None} for c in make_call_chunks(call("a", "{}"))]).tool_uses[0].id for _ in range(2)
+    )
 
     assert first
     assert second
     assert first != second
 
 
-def test_the_signature_of_a_call_is_kept() -> None:
+def test_signature_of_a_call_is_kept() -> None:
     extra = {"google": {"thought_signature": "sig"}}
 
-    answer = message(*tools(call("a", "{}", id="1", index=0, extra_content=extra)))
+    answer = message(*make_call_chunks(call("a", "{}", id="1", index=0, extra_content=extra)))
 
     assert json.loads(answer.tool_uses[0].signature or "") == extra
 
@@ -204,7 +206,7 @@ def test_the_signature_of_a_call_is_kept() -> None:
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning", "thinking"])
-def test_reasoning_comes_in_several_fields(field: str) -> None:
+def test_reasoning_is_read_from_several_fields(field: str) -> None:
     answer = message(
         chunk({field: "a"}), chunk({field: "b", "content": ""}), chunk({"content": "c"}), chunk({}, "stop")
     )
@@ -212,7 +214,7 @@ def test_reasoning_comes_in_several_fields(field: str) -> None:
     assert answer.content == (ThinkingBlock("ab", field), TextBlock("c"))
 
 
-def test_reasoning_told_twice_counts_once() -> None:
+def test_duplicate_reasoning_is_read_once() -> None:
     answer = message(
         chunk(
             {"reasoning": "a", "reasoning_content": "a", "reasoning_details": [{"type": "reasoning.text", "text": "a"}]}
@@ -223,7 +225,7 @@ def test_reasoning_told_twice_counts_once() -> None:
     assert answer.thinking == "a"
 
 
-def test_opaque_reasoning_is_kept_byte_for_byte() -> None:
+def test_opaque_reasoning_is_kept_unchanged() -> None:
     text = {"type": "reasoning.text", "index": 0, "format": "anthropic-claude-v1"}
     secret = {"type": "reasoning.encrypted", "data": "gAAA", "id": "rs_1", "format": "openai-responses-v1", "index": 1}
     answer = message(
@@ -242,7 +244,7 @@ def test_opaque_reasoning_is_kept_byte_for_byte() -> None:
     assert json.loads(redacted.data) == secret
 
 
-def test_content_may_be_a_list_of_parts() -> None:
+def test_content_can_be_a_list_of_parts() -> None:
     answer = message(
         chunk({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}]}),
         chunk({"content": [{"type": "thinking", "thinking": "m."}, {"type": "text", "text": "So "}, "be it"]}),
@@ -253,7 +255,7 @@ def test_content_may_be_a_list_of_parts() -> None:
     assert (answer.thinking, answer.text) == ("Hmm.", "So be it.")
 
 
-def test_a_refusal_is_what_the_model_says() -> None:
+def test_refusal_is_read_as_text() -> None:
     assert message(chunk({"refusal": "I cannot "}), chunk({"refusal": "do that."}, "stop")).text == "I cannot do that."
 
 
@@ -274,13 +276,13 @@ def test_a_refusal_is_what_the_model_says() -> None:
         {"choices": [{"index": 0, "delta": {"role": "assistant", "tool_calls": []}}], "created": "now", "error": None},
     ],
 )
-def test_chunks_without_anything_are_no_matter(odd: dict[str, Any]) -> None:
+def test_empty_chunks_are_ignored(odd: dict[str, Any]) -> None:
     answer = message(odd, chunk({"content": "a"}), odd, chunk({"content": "b"}), odd, chunk({}, "stop"), odd)
 
     assert (answer.text, answer.stop_reason) == ("ab", "end_turn")
 
 
-def test_of_several_choices_the_first_counts() -> None:
+def test_only_the_first_choice_is_used() -> None:
     both = {"choices": [{"index": 1, "delta": {"content": "no"}}, {"index": 0, "delta": {"content": "yes"}}]}
 
     assert message(both, chunk({}, "stop")).text == "yes"
@@ -298,7 +300,7 @@ def test_of_several_choices_the_first_counts() -> None:
         ({"answer": "Ö"}, '{"answer": "Ö"}'),
     ],
 )
-def test_what_a_model_says_and_nobody_can_parse_is_text(content: Any, text: str) -> None:
+def test_unparsable_content_is_read_as_text(content: Any, text: str) -> None:
     streamed = message(chunk({"content": content}), chunk({}, "stop"))
     body = {"choices": [{"index": 0, "message": {"content": content}, "finish_reason": "stop"}]}
     for answer in (streamed, decode_chat_response(json.dumps(body).encode(), profile())):
@@ -306,7 +308,7 @@ def test_what_a_model_says_and_nobody_can_parse_is_text(content: Any, text: str)
         assert not answer.tool_uses
 
 
-def test_fields_of_unexpected_types_are_read_as_far_as_they_make_sense() -> None:
+def test_fields_of_unexpected_types_are_read_if_possible() -> None:
     answer = message(
         {
             "id": 5,
@@ -321,7 +323,7 @@ def test_fields_of_unexpected_types_are_read_as_far_as_they_make_sense() -> None
     assert answer.thinking == "x"
 
 
-def test_a_repeated_whole_message_behind_deltas_is_ignored() -> None:
+def test_repeated_message_after_deltas_is_ignored() -> None:
     repeated = {"choices": [{"index": 0, "message": {"content": "ab"}, "finish_reason": "stop"}]}
 
     assert message(chunk({"content": "a"}), chunk({"content": "b"}), repeated).text == "ab"
@@ -336,10 +338,10 @@ def test_a_repeated_whole_message_behind_deltas_is_ignored() -> None:
         (["a\nb\tc"], "a\nb\tc"),
     ],
 )
-def test_halves_of_characters_and_raw_control_characters(pieces: list[str], text: str) -> None:
+def test_surrogates_and_raw_control_characters_are_read(pieces: list[str], text: str) -> None:
     raw = [json.dumps(chunk({"content": "HERE"})).replace("HERE", piece) for piece in pieces]
     stream = "".join(f"data: {r}\r\n\r\n" for r in raw) if "\n" not in text else None
-    if stream is None:  # An LF ends a line of the stream; only a whole body can hold one raw.
+    if stream is None:  # A line feed ends a line of the stream, so only an unstreamed body can contain one.
         whole = raw[0].replace("delta", "message").encode()
         assert read(whole)[-1].partial.text == text
         return
@@ -348,7 +350,7 @@ def test_halves_of_characters_and_raw_control_characters(pieces: list[str], text
     assert read(body)[-1].partial.text == text
 
 
-# --- the end -----------------------------------------------------------------------------------------------------------
+# --- the end of a response ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -368,24 +370,24 @@ def test_halves_of_characters_and_raw_control_characters(pieces: list[str], text
     ],
 )
 @pytest.mark.covers("STR-08")
-def test_the_reason_to_stop_has_one_form(finish: str | None, reason: str) -> None:
+def test_finish_reason_is_mapped_to_a_stop_reason(finish: str | None, reason: str) -> None:
     assert message(chunk({"content": "a"}), chunk({}, finish)).stop_reason == reason
 
 
 @pytest.mark.parametrize("finish", ["tool_calls", "stop", "function_call", "tool_use", None])
-def test_with_calls_the_reason_is_the_calls(finish: str | None) -> None:
+def test_stop_reason_is_tool_use_if_there_are_calls(finish: str | None) -> None:
     assert (
         message(chunk({"tool_calls": [call("a", "{}", id="1", index=0)]}), chunk({}, finish)).stop_reason == "tool_use"
     )
 
 
-def test_a_stop_text_that_a_host_names_is_a_stop_sequence() -> None:
+def test_reported_stop_text_is_a_stop_sequence() -> None:
     ended = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "stop_reason": "###"}]}
 
     assert message(chunk({"content": "a"}), ended).stop_reason == "stop_sequence"
 
 
-def test_the_cap_inside_a_call_keeps_the_call_and_says_so() -> None:
+def test_output_limit_inside_a_call_keeps_the_truncated_call() -> None:
     answer = message(
         chunk({"tool_calls": [call("write", '{"path": "a", "text": "ab', id="1", index=0)]}), chunk({}, "length")
     )
@@ -394,13 +396,13 @@ def test_the_cap_inside_a_call_keeps_the_call_and_says_so() -> None:
     assert calls(answer) == [("1", "write", '{"path": "a", "text": "ab')]
 
 
-def test_no_end_mark_is_needed_once_the_reason_is_known() -> None:
+def test_done_marker_is_optional_after_a_finish_reason() -> None:
     assert message(chunk({"content": "a"}, "stop"), done=False).text == "a"
     assert message(chunk({"content": "a"}), done=True).text == "a"
 
 
 @pytest.mark.covers("STR-13", "STR-09")
-def test_a_cut_stream_keeps_what_came_and_ends_no_call() -> None:
+def test_interrupted_stream_keeps_the_partial_message_and_ends_no_call() -> None:
     body = sse(
         chunk({"content": "a"}), chunk({"tool_calls": [call("rm", '{"path": "/"}', id="1", index=0)]}), done=False
     )
@@ -415,7 +417,7 @@ def test_a_cut_stream_keeps_what_came_and_ends_no_call() -> None:
     assert error.partial.tool_uses == (ToolUseBlock("1", "rm", {}, '{"path": "/"}'),)
 
 
-def test_a_torn_last_chunk_is_a_cut_stream() -> None:
+def test_truncated_last_chunk_is_an_interrupted_stream() -> None:
     whole = sse(chunk({"content": "a"}), chunk({"content": "b"}), done=False)
 
     with pytest.raises(NetworkError, match="closed before the response was complete"):
@@ -426,14 +428,14 @@ def test_a_torn_last_chunk_is_a_cut_stream() -> None:
 @pytest.mark.parametrize(
     "body", [sse(chunk({}, "stop")), sse(chunk({"content": ""}), chunk({"content": None}, "stop"))]
 )
-def test_an_answer_without_anything_has_one_empty_text(body: bytes) -> None:
+def test_empty_response_becomes_empty_text(body: bytes) -> None:
     answer = read(body)[-1].partial
 
     assert answer.content == (TextBlock(""),)
     assert answer.stop_reason == "end_turn"
 
 
-def test_an_answer_of_reasoning_alone_stays_that() -> None:
+def test_response_with_only_reasoning_is_kept() -> None:
     assert message(chunk({"reasoning": "Hm"}), chunk({}, "length")).content == (ThinkingBlock("Hm", "reasoning"),)
 
 
@@ -457,7 +459,7 @@ def test_an_answer_of_reasoning_alone_stays_that() -> None:
         ([chunk({}, "insufficient_system_resource")], ErrorCode.NETWORK_ERROR, None),
     ],
 )
-def test_an_error_inside_an_accepted_stream_is_raised_with_what_came(
+def test_error_during_the_stream_is_raised_with_the_partial_message(
     chunks: list[dict[str, Any]], code: ErrorCode, status: int | None
 ) -> None:
     with pytest.raises(ModelError) as caught:
@@ -468,7 +470,7 @@ def test_an_error_inside_an_accepted_stream_is_raised_with_what_came(
     assert caught.value.partial.text == "so far"
 
 
-def test_an_error_event_need_not_be_json() -> None:
+def test_error_event_may_be_plain_text() -> None:
     with pytest.raises(ModelError, match="upstream went away"):
         read(sse(chunk({"content": "a"}), done=False) + b"event: error\ndata: upstream went away\n\n")
 
@@ -482,7 +484,7 @@ def test_an_error_event_need_not_be_json() -> None:
         b'{"detail":"model x not found"}',
     ],
 )
-def test_an_error_as_the_whole_body_is_raised(body: bytes) -> None:
+def test_error_body_raises(body: bytes) -> None:
     with pytest.raises(ModelError) as caught:
         read(body)
 
@@ -506,14 +508,14 @@ def test_an_error_as_the_whole_body_is_raised(body: bytes) -> None:
         (b"data: <html>\n\n", "html", "web page"),
     ],
 )
-def test_what_is_no_answer_is_an_invalid_response(body: bytes, reason: str, text: str) -> None:
+def test_invalid_response_raises(body: bytes, reason: str, text: str) -> None:
     with pytest.raises(InvalidResponseError, match=text) as caught:
         read(body)
 
     assert (caught.value.reason, caught.value.retryable) == (reason, False)
 
 
-def test_a_filtered_answer_is_an_error_that_keeps_what_came() -> None:
+def test_filtered_response_raises_with_the_partial_message() -> None:
     with pytest.raises(ModelError, match="content filter") as caught:
         message(chunk({"content": "Well, "}), chunk({}, "content_filter"))
 
@@ -523,7 +525,7 @@ def test_a_filtered_answer_is_an_error_that_keeps_what_came() -> None:
 
 
 @pytest.mark.covers("TST-09")
-def test_a_full_window_may_be_told_as_a_reason_to_stop() -> None:
+def test_context_overflow_can_be_a_finish_reason() -> None:
     with pytest.raises(ContextExceededError) as caught:
         message(chunk({"content": "a"}), chunk({}, "model_context_window_exceeded"))
 
@@ -531,7 +533,7 @@ def test_a_full_window_may_be_told_as_a_reason_to_stop() -> None:
 
 
 @pytest.mark.parametrize("by", [1, 7, None])
-def test_an_answer_that_was_not_streamed_is_read_as_well(by: int | None) -> None:
+def test_unstreamed_response_is_read(by: int | None) -> None:
     whole = {
         "id": "r1",
         "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi."}, "finish_reason": "stop"}],
@@ -566,22 +568,22 @@ COUNTS = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
         [chunk({"content": "a"}, usage=COUNTS), chunk({}, "stop", usage={"prompt_tokens": 0, "completion_tokens": 0})],
     ],
 )
-def test_usage_is_taken_from_wherever_it_stands(chunks: list[dict[str, Any]]) -> None:
+def test_usage_is_read_from_every_position(chunks: list[dict[str, Any]]) -> None:
     assert message(*chunks).usage == Usage(10, 5)
 
 
-def test_no_usage_is_not_zero_usage() -> None:
+def test_missing_usage_is_not_zero_usage() -> None:
     assert message(chunk({"content": "a"}, "stop")).usage is None
 
 
-def test_a_known_price_makes_a_cost() -> None:
+def test_known_price_gives_a_cost() -> None:
     answer = message(chunk({"content": "a"}, "stop", usage=COUNTS), using=profile(prices=(1.0, 2.0, 0.5, 1.0)))
 
     assert answer.usage is not None
     assert answer.usage.cost == Cost(10 / 1e6, 10 / 1e6)
 
 
-# --- anything at all ---------------------------------------------------------------------------------------------------
+# --- any input ---------------------------------------------------------------------------------------------------------
 
 SCALARS = st.none() | st.booleans() | st.integers(-3, 10**12) | st.floats(allow_nan=False) | st.text(max_size=5)
 ANY = st.recursive(
@@ -598,12 +600,12 @@ ANY = st.recursive(
 )
 
 
-def some(*names: str, of: st.SearchStrategy[Any] = ANY) -> st.SearchStrategy[dict[str, Any]]:
+def optional_fields(*names: str, of: st.SearchStrategy[Any] = ANY) -> st.SearchStrategy[dict[str, Any]]:
     return st.dictionaries(st.sampled_from(names), of, max_size=4)
 
 
-FUNCTIONS = some("name", "arguments")
-PIECES = some("id", "index", "type", of=SCALARS) | st.fixed_dictionaries(
+FUNCTIONS = optional_fields("name", "arguments")
+PIECES = optional_fields("id", "index", "type", of=SCALARS) | st.fixed_dictionaries(
     {}, optional={"id": SCALARS, "index": SCALARS, "function": FUNCTIONS | ANY, "custom": ANY, "extra_content": ANY}
 )
 DELTAS = st.fixed_dictionaries(
@@ -612,7 +614,8 @@ DELTAS = st.fixed_dictionaries(
         "content": ANY,
         "reasoning": ANY,
         "reasoning_content": ANY,
-        "reasoning_details": ANY | st.lists(some("type", "text", "summary", "data", "signature", "index"), max_size=2),
+        "reasoning_details": ANY
+        | st.lists(optional_fields("type", "text", "summary", "data", "signature", "index"), max_size=2),
         "refusal": ANY,
         "tool_calls": ANY | st.lists(PIECES, max_size=3),
         "function_call": ANY | FUNCTIONS,
@@ -629,7 +632,7 @@ CHOICES = st.fixed_dictionaries(
         "usage": ANY,
     },
 )
-COUNTS_OF_ANY = some("prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details", "cost")
+COUNTS_OF_ANY = optional_fields("prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details", "cost")
 CHUNKS = st.fixed_dictionaries(
     {},
     optional={"id": ANY, "choices": st.lists(CHOICES, max_size=2) | ANY, "usage": COUNTS_OF_ANY | ANY, "x_groq": ANY},

@@ -30,7 +30,7 @@ def assistant(*blocks: Any, **fields: Any) -> Message:
     return Message("assistant", blocks, **{"provider": "host", "model": "m1", **fields})
 
 
-def test_a_plain_request_holds_what_is_needed_and_nothing_else() -> None:
+def test_plain_request_contains_only_what_is_needed() -> None:
     assert body([Message.user("Hi")], system="Be kind.") == {
         "model": "m1",
         "stream": True,
@@ -40,7 +40,7 @@ def test_a_plain_request_holds_what_is_needed_and_nothing_else() -> None:
 
 
 @pytest.mark.covers("MOD-09")
-def test_system_messages_stay_where_they_are() -> None:
+def test_system_messages_keep_their_position() -> None:
     sent = body(
         [Message.user("Hi"), Message.system("From now on in French."), Message.user("Well?")], system="Be kind."
     )
@@ -53,7 +53,7 @@ def test_system_messages_stay_where_they_are() -> None:
     ]
 
 
-def test_a_turn_with_calls_has_a_tool_message_for_each_result() -> None:
+def test_turn_with_calls_has_a_tool_message_for_each_result() -> None:
     sent = body(
         [
             Message.user("Look"),
@@ -79,13 +79,13 @@ def test_a_turn_with_calls_has_a_tool_message_for_each_result() -> None:
     ]
 
 
-def test_calls_alone_have_no_content_at_all() -> None:
+def test_message_with_only_calls_has_no_content() -> None:
     sent = body([assistant(ToolUseBlock("c1", "now")), Message("user", (ToolResultBlock("c1", "now", "noon"),))])
 
     assert "content" not in sent["messages"][0]
 
 
-def test_text_alone_is_a_plain_text_and_images_are_parts() -> None:
+def test_text_is_a_string_and_images_are_parts() -> None:
     picture = ImageBlock("image/png", "QUJD")
     sent = body([Message.user([TextBlock("a"), TextBlock("b")]), Message.user([TextBlock("See"), picture])])
 
@@ -96,7 +96,7 @@ def test_text_alone_is_a_plain_text_and_images_are_parts() -> None:
     ]
 
 
-def test_images_of_results_follow_behind_all_results() -> None:
+def test_images_of_results_follow_all_results() -> None:
     picture = ImageBlock("image/png", "QUJD")
     history = [
         assistant(ToolUseBlock("c1", "shot"), ToolUseBlock("c2", "now")),
@@ -105,7 +105,7 @@ def test_images_of_results_follow_behind_all_results() -> None:
         ),
     ]
 
-    first, second, shown = body(history)["messages"][1:]
+    first, second, image_message = body(history)["messages"][1:]
 
     assert first == {
         "role": "tool",
@@ -113,8 +113,8 @@ def test_images_of_results_follow_behind_all_results() -> None:
         "content": "Here:\n[the image follows in the next user message]",
     }
     assert second["content"] == "noon"
-    assert shown["role"] == "user"
-    assert shown["content"][1]["image_url"]["url"] == "data:image/png;base64,QUJD"
+    assert image_message["role"] == "user"
+    assert image_message["content"][1]["image_url"]["url"] == "data:image/png;base64,QUJD"
     without = body(history, profile(ChatCapabilities(tool_images=False)))["messages"]
     assert len(without) == 3
     assert "left out" in without[1]["content"]
@@ -131,7 +131,7 @@ def test_images_of_results_follow_behind_all_results() -> None:
         ("[1]", {"unreadable_arguments": "[1]"}),
     ],
 )
-def test_arguments_are_always_an_object_in_a_text(raw: str, arguments: dict[str, Any]) -> None:
+def test_arguments_are_always_a_json_object(raw: str, arguments: dict[str, Any]) -> None:
     sent = body(
         [assistant(ToolUseBlock("c1", "look", {}, raw)), Message("user", (ToolResultBlock("c1", "look", "no"),))]
     )
@@ -139,7 +139,7 @@ def test_arguments_are_always_an_object_in_a_text(raw: str, arguments: dict[str,
     assert json.loads(sent["messages"][0]["tool_calls"][0]["function"]["arguments"]) == arguments
 
 
-def test_nothing_empty_is_sent() -> None:
+def test_empty_messages_are_not_sent() -> None:
     sent = body(
         [
             Message.user([TextBlock(""), TextBlock("Hi")]),
@@ -156,7 +156,7 @@ def test_nothing_empty_is_sent() -> None:
     assert sent["messages"] == [{"role": "user", "content": "Hi"}]
 
 
-def test_half_characters_become_the_replacement_character() -> None:
+def test_lone_surrogates_are_replaced() -> None:
     sent = body(
         [Message.user("a\ud83d"), assistant(ToolUseBlock("c1", "look", {"at": "\ude00"}))],
         system="s\udfff",
@@ -169,7 +169,7 @@ def test_half_characters_become_the_replacement_character() -> None:
     assert sent["tools"][0]["function"]["description"] == "d\ufffd"
 
 
-# --- reasoning goes back where it came from ----------------------------------------------------------------------------
+# --- reasoning ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_half_characters_become_the_replacement_character() -> None:
         {"reasoning_details": [{"type": "reasoning.encrypted", "data": "gAAA", "id": "rs_1", "index": 0}]},
     ],
 )
-def test_reasoning_goes_back_as_it_came_but_only_to_its_model(delta: dict[str, Any]) -> None:
+def test_reasoning_is_returned_unchanged_only_to_its_model(delta: dict[str, Any]) -> None:
     answer = message(chunk(delta), chunk({"content": "So."}, "stop"))
 
     assert body([answer])["messages"] == [{"role": "assistant", **delta, "content": "So."}]
@@ -193,7 +193,7 @@ def test_reasoning_goes_back_as_it_came_but_only_to_its_model(delta: dict[str, A
     ]
 
 
-def test_reasoning_in_the_content_goes_back_there() -> None:
+def test_reasoning_parts_of_the_content_are_returned_in_the_content() -> None:
     part = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
     answer = message(chunk({"content": [part]}), chunk({"content": "So."}, "stop"))
 
@@ -206,7 +206,7 @@ def test_reasoning_of_unknown_origin_is_left_out() -> None:
     assert sent["messages"] == [{"role": "assistant", "content": "So."}]
 
 
-def test_the_signature_of_a_call_goes_back_to_its_model_only() -> None:
+def test_signature_of_a_call_is_returned_only_to_its_model() -> None:
     history = [
         assistant(ToolUseBlock("c1", "now", {}, None, '{"google":{"thought_signature":"s"}}')),
         Message("user", (ToolResultBlock("c1", "now", "noon"),)),
@@ -219,7 +219,7 @@ def test_the_signature_of_a_call_goes_back_to_its_model_only() -> None:
 # --- options -----------------------------------------------------------------------------------------------------------
 
 
-def test_tools_are_described_once_and_always_as_objects() -> None:
+def test_tools_are_encoded_once_with_object_schemas() -> None:
     sent = body([Message.user("Hi")], tools=[LOOK, NOW])
 
     assert [t["function"]["name"] for t in sent["tools"]] == ["look", "now"]
@@ -240,12 +240,12 @@ def test_tools_are_described_once_and_always_as_objects() -> None:
         ("look", {"type": "function", "function": {"name": "look"}}),
     ],
 )
-def test_the_choice_of_a_tool(choice: str, sent: Any) -> None:
+def test_tool_choice_is_encoded(choice: str, sent: Any) -> None:
     assert body([Message.user("Hi")], tools=[LOOK], tool_choice=choice).get("tool_choice") == sent
     assert "tool_choice" not in body([Message.user("Hi")], tool_choice=choice)
 
 
-def test_options_have_the_names_that_the_host_knows() -> None:
+def test_options_use_the_field_names_of_the_host() -> None:
     fields: dict[str, Any] = {
         "max_output_tokens": 100,
         "temperature": 0.5,
@@ -293,7 +293,7 @@ def test_options_have_the_names_that_the_host_knows() -> None:
         (None, ("low",), True, None),
     ],
 )
-def test_a_thinking_level_becomes_the_nearest_that_the_host_takes(
+def test_thinking_level_becomes_the_nearest_supported_effort(
     level: Any, accepted: tuple[str, ...], reasons: bool, sent: str | None
 ) -> None:
     using = profile(ChatCapabilities(efforts=accepted), reasoning=reasons)
@@ -301,7 +301,7 @@ def test_a_thinking_level_becomes_the_nearest_that_the_host_takes(
     assert body([Message.user("Hi")], using, thinking=level).get("reasoning_effort") == sent
 
 
-def test_the_reply_cap_is_clamped_to_the_model_and_to_what_is_left_of_its_window() -> None:
+def test_output_limit_is_clamped_to_the_model_and_the_context_window() -> None:
     small = profile(context_window=10_000, max_output_tokens=4_000)
     long = [Message.user("x"), assistant(TextBlock("y"), usage=Usage(6_000, 500)), Message.user("z" * 4_000)]
 
@@ -311,7 +311,7 @@ def test_the_reply_cap_is_clamped_to_the_model_and_to_what_is_left_of_its_window
     assert "max_tokens" not in body([Message.user("Hi")], small)
 
 
-# --- encoded once ------------------------------------------------------------------------------------------------------
+# --- the encoding cache ------------------------------------------------------------------------------------------------
 
 
 def turn(number: int) -> list[Message]:
@@ -322,7 +322,7 @@ def turn(number: int) -> list[Message]:
 
 
 @pytest.mark.covers("CAC-10")
-def test_each_request_of_a_conversation_begins_with_the_bytes_of_the_one_before() -> None:
+def test_each_request_starts_with_the_bytes_of_the_previous_one() -> None:
     scratch = EncodingCache()
     history = [Message.user("Go")]
     before = b""
@@ -339,17 +339,17 @@ def test_each_request_of_a_conversation_begins_with_the_bytes_of_the_one_before(
         history += turn(number)
 
 
-def test_a_message_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     from mainspring.models.wire.openai_chat import encode
 
     encoded: list[Message] = []
     original = encode.encode_message
 
-    def counted(one: Message, using: Any) -> bytes:
+    def count_encode(one: Message, using: Any) -> bytes:
         encoded.append(one)
         return original(one, using)
 
-    monkeypatch.setattr(encode, "encode_message", counted)
+    monkeypatch.setattr(encode, "encode_message", count_encode)
     scratch, history = EncodingCache(), [Message.user("Go")]
     for number in range(20):
         encode_request(ModelRequest(list(history), scratch=scratch), profile())
@@ -359,17 +359,17 @@ def test_a_message_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(encoded) == len({id(m) for m in encoded}) == 1 + 19 * 2 + 1
 
 
-def test_what_repeats_costs_no_work_on_old_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_requests_do_not_process_old_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     from mainspring.models.codec import encoded_history as module
 
     starts: list[int] = []
     original = iter_complete_turns
 
-    def watched(messages: list[Message], start: int = 0) -> Any:
+    def record_start(messages: list[Message], start: int = 0) -> Any:
         starts.append(start)
         return original(messages, start)
 
-    monkeypatch.setattr(module, "iter_complete_turns", watched)
+    monkeypatch.setattr(module, "iter_complete_turns", record_start)
     scratch, history = EncodingCache(), [Message.user("Go")]
     for number in range(5):
         encode_request(ModelRequest(list(history), scratch=scratch), profile())
@@ -378,7 +378,7 @@ def test_what_repeats_costs_no_work_on_old_messages(monkeypatch: pytest.MonkeyPa
     assert starts == [0, 1, 3, 5, 7]
 
 
-def test_another_history_or_another_receiver_starts_anew() -> None:
+def test_other_history_or_model_restarts_the_encoding() -> None:
     scratch = EncodingCache()
     first, second = [Message.user("One"), *turn(1)], [Message.user("Two"), *turn(2)]
 
@@ -393,7 +393,7 @@ def test_another_history_or_another_receiver_starts_anew() -> None:
     assert sent(first, blind) == body(first, blind)["messages"]
 
 
-def test_a_call_still_without_its_result_is_not_settled() -> None:
+def test_call_without_a_result_is_not_cached_as_complete() -> None:
     scratch = EncodingCache()
     history = [Message.user("Go"), *turn(1), turn(2)[0]]
 
@@ -404,7 +404,7 @@ def test_a_call_still_without_its_result_is_not_settled() -> None:
     assert sent([*history, turn(2)[1]])[-1] == {"role": "tool", "tool_call_id": "c2", "content": "x" * 20}
 
 
-# --- refusals ----------------------------------------------------------------------------------------------------------
+# --- rejections --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -424,7 +424,7 @@ def test_a_call_still_without_its_result_is_not_settled() -> None:
         ("response_format is not supported by this model", "response_format"),
     ],
 )
-def test_a_refused_field_is_left_out(refusal: str, field: str) -> None:
+def test_rejected_field_is_left_out(refusal: str, field: str) -> None:
     fields: dict[str, Any] = {
         "max_output_tokens": 5,
         "temperature": 0.2,
@@ -442,7 +442,7 @@ def test_a_refused_field_is_left_out(refusal: str, field: str) -> None:
     assert {k for k in first if k != field} <= set(second)
 
 
-def test_a_refused_level_becomes_one_of_those_that_are_listed() -> None:
+def test_rejected_effort_is_replaced_by_a_supported_one() -> None:
     refusal = "Unsupported value: 'reasoning_effort' does not support 'xhigh'. Supported values are: 'low', 'medium', and 'high'."
 
     changed = next(iter(ChatCompletionsProtocol().without_rejected(profile(), refusal)))
@@ -453,17 +453,17 @@ def test_a_refused_level_becomes_one_of_those_that_are_listed() -> None:
 @pytest.mark.parametrize(
     "refusal", ["Invalid 'temperature': decimal below minimum value.", "Error while downloading the image.", "no"]
 )
-def test_a_wrong_value_is_nothing_to_leave_out(refusal: str) -> None:
+def test_invalid_value_is_not_left_out(refusal: str) -> None:
     assert list(ChatCompletionsProtocol().without_rejected(profile(), refusal)) == []
 
 
-def test_a_host_that_takes_no_images_gets_a_line_of_text_instead() -> None:
+def test_images_become_text_for_a_host_without_vision() -> None:
     [blind] = ChatCompletionsProtocol().without_rejected(profile(), "This model does not support image input")
 
     assert "image left out" in body([Message.user([ImageBlock("image/png", "QUJD")])], blind)["messages"][0]["content"]
 
 
-def test_ids_get_the_form_that_a_host_asks_for() -> None:
+def test_call_ids_use_the_format_of_the_host() -> None:
     history = turn(1)
     refusal = "Tool call id was c1 but must be a-z, A-Z, 0-9, with a length of 9."
     changed = next(iter(ChatCompletionsProtocol().without_rejected(profile(), refusal)))

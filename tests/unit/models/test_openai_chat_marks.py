@@ -1,4 +1,4 @@
-"""Cache breakpoints over Chat Completions, and what of a request belongs to hosts that are not OpenAI."""
+"""Cache breakpoints over Chat Completions, and requests to hosts other than OpenAI."""
 
 import json
 from typing import Any
@@ -30,18 +30,18 @@ LOOK = ToolDefinition("look", "Looks.", {"type": "object"})
 NOW = ToolDefinition("now", "Tells the time.", {"type": "object"})
 
 
-def own(*blocks: Any) -> Message:
+def assistant(*blocks: Any) -> Message:
     return Message.assistant(blocks, provider="host", model="m1")
 
 
-def marks(value: Any) -> int:
+def count_breakpoints(value: Any) -> int:
     return json.dumps(value).count('"cache_control"')
 
 
 @pytest.mark.covers("CAC-06", "CAC-01", "CAC-05")
-def test_three_prefixes_end_with_a_breakpoint() -> None:
+def test_three_prefixes_end_with_a_cache_breakpoint() -> None:
     sent = body(
-        [Message.user("Hi"), own(TextBlock("Yes?")), Message.user("Look")],
+        [Message.user("Hi"), assistant(TextBlock("Yes?")), Message.user("Look")],
         MARKING,
         system="Be kind.",
         tools=[LOOK, NOW],
@@ -51,16 +51,16 @@ def test_three_prefixes_end_with_a_breakpoint() -> None:
     system, *_, last = sent["messages"]
     assert system["content"] == [{"type": "text", "text": "Be kind.", "cache_control": MARK}]
     assert last["content"] == [{"type": "text", "text": "Look", "cache_control": MARK}]
-    assert marks(sent) == 3
-    assert marks(body([Message.user("Hi")], MARKING, system="Be kind.", tools=[LOOK], cache=False)) == 0
-    assert marks(body([], MARKING, system="Be kind.")) == 1
-    assert marks(body([Message.user("Hi")], MARKING)) == 1
+    assert count_breakpoints(sent) == 3
+    assert count_breakpoints(body([Message.user("Hi")], MARKING, system="Be kind.", tools=[LOOK], cache=False)) == 0
+    assert count_breakpoints(body([], MARKING, system="Be kind.")) == 1
+    assert count_breakpoints(body([Message.user("Hi")], MARKING)) == 1
     assert body([Message.user(" ")], MARKING)["messages"] == [{"role": "user", "content": "Begin."}]
 
 
 @pytest.mark.covers("CAC-07")
-def test_a_host_of_which_nothing_is_known_gets_none() -> None:
-    assert marks(body([Message.user("Hi")], system="Be kind.", tools=[LOOK])) == 0
+def test_unknown_host_gets_no_breakpoints() -> None:
+    assert count_breakpoints(body([Message.user("Hi")], system="Be kind.", tools=[LOOK])) == 0
 
 
 @pytest.mark.covers("CAC-06", "CAC-04")
@@ -70,48 +70,48 @@ def test_a_host_of_which_nothing_is_known_gets_none() -> None:
         [Message.user([TextBlock("Hi"), PIXEL])],
         [Message.user([ToolResultBlock("c1", "look", "A")])],
         [Message.user([ToolResultBlock("c1", "look", (PIXEL,))])],
-        [Message.user([ToolResultBlock("c1", "look", "A")]), own(TextBlock("So"))],
+        [Message.user([ToolResultBlock("c1", "look", "A")]), assistant(TextBlock("So"))],
         [Message.user([ToolResultBlock("c1", "look", "A")]), Message.user(" ")],
     ],
 )
-def test_the_last_one_stands_on_the_last_item(last: list[Message]) -> None:
-    request = own(ThinkingBlock("Hm", "reasoning"), ToolUseBlock("c1", "look", {}))
+def test_last_breakpoint_is_on_the_last_item(last: list[Message]) -> None:
+    request = assistant(ThinkingBlock("Hm", "reasoning"), ToolUseBlock("c1", "look", {}))
     sent = body([Message.user("Hi"), request, *last], MARKING)["messages"]
 
-    assert marks(sent) == marks(sent[-1]) == 1
+    assert count_breakpoints(sent) == count_breakpoints(sent[-1]) == 1
     assert sent[-1]["content"][-1]["cache_control"] == MARK
 
 
-def test_a_call_still_without_its_result_gets_its_breakpoint_where_it_can_be_told() -> None:
-    sent = body([Message.user("Hi"), own(ToolUseBlock("c1", "look", {}))], MARKING)["messages"]
+def test_call_without_a_result_gets_no_breakpoint() -> None:
+    sent = body([Message.user("Hi"), assistant(ToolUseBlock("c1", "look", {}))], MARKING)["messages"]
 
     assert sent[-1]["role"] == "tool"
-    assert marks(sent) == 0
+    assert count_breakpoints(sent) == 0
 
 
 @pytest.mark.covers("CAC-06", "CAC-04", "CAC-10")
-def test_the_kept_bytes_hold_no_breakpoint() -> None:
+def test_cached_encoding_contains_no_breakpoints() -> None:
     scratch, plain = EncodingCache(), EncodingCache()
     history: list[Message] = []
     for turn in range(50):
         history.append(Message.user(f"Question {turn}"))
-        history.append(own(TextBlock("Looking."), ToolUseBlock(f"c{turn}", "look", {"at": str(turn)})))
+        history.append(assistant(TextBlock("Looking."), ToolUseBlock(f"c{turn}", "look", {"at": str(turn)})))
         history.append(Message.user([ToolResultBlock(f"c{turn}", "look", (TextBlock("Seen"), PIXEL))]))
         fields: dict[str, Any] = {"system": "Be kind.", "tools": [LOOK]}
         marked = encode_request(ModelRequest(history, scratch=scratch, **fields), MARKING)
         bare = encode_request(ModelRequest(history, scratch=plain, cache=False, **fields), MARKING)
         assert marked.count(b'"cache_control"') == 3
-        assert unmarked(json.loads(marked)) == unmarked(json.loads(bare))
-        history.append(own(TextBlock(f"Answer {turn}")))
+        assert remove_breakpoints(json.loads(marked)) == remove_breakpoints(json.loads(bare))
+        history.append(assistant(TextBlock(f"Answer {turn}")))
 
 
-def unmarked(sent: Any) -> Any:
-    """The same without breakpoints, and with parts of text alone as a text."""
+def remove_breakpoints(sent: Any) -> Any:
+    """Return a copy without breakpoints and with text parts joined to a string."""
     if isinstance(sent, list):
-        return [unmarked(value) for value in sent]
+        return [remove_breakpoints(value) for value in sent]
     if not isinstance(sent, dict):
         return sent
-    fields = {k: unmarked(v) for k, v in sent.items() if k != "cache_control"}
+    fields = {k: remove_breakpoints(v) for k, v in sent.items() if k != "cache_control"}
     content = fields.get("content")
     if isinstance(content, list) and [p.get("type") for p in content] == ["text"]:
         fields["content"] = content[0]["text"]
@@ -119,7 +119,7 @@ def unmarked(sent: Any) -> Any:
 
 
 @pytest.mark.covers("CAC-11", "CAC-08")
-def test_counts_of_openrouter_are_read() -> None:
+def test_usage_of_openrouter_is_read() -> None:
     usage = {
         "prompt_tokens": 100,
         "completion_tokens": 20,
@@ -138,14 +138,14 @@ def test_counts_of_openrouter_are_read() -> None:
 
 
 @pytest.mark.covers("PRV-27", "PRV-28")
-def test_images_of_results_follow_in_a_message_of_the_user_or_are_named() -> None:
-    request = own(ToolUseBlock("c1", "shot", {}))
+def test_images_of_results_follow_in_a_user_message_or_become_text() -> None:
+    request = assistant(ToolUseBlock("c1", "shot", {}))
     shot = Message.user([ToolResultBlock("c1", "shot", (TextBlock("Here"), PIXEL))])
-    result, shown = body([Message.user("Hi"), request, shot])["messages"][2:]
+    result, image_message = body([Message.user("Hi"), request, shot])["messages"][2:]
 
     assert result["content"] == "Here\n[the image follows in the next user message]"
-    assert (shown["role"], shown["content"][0]["text"]) == ("user", "Image from the result of shot:")
-    assert shown["content"][1]["image_url"]["url"] == f"data:image/png;base64,{PIXEL.data}"
+    assert (image_message["role"], image_message["content"][0]["text"]) == ("user", "Image from the result of shot:")
+    assert image_message["content"][1]["image_url"]["url"] == f"data:image/png;base64,{PIXEL.data}"
     [blind] = body([Message.user("Hi"), request, shot], profile(vision=False))["messages"][2:]
     assert blind["content"] == "Here\n[image/png image left out: this model takes no images]"
     [none] = body([Message.user("Hi"), request, shot], profile(ChatCapabilities(tool_images=False)))["messages"][2:]
@@ -153,7 +153,7 @@ def test_images_of_results_follow_in_a_message_of_the_user_or_are_named() -> Non
 
 
 @pytest.mark.covers("MOD-36", "PRV-24")
-def test_openrouter_takes_the_thinking_level_in_an_object() -> None:
+def test_openrouter_gets_the_thinking_level_in_an_object() -> None:
     using = profile(create_openrouter())
     for fields, sent in (
         ({"thinking": "high"}, {"effort": "high"}),
@@ -172,18 +172,18 @@ def create_openrouter() -> ChatCapabilities:
 
 
 @pytest.mark.covers("OPT-11", "MOD-36")
-def test_reasoning_content_is_read_and_goes_back_to_its_model_only() -> None:
-    told = message(chunk({"reasoning_content": "Hm"}), chunk({"content": "Hi"}, "stop"))
-    assert (told.thinking, told.text) == ("Hm", "Hi")
-    [sent] = body([told])["messages"]
-    [foreign] = body([told], profile(model="m2"))["messages"]
+def test_reasoning_content_is_returned_only_to_its_model() -> None:
+    decoded = message(chunk({"reasoning_content": "Hm"}), chunk({"content": "Hi"}, "stop"))
+    assert (decoded.thinking, decoded.text) == ("Hm", "Hi")
+    [sent] = body([decoded])["messages"]
+    [foreign] = body([decoded], profile(model="m2"))["messages"]
 
     assert sent == {"role": "assistant", "content": "Hi", "reasoning_content": "Hm"}
     assert foreign == {"role": "assistant", "content": "Hi"}
 
 
 @pytest.mark.covers("OPT-11", "MOD-33")
-async def test_a_request_has_its_own_time_limit() -> None:
+async def test_request_has_its_own_timeout() -> None:
     async with serve([10.0]) as server:
         using = profile()
         model = HttpModel(

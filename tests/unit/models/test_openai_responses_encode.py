@@ -1,4 +1,4 @@
-"""Requests over Responses: what is sent, what goes back to the model that made it, and what is encoded only once."""
+"""Requests of the Responses protocol: options, returned output of the model, and the encoding cache."""
 
 import json
 import time
@@ -42,7 +42,7 @@ PICTURE = ImageBlock("image/png", "QUJD")
 HI = [Message.user("Hi")]
 
 
-def test_a_plain_request_holds_what_is_needed_and_nothing_else() -> None:
+def test_plain_request_contains_only_what_is_needed() -> None:
     assert body(HI, system="Be kind.") == {
         "model": "m1",
         "stream": True,
@@ -53,7 +53,7 @@ def test_a_plain_request_holds_what_is_needed_and_nothing_else() -> None:
     }
 
 
-def test_the_options_of_a_request() -> None:
+def test_options_are_encoded() -> None:
     sent = body(
         HI,
         profile(
@@ -97,12 +97,12 @@ def test_the_options_of_a_request() -> None:
 
 
 @pytest.mark.covers("CAC-09")
-def test_the_session_names_the_cache_only_where_that_is_wanted_and_taken() -> None:
-    knows = profile(ResponsesCapabilities(prompt_cache_key=True))
+def test_session_id_is_the_cache_key_if_supported_and_enabled() -> None:
+    with_cache_key = profile(ResponsesCapabilities(prompt_cache_key=True))
 
-    assert body(HI, knows, session_id="s1")["prompt_cache_key"] == "s1"
-    assert "prompt_cache_key" not in body(HI, knows, session_id="s1", cache=False)
-    assert "prompt_cache_key" not in body(HI, knows)
+    assert body(HI, with_cache_key, session_id="s1")["prompt_cache_key"] == "s1"
+    assert "prompt_cache_key" not in body(HI, with_cache_key, session_id="s1", cache=False)
+    assert "prompt_cache_key" not in body(HI, with_cache_key)
     assert "prompt_cache_key" not in body(HI, profile(), session_id="s1")
 
 
@@ -118,7 +118,7 @@ def test_the_session_names_the_cache_only_where_that_is_wanted_and_taken() -> No
         ("high", (), None),
     ],
 )
-def test_the_nearest_level_that_the_host_takes_is_sent(level: Any, accepted: tuple[str, ...], sent: Any) -> None:
+def test_thinking_level_becomes_the_nearest_supported_effort(level: Any, accepted: tuple[str, ...], sent: Any) -> None:
     assert (
         body(HI, profile(ResponsesCapabilities(efforts=accepted), reasoning=True), thinking=level).get("reasoning")
         == sent
@@ -126,19 +126,19 @@ def test_the_nearest_level_that_the_host_takes_is_sent(level: Any, accepted: tup
 
 
 @pytest.mark.covers("MOD-37")
-def test_a_schema_is_left_out_where_the_host_takes_none() -> None:
+def test_schema_is_left_out_if_unsupported() -> None:
     assert "text" not in body(HI, profile(ResponsesCapabilities(json_schema=False)), schema={"type": "object"})
     assert body(HI, schema={"type": "object"})["text"]["format"]["schema"] == {"type": "object"}
 
 
-def test_a_model_that_does_not_reason_is_asked_for_nothing_of_it() -> None:
+def test_model_without_reasoning_gets_no_reasoning_options() -> None:
     sent = body(HI, profile(ResponsesCapabilities(efforts=())), thinking="high")
 
     assert "reasoning" not in sent
     assert "include" not in sent
 
 
-def test_the_hosts_own_tools_stand_beside_ours() -> None:
+def test_host_tools_are_sent_with_the_other_tools() -> None:
     sent = body(HI, tools=[NOW], extra={"tools": [{"type": "web_search"}], "include": ["file_search_call.results"]})
     alone = body(HI, extra={"tools": [{"type": "web_search"}]})
 
@@ -147,13 +147,13 @@ def test_the_hosts_own_tools_stand_beside_ours() -> None:
     assert alone["tools"] == [{"type": "web_search"}]
 
 
-def test_what_the_caller_says_of_the_text_joins_the_schema() -> None:
+def test_text_options_are_merged_with_the_schema() -> None:
     sent = body(HI, schema={"type": "object"}, extra={"text": {"verbosity": "low"}})
 
     assert set(sent["text"]) == {"format", "verbosity"}
 
 
-def test_system_text_goes_where_the_host_wants_it() -> None:
+def test_system_text_is_sent_where_the_host_expects_it() -> None:
     history = [Message.user("Hi"), Message.system("In French."), Message.user("Well?")]
     first = profile(ResponsesCapabilities(system="message", system_role="system"))
 
@@ -170,7 +170,7 @@ def test_system_text_goes_where_the_host_wants_it() -> None:
     assert "instructions" not in body(HI, system="  ")
 
 
-def test_a_turn_with_calls_and_results() -> None:
+def test_turn_with_calls_and_results() -> None:
     sent = body(
         [
             Message.user("Look"),
@@ -195,7 +195,7 @@ def test_a_turn_with_calls_and_results() -> None:
     ]
 
 
-def test_images_are_parts_of_messages_and_of_results() -> None:
+def test_images_are_parts_of_messages_and_results() -> None:
     history = [
         Message.user([TextBlock("See"), PICTURE]),
         assistant(ToolUseBlock("c1", "shot")),
@@ -207,9 +207,9 @@ def test_images_are_parts_of_messages_and_of_results() -> None:
 
     assert first["content"] == [{"type": "input_text", "text": "See"}, image]
     assert result["output"] == [{"type": "input_text", "text": "Here:"}, image]
-    _, _, text, shown = body(history, profile(ResponsesCapabilities(tool_images=False)))["input"]
+    _, _, text, image_message = body(history, profile(ResponsesCapabilities(tool_images=False)))["input"]
     assert text["output"] == "Here:\n[the image follows in the next user message]"
-    assert shown["content"][1] == image
+    assert image_message["content"][1] == image
     blind = json.dumps(body(history, profile(vision=False)))
     assert "base64" not in blind
     assert "image/png image left out" in blind
@@ -231,18 +231,18 @@ ANSWER = (
 )
 
 
-def asked_again(
+def encode_again(
     *events: Any, using: ModelProfile | None = None, sending: ModelProfile | None = None
 ) -> list[dict[str, Any]]:
-    """The items of an answer when it goes back."""
+    """Return the input items for the output of a response."""
     answer = message(*events, using=using)
     results = tuple(ToolResultBlock(c.id, c.name, "ok") for c in answer.tool_uses)
     follow = [Message("user", results)] if results else [Message.user("Go on")]
     return body([Message.user("Hi"), answer, *follow], sending or using)["input"][1:-1]
 
 
-def test_what_the_model_made_goes_back_to_it_as_it_came() -> None:
-    assert asked_again(*ANSWER) == [
+def test_output_of_the_model_is_returned_unchanged() -> None:
+    assert encode_again(*ANSWER) == [
         {
             "type": "reasoning",
             "id": "i0",
@@ -269,31 +269,31 @@ def test_what_the_model_made_goes_back_to_it_as_it_came() -> None:
 
 
 @pytest.mark.parametrize("other", [profile(model="m2"), profile(provider="elsewhere")])
-def test_reasoning_and_marks_stay_with_the_model_that_made_them(other: ModelProfile) -> None:
-    sent = asked_again(*ANSWER, sending=other)
+def test_reasoning_and_ids_are_returned_only_to_their_model(other: ModelProfile) -> None:
+    sent = encode_again(*ANSWER, sending=other)
 
     assert [item["type"] for item in sent] == ["message", "function_call"]
     assert not any({"id", "phase", "namespace", "status"} & set(item) for item in sent)
     assert "gAAA" not in json.dumps(sent)
 
 
-def test_reasoning_that_the_host_does_not_know_any_more_stays_away_and_takes_the_ids_with_it() -> None:
+def test_unsupported_reasoning_is_left_out_together_with_its_ids() -> None:
     bare = [added(0, "reasoning"), delta("reasoning_summary_text", 0, "Hm."), *ANSWER[4:]]
 
-    sent = asked_again(*bare)
+    sent = encode_again(*bare)
     assert [item["type"] for item in sent] == ["message", "function_call"]
     assert not any("id" in item for item in sent)
     keeps = profile(ResponsesCapabilities(store=True))
-    assert [item.get("id") for item in asked_again(*bare, using=keeps)] == ["i0", "i1", "i2"]
+    assert [item.get("id") for item in encode_again(*bare, using=keeps)] == ["i0", "i1", "i2"]
     without = profile(ResponsesCapabilities(reasoning="none"))
-    assert [item["type"] for item in asked_again(*ANSWER, using=without)] == ["message", "function_call"]
+    assert [item["type"] for item in encode_again(*ANSWER, using=without)] == ["message", "function_call"]
     nameless = profile(ResponsesCapabilities(item_ids=False))
-    assert not any("id" in item for item in asked_again(*ANSWER, using=nameless))
-    assert asked_again(*ANSWER, using=nameless)[0]["encrypted_content"] == "gAAA"
+    assert not any("id" in item for item in encode_again(*ANSWER, using=nameless))
+    assert encode_again(*ANSWER, using=nameless)[0]["encrypted_content"] == "gAAA"
 
 
-def test_readable_reasoning_goes_back_as_readable_reasoning() -> None:
-    item = asked_again(
+def test_readable_reasoning_is_returned_as_reasoning_text() -> None:
+    item = encode_again(
         added(0, "reasoning"), delta("reasoning_text", 0, "Raw."), done(1, **text_item("Hi")), completed()
     )[0]
 
@@ -301,20 +301,20 @@ def test_readable_reasoning_goes_back_as_readable_reasoning() -> None:
     assert item["summary"] == []
 
 
-def test_ids_that_are_too_long_stay_away() -> None:
+def test_too_long_ids_are_left_out() -> None:
     long = "x" * 65
     item = {"type": "message", "id": long, "role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]}
 
-    assert "id" not in asked_again(completed(item))[0]
+    assert "id" not in encode_again(completed(item))[0]
 
 
-def test_a_summary_that_the_host_made_goes_back() -> None:
-    sent = asked_again(completed({"type": "compaction", "id": "cmp", "encrypted_content": "g"}, text_item("Hi")))
+def test_compaction_item_is_returned() -> None:
+    sent = encode_again(completed({"type": "compaction", "id": "cmp", "encrypted_content": "g"}, text_item("Hi")))
 
     assert sent[0] == {"type": "compaction", "id": "cmp", "encrypted_content": "g"}
 
 
-def test_marks_of_other_protocols_are_left_alone() -> None:
+def test_metadata_of_other_protocols_is_ignored() -> None:
     foreign = assistant(
         ThinkingBlock("Hm.", "reasoning_content"),
         RedactedThinkingBlock('{"type":"reasoning.encrypted"}'),
@@ -329,7 +329,7 @@ def test_marks_of_other_protocols_are_left_alone() -> None:
     assert encode_item_metadata(id=None) is None
 
 
-def test_unreadable_arguments_become_an_object() -> None:
+def test_invalid_arguments_become_an_object() -> None:
     sent = body(
         [assistant(ToolUseBlock("c1", "f", {}, '{"a": 1')), Message("user", (ToolResultBlock("c1", "f", "no"),))]
     )
@@ -341,7 +341,7 @@ def test_lone_surrogates_are_replaced() -> None:
     assert body([Message.user("a\ud800b")])["input"][0]["content"] == "a�b"
 
 
-# --- encoded once ------------------------------------------------------------------------------------------------------
+# --- the encoding cache ------------------------------------------------------------------------------------------------
 
 
 def turn(number: int) -> list[Message]:
@@ -356,7 +356,7 @@ def turn(number: int) -> list[Message]:
 
 
 @pytest.mark.parametrize("system", ["instructions", "message"])
-def test_what_was_sent_before_is_a_prefix_for_fifty_turns(system: Any) -> None:
+def test_request_prefix_of_fifty_turns_is_stable(system: Any) -> None:
     using = profile(ResponsesCapabilities(system=system))
     scratch, history, before = EncodingCache(), [Message.user("Go")], b""
     for number in range(50):
@@ -368,7 +368,7 @@ def test_what_was_sent_before_is_a_prefix_for_fifty_turns(system: Any) -> None:
         history += turn(number)
 
 
-def test_the_second_encoding_costs_under_a_tenth_of_the_first() -> None:
+def test_second_encoding_costs_less_than_a_tenth_of_the_first() -> None:
     tools = [ToolDefinition(f"tool{n}", "Does something. " * 10, LOOK.input_schema) for n in range(40)]
     ratios: list[float] = []
     for _ in range(5):
@@ -387,7 +387,7 @@ def test_the_second_encoding_costs_under_a_tenth_of_the_first() -> None:
     assert min(ratios) < 0.1
 
 
-def test_another_dialect_starts_anew() -> None:
+def test_other_capabilities_restart_the_encoding() -> None:
     scratch = EncodingCache()
     history = [Message.user("Go"), *turn(1)]
 
@@ -400,7 +400,7 @@ def test_another_dialect_starts_anew() -> None:
     assert sent(ResponsesCapabilities(strict_tools=True))["tools"][0]["strict"] is True
 
 
-# --- refusals ----------------------------------------------------------------------------------------------------------
+# --- rejections --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -416,7 +416,7 @@ def test_another_dialect_starts_anew() -> None:
         ("Unknown parameter: 'parallel_tool_calls'", "parallel_tool_calls"),
     ],
 )
-async def test_a_field_that_the_host_refuses_is_left_out(refusal: str, fields: str) -> None:
+async def test_rejected_field_is_left_out(refusal: str, fields: str) -> None:
     transport = MemoryTransport(
         MemoryResponse(json.dumps({"error": {"message": refusal, "type": "invalid_request_error"}}).encode(), 400),
         MemoryResponse(sse(*ANSWER)),
@@ -462,7 +462,7 @@ async def test_a_field_that_the_host_refuses_is_left_out(refusal: str, fields: s
         ("Unknown parameter: 'tools[0].strict'", ResponsesCapabilities(strict_tools=None)),
     ],
 )
-def test_refusals_and_what_answers_them(refusal: str, change: ResponsesCapabilities) -> None:
+def test_rejections_change_the_capabilities(refusal: str, change: ResponsesCapabilities) -> None:
     if "Unsupported value" in refusal:
         refusal = f"reasoning.effort: {refusal}"
 
@@ -470,7 +470,7 @@ def test_refusals_and_what_answers_them(refusal: str, change: ResponsesCapabilit
 
 
 @pytest.mark.covers("PRV-35")
-async def test_a_version_that_the_host_does_not_know_is_left_out() -> None:
+async def test_rejected_api_version_is_left_out() -> None:
     refusal = b'{"error":{"code":"BadRequest","message":"API version not supported"}}'
     transport = MemoryTransport(MemoryResponse(refusal, 400), MemoryResponse(sse(*ANSWER)))
     using = replace(profile(), query="a=1&api-version=2024-12-01-preview")
@@ -484,7 +484,7 @@ async def test_a_version_that_the_host_does_not_know_is_left_out() -> None:
     ]
 
 
-def test_a_refusal_of_a_value_changes_nothing() -> None:
+def test_rejected_value_changes_nothing() -> None:
     assert list(ResponsesProtocol().without_rejected(profile(), "temperature must be between 0 and 2")) == []
     assert [
         p.info.vision

@@ -1,4 +1,4 @@
-"""Providers by name: specs, settings, keys, local servers, the catalogue."""
+"""Providers by name: model specs, settings, keys, local servers, and the catalog."""
 
 import asyncio
 import json
@@ -36,13 +36,13 @@ from tests.unit.models.server import plain, serve
 from tests.unit.models.wire import chunk, sse
 
 
-def http(model: ModelProvider) -> HttpModel:
+def as_http_model(model: ModelProvider) -> HttpModel:
     assert isinstance(model, HttpModel)
     return model
 
 
-async def key_of(model: ModelProvider) -> str:
-    key = await http(model)._get_credential()
+async def get_key(model: ModelProvider) -> str:
+    key = await as_http_model(model)._get_credential()
     assert isinstance(key, str)
     return key
 
@@ -51,7 +51,7 @@ async def key_of(model: ModelProvider) -> str:
 
 
 @pytest.mark.covers("PRV-01", "PRV-34")
-async def test_providers_are_known_by_name() -> None:
+async def test_providers_are_found_by_name() -> None:
     assert is_provider_supported("openai")
     assert not is_provider_supported("nobody")
     assert {"openai", "local", "compatible"} <= set(get_supported_providers())
@@ -70,17 +70,17 @@ async def test_providers_are_known_by_name() -> None:
         {"provider": "openai", "api_key": "k", "model": "m"},
     ],
 )
-async def test_a_factory_takes_a_typed_configuration_or_a_dict(config: Any) -> None:
-    made = await get_provider_factory("openai")(config)
-    also = await create_model_provider(config)
+async def test_factory_accepts_a_typed_configuration_or_a_dict(config: Any) -> None:
+    first_model = await get_provider_factory("openai")(config)
+    second_model = await create_model_provider(config)
 
-    for model in (made, also):
+    for model in (first_model, second_model):
         assert (model.provider, model.model) == ("openai", "m")
-        assert await key_of(model) == "k"
+        assert await get_key(model) == "k"
 
 
 @pytest.mark.covers("PRV-02", "MOD-02")
-async def test_the_provider_is_chosen_by_its_name_and_never_by_the_models() -> None:
+async def test_provider_is_selected_by_its_name_not_by_the_model_name() -> None:
     model = await create_model_provider({"provider": "local", "model": "gpt-5-mini"})
 
     assert model.provider == "local"
@@ -89,23 +89,23 @@ async def test_the_provider_is_chosen_by_its_name_and_never_by_the_models() -> N
     assert caught.value.code is ErrorCode.PROVIDER_NOT_CONFIGURED
 
 
-async def test_registries_do_not_share_anything() -> None:
-    own = default_registry()
+async def test_registries_are_independent() -> None:
+    custom_registry = default_registry()
 
     async def factory(_: Any) -> ModelProvider:
         return ScriptedModel("Hi")
 
-    own.register("mine", factory)
-    own.register("openai", build=lambda _: ScriptedModel("Hi"))
+    custom_registry.register("mine", factory)
+    custom_registry.register("openai", build=lambda _: ScriptedModel("Hi"))
 
-    assert "mine" in own
+    assert "mine" in custom_registry
     assert "mine" not in default_registry()
-    assert (await create_model_provider({"provider": "mine"}, registry=own)).provider == "scripted"
-    assert create_model("openai:x", registry=own).provider == "scripted"
+    assert (await create_model_provider({"provider": "mine"}, registry=custom_registry)).provider == "scripted"
+    assert create_model("openai:x", registry=custom_registry).provider == "scripted"
     with pytest.raises(ProviderConfigError, match="await create_model_provider"):
-        create_model("mine:x", registry=own)
+        create_model("mine:x", registry=custom_registry)
     with pytest.raises(ValueError, match="factory or a build function"):
-        own.register("nothing")
+        custom_registry.register("nothing")
 
 
 @pytest.mark.parametrize(
@@ -122,30 +122,30 @@ async def test_registries_do_not_share_anything() -> None:
         ("local:", "local", None),
     ],
 )
-def test_only_the_name_of_a_provider_counts_as_one(spec: str, provider: str, model: str | None) -> None:
+def test_model_spec_is_split_only_at_a_known_provider(spec: str, provider: str, model: str | None) -> None:
     assert default_registry().split(spec) == (provider, model)
 
 
-def test_the_default_provider_can_be_another() -> None:
-    own = ProviderRegistry("local")
-    own.register("local", build=lambda config: ScriptedModel("Hi", model=config.model or "?"))
+def test_default_provider_can_be_changed() -> None:
+    custom_registry = ProviderRegistry("local")
+    custom_registry.register("local", build=lambda config: ScriptedModel("Hi", model=config.model or "?"))
 
-    assert create_model("llama3.3:latest", registry=own).model == "llama3.3:latest"
+    assert create_model("llama3.3:latest", registry=custom_registry).model == "llama3.3:latest"
 
 
 # --- configuration and keys --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("PRV-06", "MOD-10", "PRV-36")
-async def test_openai_has_its_defaults_and_an_empty_text_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_openai_has_defaults_and_ignores_empty_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
-    model = http(create_model("openai", base_url="", api_key=" ", model=""))
+    model = as_http_model(create_model("openai", base_url="", api_key=" ", model=""))
 
     assert (model.provider, model.model) == ("openai", "gpt-5-mini")
     assert model.profile.base_url == "https://api.openai.com/v1"
     assert model.profile.dialect.max_tokens_field == "max_completion_tokens"
-    assert await key_of(model) == "from-environment"
-    other = http(create_model("openai:m", base_url="http://127.0.0.1:1/v1/", api_key="k"))
+    assert await get_key(model) == "from-environment"
+    other = as_http_model(create_model("openai:m", base_url="http://127.0.0.1:1/v1/", api_key="k"))
     assert other.profile.base_url == "http://127.0.0.1:1/v1"
     assert other.profile.dialect == ChatCapabilities()
 
@@ -162,7 +162,7 @@ async def test_openai_has_its_defaults_and_an_empty_text_is_nothing(monkeypatch:
         ("foundry", "AZURE_FOUNDRY_API_KEY"),
     ],
 )
-def test_the_environment_may_hold_the_key_and_the_configuration_wins(provider: str, variable: str) -> None:
+def test_key_comes_from_the_configuration_or_the_environment(provider: str, variable: str) -> None:
     home = "https://api.example.com/v1"
 
     def key(value: str | None, environment: Mapping[str, str]) -> str:
@@ -178,7 +178,7 @@ def test_the_environment_may_hold_the_key_and_the_configuration_wins(provider: s
 
 
 @pytest.mark.covers("PRV-04")
-async def test_what_is_missing_is_said_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_settings_are_reported_before_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     for config in ({"provider": "openai"}, {"provider": "openai", "api_key": ""}):
         with pytest.raises(ProviderConfigError, match="OPENAI_API_KEY") as caught:
             await create_model_provider(config)
@@ -190,32 +190,32 @@ async def test_what_is_missing_is_said_before_anything_is_asked(monkeypatch: pyt
     with pytest.raises(ProviderConfigError, match="must start with http"):
         create_model("openai:m", base_url="api.openai.com", api_key="k")
     monkeypatch.setenv("OPENAI_API_KEY", "k")
-    for provider in ("openai", "compatible"):  # It is the address that is wrong, not the key.
+    for provider in ("openai", "compatible"):  # The address is wrong, not the key.
         with pytest.raises(ProviderConfigError, match=f"base URL of {provider} must start with http"):
             create_model(f"{provider}:m", base_url="host:8000")
 
 
-async def test_a_key_of_the_environment_stays_at_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_environment_key_is_not_sent_to_other_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
 
     with pytest.raises(ProviderConfigError, match="belongs to api.openai.com and is not sent to other hosts"):
         create_model("openai:m", base_url="https://gateway.example/v1")
-    assert await key_of(create_model("openai:m", base_url="http://localhost:9/v1")) == "secret"
+    assert await get_key(create_model("openai:m", base_url="http://localhost:9/v1")) == "secret"
     monkeypatch.setenv("OPENAI_BASE_URL", "https://gateway.example/v1")
-    model = http(create_model("openai:m"))
+    model = as_http_model(create_model("openai:m"))
     assert model.profile.base_url == "https://gateway.example/v1"
-    assert await key_of(model) == "secret"
+    assert await get_key(model) == "secret"
 
 
-async def test_a_key_may_be_a_function() -> None:
+async def test_key_can_be_a_function() -> None:
     async def fetch() -> str:
         return "fetched"
 
-    assert await key_of(create_model("openai:m", api_key=fetch)) == "fetched"
+    assert await get_key(create_model("openai:m", api_key=fetch)) == "fetched"
 
 
 def test_settings_reach_the_model() -> None:
-    model = http(
+    model = as_http_model(
         create_model(
             "openai:some-model",
             api_key="k",
@@ -242,7 +242,7 @@ def test_settings_reach_the_model() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "invalid",
     [
         {"base_url": 5},
         {"headers": "x"},
@@ -251,12 +251,12 @@ def test_settings_reach_the_model() -> None:
         {"dialect": {"stop": "x"}},
     ],
 )
-def test_a_setting_of_the_wrong_type_is_named(wrong: dict[str, Any]) -> None:
+def test_setting_of_the_wrong_type_is_rejected(invalid: dict[str, Any]) -> None:
     with pytest.raises(ProviderConfigError, match="openai"):
-        create_model("openai:m", api_key="k", **wrong)
+        create_model("openai:m", api_key="k", **invalid)
 
 
-def test_a_setting_comes_from_the_first_place_that_has_one() -> None:
+def test_get_setting_returns_the_first_value_found() -> None:
     assert get_setting(" own ", "A", environment={"A": "a"}) == "own"
     assert get_setting("", "A", "B", environment={"A": " ", "B": "b"}) == "b"
     assert get_setting(None, "A", environment={}) is None
@@ -266,18 +266,18 @@ def test_a_setting_comes_from_the_first_place_that_has_one() -> None:
 
 
 @pytest.mark.covers("PRV-19")
-async def test_local_needs_nothing() -> None:
-    model = http(create_model("local"))
+async def test_local_provider_needs_no_settings() -> None:
+    model = as_http_model(create_model("local"))
 
     assert (model.provider, model.model) == ("local", "llama3.3:latest")
     assert model.profile.base_url == "http://localhost:11434/v1"
-    assert await key_of(model) == "not-needed"
+    assert await get_key(model) == "not-needed"
     assert model._timeouts.idle is None
 
 
 @pytest.mark.covers("PRV-20")
 @pytest.mark.parametrize("path", ["/v1", "/engines/llama.cpp/v1"])
-async def test_any_server_that_speaks_the_protocol_will_do(path: str) -> None:
+async def test_local_provider_works_with_any_compatible_server(path: str) -> None:
     answer = sse(chunk({"content": "Hi"}), chunk({}, "stop"))
     async with serve(plain(answer, **{"content-type": "text/event-stream"})) as server:
         model = create_model("local:some-model", base_url=f"{server.url}{path}")
@@ -290,7 +290,7 @@ async def test_any_server_that_speaks_the_protocol_will_do(path: str) -> None:
 
 
 @pytest.mark.covers("PRV-31")
-async def test_a_local_server_that_does_not_run_is_a_network_error() -> None:
+async def test_unreachable_local_server_is_a_network_error() -> None:
     with pytest.raises(NetworkError) as caught:
         await create_model("local", base_url="http://127.0.0.1:1/v1").complete(ModelRequest([Message.user("Hi")]))
 
@@ -299,7 +299,7 @@ async def test_a_local_server_that_does_not_run_is_a_network_error() -> None:
 
 
 @pytest.mark.covers("PRV-20")
-async def test_running_servers_are_found_all_at_once() -> None:
+async def test_running_local_servers_are_detected_concurrently() -> None:
     models = plain(b'{"object":"list","data":[{"id":"a"},{"id":"b"}]}')
     async with (
         serve(models) as first,
@@ -313,17 +313,17 @@ async def test_running_servers_are_found_all_at_once() -> None:
             LocalServer(n, f"{s.url}/v1")
             for n, s in zip("123456", (slow, first, other, empty, closed, bare), strict=True)
         ]
-        begun = time.monotonic()
+        started_at = time.monotonic()
         found = await detect_local_servers([*servers, LocalServer("none", "http://127.0.0.1:1/v1")], timeout=0.5)
 
     assert found == [LocalServer("2", f"{first.url}/v1", ("a", "b")), LocalServer("6", f"{bare.url}/v1", ())]
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - started_at < 2
     assert first.requests[0].target == "/v1/models"
     assert "authorization" not in first.requests[0].headers
 
 
 @pytest.mark.covers("PRV-20")
-def test_the_usual_servers_are_looked_for() -> None:
+def test_known_servers_include_the_common_ones() -> None:
     assert {s.base_url for s in KNOWN_SERVERS} >= {
         "http://localhost:11434/v1",
         "http://localhost:1234/v1",
@@ -332,7 +332,7 @@ def test_the_usual_servers_are_looked_for() -> None:
     }
 
 
-async def test_looking_for_servers_uses_the_transport_it_is_given() -> None:
+async def test_server_detection_uses_the_provided_transport() -> None:
     transport = MemoryTransport(MemoryResponse(b'{"data":[{"id":"a"}]}'))
 
     found = await detect_local_servers([LocalServer("x", "http://h/v1")], transport=transport)
@@ -342,14 +342,14 @@ async def test_looking_for_servers_uses_the_transport_it_is_given() -> None:
     await asyncio.sleep(0)
 
 
-# --- the catalogue -----------------------------------------------------------------------------------------------------
+# --- the catalog -------------------------------------------------------------------------------------------------------
 
 
-def test_a_model_known_not_to_reason_is_not_asked_to() -> None:
-    assert http(create_model("openai:gpt-4o", api_key="k")).profile.dialect.efforts == ()
-    assert http(create_model("openai:gpt-5", api_key="k")).profile.dialect.efforts != ()
+def test_model_without_reasoning_has_no_efforts() -> None:
+    assert as_http_model(create_model("openai:gpt-4o", api_key="k")).profile.dialect.efforts == ()
+    assert as_http_model(create_model("openai:gpt-5", api_key="k")).profile.dialect.efforts != ()
 
 
-def test_errors_of_the_configuration_are_model_errors() -> None:
+def test_configuration_errors_are_model_errors() -> None:
     with pytest.raises(ModelError):
         create_model("openai:m")

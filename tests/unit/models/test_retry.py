@@ -1,4 +1,4 @@
-"""When and how long after is tried again."""
+"""Retries: which errors are retried, and after which delay."""
 
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
@@ -33,7 +33,7 @@ HI = ModelRequest([Message.user("Hi")])
 
 
 class Clock:
-    """Sleeps in no time and remembers for how long."""
+    """A sleep function that returns immediately and records the delays."""
 
     def __init__(self) -> None:
         self.slept: list[float] = []
@@ -43,13 +43,13 @@ class Clock:
         return not (signal and signal.cancelled)
 
 
-def failing(*errors: Exception, then: str = "done") -> tuple[Callable[[], Any], list[int]]:
-    left, request = list(errors), [0]
+def make_failing_call(*errors: Exception, then: str = "done") -> tuple[Callable[[], Any], list[int]]:
+    failures, request = list(errors), [0]
 
     async def call() -> str:
         request[0] += 1
-        if left:
-            raise left.pop(0)
+        if failures:
+            raise failures.pop(0)
         return then
 
     return call, request
@@ -70,9 +70,9 @@ def test_delays_double_up_to_a_maximum() -> None:
 
 
 @pytest.mark.covers("RET-03", "RET-06", "MOD-11")
-async def test_it_is_tried_three_times_more_by_default() -> None:
+async def test_call_is_retried_three_times_by_default() -> None:
     clock = Clock()
-    call, request = failing(*[NetworkError(f"{n}") for n in range(9)])
+    call, request = make_failing_call(*[NetworkError(f"{n}") for n in range(9)])
 
     with pytest.raises(NetworkError, match="3"):
         await with_retry(call, sleep=clock, rng=lambda: 0.5)
@@ -81,8 +81,8 @@ async def test_it_is_tried_three_times_more_by_default() -> None:
 
 
 @pytest.mark.covers("RET-05")
-async def test_it_can_be_switched_off() -> None:
-    call, request = failing(NetworkError("no"))
+async def test_retries_can_be_disabled() -> None:
+    call, request = make_failing_call(NetworkError("no"))
 
     with pytest.raises(NetworkError):
         await with_retry(call, RetryConfig(enabled=False), sleep=Clock())
@@ -92,7 +92,7 @@ async def test_it_can_be_switched_off() -> None:
 
 @pytest.mark.covers("RET-14", "MOD-16", "RET-18", "RET-21")
 @pytest.mark.parametrize(
-    ("error", "again"),
+    ("error", "is_retried"),
     [
         (RateLimitedError("x"), True),
         (NetworkError("x"), True),
@@ -107,52 +107,52 @@ async def test_it_can_be_switched_off() -> None:
         (ValueError("x"), False),
     ],
 )
-async def test_only_what_may_pass_is_tried_again(error: Exception, again: bool) -> None:
-    call, request = failing(error)
+async def test_only_retryable_errors_are_retried(error: Exception, is_retried: bool) -> None:
+    call, request = make_failing_call(error)
     clock = Clock()
 
-    if again:
+    if is_retried:
         assert await with_retry(call, sleep=clock) == "done"
     else:
         with pytest.raises(ModelError):
             await with_retry(call, sleep=clock)
 
-    assert (request[0], len(clock.slept)) == ((2, 1) if again else (1, 0))
-    assert is_retryable_error(error) is again
+    assert (request[0], len(clock.slept)) == ((2, 1) if is_retried else (1, 0))
+    assert is_retryable_error(error) is is_retried
 
 
 @pytest.mark.covers("RET-12", "TST-09")
-async def test_what_the_server_asks_for_wins_unless_it_asks_for_too_much() -> None:
+async def test_retry_after_is_used_up_to_a_limit() -> None:
     clock = Clock()
-    call, _ = failing(RateLimitedError("x", retry_after=33.0))
+    call, _ = make_failing_call(RateLimitedError("x", retry_after=33.0))
     assert await with_retry(call, sleep=clock) == "done"
     assert clock.slept == [33.0]
 
-    call, request = failing(RateLimitedError("x", retry_after=61.0))
+    call, request = make_failing_call(RateLimitedError("x", retry_after=61.0))
     with pytest.raises(RateLimitedError) as caught:
         await with_retry(call, sleep=clock)
     assert (request[0], caught.value.retry_after) == (1, 61.0)
 
-    call, _ = failing(RateLimitedError("x", retry_after=61.0))
+    call, _ = make_failing_call(RateLimitedError("x", retry_after=61.0))
     assert await with_retry(call, RetryConfig(max_retry_after=90), sleep=clock) == "done"
 
 
-async def test_each_wait_is_announced() -> None:
-    told: list[RetryInfo] = []
+async def test_each_wait_is_reported() -> None:
+    retries: list[RetryInfo] = []
 
-    async def tell(info: RetryInfo) -> None:
-        told.append(info)
+    async def record_retry(info: RetryInfo) -> None:
+        retries.append(info)
 
-    call, _ = failing(NetworkError("a"), NetworkError("b"))
-    await with_retry(call, on_retry=tell, sleep=Clock(), rng=lambda: 0.5)
+    call, _ = make_failing_call(NetworkError("a"), NetworkError("b"))
+    await with_retry(call, on_retry=record_retry, sleep=Clock(), rng=lambda: 0.5)
 
-    assert [(i.attempt, i.max_retries, i.delay, i.message) for i in told] == [(1, 3, 1.0, "a"), (2, 3, 2.0, "b")]
+    assert [(i.attempt, i.max_retries, i.delay, i.message) for i in retries] == [(1, 3, 1.0, "a"), (2, 3, 2.0, "b")]
 
 
 @pytest.mark.covers("RET-13")
-async def test_a_wait_can_be_cut_short() -> None:
+async def test_cancel_token_ends_the_wait() -> None:
     signal = CancelToken()
-    call, request = failing(NetworkError("a", retry_after=50.0))
+    call, request = make_failing_call(NetworkError("a", retry_after=50.0))
 
     with pytest.raises(NetworkError):
         await with_retry(call, signal=signal, on_retry=lambda _: signal.cancel())
@@ -174,7 +174,7 @@ async def collect(stream: AsyncGenerator[StreamEvent, None]) -> tuple[list[str],
 
 
 @pytest.mark.covers("RET-15")
-async def test_a_stream_is_opened_again_as_long_as_there_was_no_content() -> None:
+async def test_stream_without_content_is_retried() -> None:
     model = ScriptedModel(NetworkError("a"), Reply("hello", truncate_after=0), "hello")
     clock = Clock()
 
@@ -187,7 +187,7 @@ async def test_a_stream_is_opened_again_as_long_as_there_was_no_content() -> Non
 
 
 @pytest.mark.covers("RET-15", "STR-13")
-async def test_behind_the_first_content_a_failure_is_raised_with_what_came() -> None:
+async def test_failure_after_the_first_content_is_raised_with_the_partial_message() -> None:
     model = ScriptedModel(Reply("hello", chunk_count=5, truncate_after=2), "hello")
 
     seen, error = await collect(retry_stream(lambda: model.stream(HI), sleep=Clock()))
@@ -199,7 +199,7 @@ async def test_behind_the_first_content_a_failure_is_raised_with_what_came() -> 
     assert len(model.requests) == 1
 
 
-async def test_a_stream_that_keeps_failing_fails() -> None:
+async def test_stream_that_keeps_failing_raises() -> None:
     model = ScriptedModel(NetworkError("a"), loop=True)
 
     seen, error = await collect(retry_stream(lambda: model.stream(HI), RetryConfig(max_retries=2), sleep=Clock()))
@@ -207,7 +207,7 @@ async def test_a_stream_that_keeps_failing_fails() -> None:
     assert (seen, str(error), len(model.requests)) == ([], "a", 3)
 
 
-async def test_leaving_a_stream_closes_the_one_inside() -> None:
+async def test_closing_a_retry_stream_closes_the_inner_stream() -> None:
     model = ScriptedModel(Reply("hello", chunk_count=5))
     stream = retry_stream(lambda: model.stream(HI))
     async for event in stream:
@@ -218,14 +218,14 @@ async def test_leaving_a_stream_closes_the_one_inside() -> None:
     assert model.closed == 1
 
 
-async def test_native_errors_are_classified_on_the_way() -> None:
+async def test_native_errors_are_classified() -> None:
     model = ScriptedModel(ConnectionRefusedError("nobody there"), "hello")
-    told: list[RetryInfo] = []
+    retries: list[RetryInfo] = []
 
-    _, error = await collect(retry_stream(lambda: model.stream(HI), on_retry=told.append, sleep=Clock()))
+    _, error = await collect(retry_stream(lambda: model.stream(HI), on_retry=retries.append, sleep=Clock()))
 
     assert error is None
-    assert isinstance(told[0].error, NetworkError)
+    assert isinstance(retries[0].error, NetworkError)
 
 
 # --- hints -------------------------------------------------------------------------------------------------------------
@@ -276,14 +276,14 @@ NOW = 1_700_000_000.0
         (None, "no", None),
     ],
 )
-def test_a_server_may_say_in_many_ways_how_long_to_wait(source: Any, text: str, seconds: float | None) -> None:
+def test_retry_after_is_read_from_headers_bodies_and_messages(source: Any, text: str, seconds: float | None) -> None:
     found = extract_retry_after(source, text, now=NOW)
 
     assert found == (seconds if seconds is None else pytest.approx(seconds))
 
 
 @pytest.mark.covers("TST-09")
-def test_an_exception_may_carry_the_hint() -> None:
+def test_retry_after_is_read_from_exceptions() -> None:
     class Response:
         headers = {"Retry-After": "8"}  # noqa: RUF012
 

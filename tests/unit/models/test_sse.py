@@ -1,4 +1,4 @@
-"""Server-sent events out of bytes in any pieces."""
+"""The parser of server-sent events."""
 
 import pytest
 from hypothesis import given
@@ -37,11 +37,11 @@ def parse(data: bytes, *cuts: int) -> list[tuple[str, bytes]]:
         ("data: a\u2028b\u2029c\u0085d\x0b\x0c\n\n".encode(), ["a\u2028b\u2029c\u0085d\x0b\x0c".encode()]),
     ],
 )
-def test_events_are_cut_at_line_ends_only(data: bytes, frames: list[bytes]) -> None:
+def test_events_end_at_line_ends_only(data: bytes, frames: list[bytes]) -> None:
     assert [frame for _, frame in parse(data)] == frames
 
 
-def test_an_event_carries_its_name() -> None:
+def test_event_has_its_name() -> None:
     assert parse(b"event: error\ndata: {}\n\ndata: x\n\n") == [("error", b"{}"), ("", b"x")]
 
 
@@ -59,9 +59,7 @@ def test_an_event_carries_its_name() -> None:
         (b"event: \n\n", []),
     ],
 )
-def test_a_named_event_is_the_same_alone_among_others_and_in_pieces(
-    event: bytes, frames: list[tuple[str, bytes]]
-) -> None:
+def test_named_event_is_parsed_alone_repeated_and_in_pieces(event: bytes, frames: list[tuple[str, bytes]]) -> None:
     assert parse(event) == frames
     assert parse(event * 3) == frames * 3
     assert parse(event * 2, len(event)) == frames * 2
@@ -78,9 +76,7 @@ LINES = st.sampled_from(
     ends=st.lists(st.sampled_from([b"\n", b"\r\n", b"\r"]), min_size=13, max_size=13),
     data=st.data(),
 )
-def test_events_are_the_same_wherever_the_bytes_are_cut(
-    lines: list[bytes], ends: list[bytes], data: st.DataObject
-) -> None:
+def test_events_do_not_depend_on_chunk_boundaries(lines: list[bytes], ends: list[bytes], data: st.DataObject) -> None:
     body = b"".join(line + end for line, end in zip(lines, ends, strict=False))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=8)))
 
@@ -88,7 +84,7 @@ def test_events_are_the_same_wherever_the_bytes_are_cut(
 
 
 @given(lines=st.lists(LINES, max_size=12), end=st.sampled_from([b"\r\n", b"\r"]))
-def test_events_are_the_same_whatever_the_line_end(lines: list[bytes], end: bytes) -> None:
+def test_events_do_not_depend_on_the_line_ending(lines: list[bytes], end: bytes) -> None:
     body = b"".join(line + b"\n" for line in lines)
 
     assert parse(body.replace(b"\n", end)) == parse(body)

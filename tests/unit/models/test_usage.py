@@ -1,4 +1,4 @@
-"""Token counts of many hosts in one form."""
+"""Token counts of many hosts in one format."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from mainspring.models.usage import normalize_usage, reported_cost, with_cost
         ({"promptTokens": 10, "completionTokens": 5, "totalTokens": 15}, Usage(10, 5)),
         ({"inputTokens": 10, "outputTokens": 5}, Usage(10, 5)),
         ({"prompt_tokens": 10.0, "completion_tokens": 5, "total_tokens": None}, Usage(10, 5)),
-        # Cached tokens are part of the prompt and counted once.
+        # Cached tokens are part of the prompt and are counted once.
         ({"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 4}}, Usage(6, 5, 4)),
         ({"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 3}}, Usage(3, 5, 4, 3)),
         ({"prompt_tokens": 10, "completion_tokens": 5, "prompt_cache_hit_tokens": 4, "prompt_cache_miss_tokens": 6}, Usage(6, 5, 4)),
@@ -30,7 +30,7 @@ from mainspring.models.usage import normalize_usage, reported_cost, with_cost
         ({"prompt_tokens": 10, "completion_tokens": 5, "cache_creation_input_tokens": 4}, Usage(6, 5, 0, 4)),
         ({"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 99}}, Usage(0, 5, 10)),
         ({"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": None}, Usage(10, 5)),
-        # Reasoning is part of the output, also where the host counts it apart.
+        # Reasoning is part of the output, even if the host counts it separately.
         ({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15, "completion_tokens_details": {"reasoning_tokens": 4}}, Usage(10, 5, 0, 0, 4)),
         ({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 19, "completion_tokens_details": {"reasoning_tokens": 4}}, Usage(10, 9, 0, 0, 4)),
         ({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 40}, Usage(10, 30, 0, 0, 25)),
@@ -39,7 +39,7 @@ from mainspring.models.usage import normalize_usage, reported_cost, with_cost
         ({"total_tokens": 7}, Usage(0, 7, 0, 0, 7)),
     ],
 )  # fmt: skip
-def test_counts_have_one_form(raw: dict[str, Any], usage: Usage) -> None:
+def test_token_counts_of_all_formats_are_normalized(raw: dict[str, Any], usage: Usage) -> None:
     assert normalize_usage(raw) == usage
 
 
@@ -54,18 +54,20 @@ def test_counts_have_one_form(raw: dict[str, Any], usage: Usage) -> None:
         {"prompt_tokens": float("inf")},
     ],
 )
-def test_nothing_told_is_nothing_known(raw: dict[str, Any]) -> None:
+def test_missing_or_invalid_counts_return_none(raw: dict[str, Any]) -> None:
     assert normalize_usage(raw) is None
 
 
 COUNTS = st.integers(0, 10_000)
 
 
-@given(prompt=COUNTS, output=COUNTS, cached=COUNTS, written=COUNTS, reasoning=COUNTS, apart=st.booleans())
-def test_the_providers_total_always_holds(
-    prompt: int, output: int, cached: int, written: int, reasoning: int, apart: bool
+@given(
+    prompt=COUNTS, output=COUNTS, cached=COUNTS, written=COUNTS, reasoning=COUNTS, is_reasoning_separate=st.booleans()
+)
+def test_total_of_the_provider_is_preserved(
+    prompt: int, output: int, cached: int, written: int, reasoning: int, is_reasoning_separate: bool
 ) -> None:
-    total = prompt + output + (reasoning if apart else 0)
+    total = prompt + output + (reasoning if is_reasoning_separate else 0)
     usage = normalize_usage(
         {
             "prompt_tokens": prompt,
@@ -82,7 +84,7 @@ def test_the_providers_total_always_holds(
     assert usage.reasoning_tokens <= usage.output_tokens
 
 
-def test_money_is_what_the_provider_says_else_what_the_price_says_else_unknown() -> None:
+def test_cost_comes_from_the_provider_or_the_price() -> None:
     usage = Usage(1_000_000, 500_000, 100_000, 10_000)
 
     assert with_cost(usage, ModelInfo("m", "p")).cost is None
@@ -104,5 +106,5 @@ def test_money_is_what_the_provider_says_else_what_the_price_says_else_unknown()
         ({}, None),
     ],
 )
-def test_hosts_tell_their_price_in_several_ways(raw: dict[str, Any], cost: Cost | None) -> None:
+def test_reported_cost_supports_several_formats(raw: dict[str, Any], cost: Cost | None) -> None:
     assert reported_cost(raw) == cost

@@ -1,4 +1,4 @@
-"""What the tests of wire protocols share: answers to decode, requests to read back."""
+"""Shared parts of the Chat Completions tests: encoded responses and decoded requests."""
 
 import copy
 import json
@@ -31,7 +31,7 @@ def sse(*objects: dict[str, Any] | str, done: bool = True) -> bytes:
 
 
 def read(body: bytes, *, by: int | None = None, using: ModelProfile | None = None) -> list[StreamEvent]:
-    """The events of an answer; raises what is wrong with it."""
+    """Return the events of a response, or raise its error."""
     reader = ResponseReader(ChatDecoder(using or profile()))
     events: list[StreamEvent] = []
     for start in range(0, len(body), by or max(1, len(body))):
@@ -43,7 +43,7 @@ def read(body: bytes, *, by: int | None = None, using: ModelProfile | None = Non
 
 
 def message(*objects: dict[str, Any] | str, done: bool = True, using: ModelProfile | None = None) -> Message:
-    """The message of a streamed answer."""
+    """Return the message of a streamed response."""
     last = read(sse(*objects, done=done), using=using)[-1]
     assert isinstance(last, Done)
     return last.message
@@ -59,16 +59,16 @@ def call(name: str | None = None, arguments: Any = None, **fields: Any) -> dict[
 
 
 def body(messages: Sequence[Message], using: ModelProfile | None = None, **fields: Any) -> dict[str, Any]:
-    """The body of a request, read back."""
+    """Return the decoded body of a request."""
     return json.loads(encode_request(ModelRequest(messages, **fields), using or profile()))
 
 
 ODD: list[Any] = [None, True, 0, -1, 1.5, "", "x", "\ud800", [], {}, [1], [None], {"text": "y"}, [{}], [[]], 10**30]
-"""What a host might put where something else belongs."""
+"""Values that a host might send in place of the expected ones."""
 
 
 def changed(value: Any, data: st.DataObject) -> Any:
-    """A copy of JSON in which one thing is another, missing, or there twice."""
+    """Return a copy of a JSON value with one part replaced, removed, or duplicated."""
     value = copy.deepcopy(value)
     places = list(_places(value))
     if not places:

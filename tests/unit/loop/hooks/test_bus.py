@@ -1,4 +1,4 @@
-"""The hook bus: who is asked, in which order, and what a failure does."""
+"""The hook bus: which handlers are called, in which order, and the effect of a failure."""
 
 import subprocess
 import sys
@@ -13,12 +13,12 @@ from mainspring.loop.hooks import HOOKS, Hook, StreamText, SystemTransform, Tool
 from mainspring.messages import ToolUseBlock
 
 
-def gate() -> ToolGate:
+def make_gate() -> ToolGate:
     return ToolGate(ToolUseBlock("c", "shell"), "t", {})
 
 
 @pytest.mark.covers("HOK-13", "HOK-16", "HOK-18")
-async def test_handlers_are_asked_in_order_and_the_last_writer_wins() -> None:
+async def test_handlers_run_in_order_and_the_last_change_wins() -> None:
     bus = HookBus(
         {
             "system:transform": [
@@ -36,7 +36,7 @@ async def test_handlers_are_asked_in_order_and_the_last_writer_wins() -> None:
 
 
 @pytest.mark.covers("HOK-17")
-def test_an_unknown_event_is_refused_with_the_nearest_name() -> None:
+def test_unknown_hook_is_rejected_with_a_suggestion() -> None:
     with pytest.raises(ConfigError, match="did you mean 'tool:gate'"):
         HookBus({"tool:gat": lambda ctx: None})
     with pytest.raises(ConfigError, match="is no hook"):
@@ -44,11 +44,11 @@ def test_an_unknown_event_is_refused_with_the_nearest_name() -> None:
     bus = HookBus()
     with pytest.raises(ConfigError):
         bus.add({"tool:gate": lambda ctx: None, "nope": lambda ctx: None})
-    assert not bus.has(ToolGate), "nothing is registered if one name is wrong"
+    assert not bus.has(ToolGate), "no handler is registered if one name is invalid"
 
 
 @pytest.mark.covers("HOK-42")
-async def test_handlers_are_async_or_not_and_get_the_class_of_their_event() -> None:
+async def test_handlers_may_be_async_and_receive_the_context_class() -> None:
     seen: list[type] = []
 
     async def slow(ctx: ToolGate) -> dict[str, Any]:
@@ -57,30 +57,30 @@ async def test_handlers_are_async_or_not_and_get_the_class_of_their_event() -> N
 
     bus = HookBus()
     bus.on(ToolGate, slow)
-    assert (await bus.emit(gate())).block == "no"
+    assert (await bus.emit(make_gate())).block == "no"
     assert seen == [ToolGate]
 
 
 @pytest.mark.covers("HOK-44")
-async def test_a_failing_gate_blocks_and_the_rest_is_not_asked(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_gate_handler_blocks_and_stops_further_handlers(caplog: pytest.LogCaptureFixture) -> None:
     request: list[int] = []
 
-    def broken(ctx: ToolGate) -> None:
+    def failing(ctx: ToolGate) -> None:
         raise KeyError("x")
 
-    bus = HookBus({ToolGate: [broken, lambda ctx: request.append(1)]})
-    assert "KeyError" in str((await bus.emit(gate())).block)
+    bus = HookBus({ToolGate: [failing, lambda ctx: request.append(1)]})
+    assert "KeyError" in str((await bus.emit(make_gate())).block)
     assert request == []
-    assert "broken" in caplog.text
+    assert "failing" in caplog.text
 
 
 @pytest.mark.covers("HOK-44")
-async def test_an_unknown_field_in_an_answer_is_a_failure_of_the_handler(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unknown_field_in_a_returned_dict_fails_the_handler(caplog: pytest.LogCaptureFixture) -> None:
     bus = HookBus({ToolGate: lambda ctx: {"blok": True}})
-    assert (await bus.emit(gate())).block
+    assert (await bus.emit(make_gate())).block
 
 
-async def test_an_event_nobody_listens_to_is_one_look_up() -> None:
+async def test_has_is_true_only_while_a_handler_is_registered() -> None:
     bus = HookBus()
     assert not bus.has(StreamText)
     remove = bus.on(StreamText, lambda ctx: None)
@@ -89,19 +89,19 @@ async def test_an_event_nobody_listens_to_is_one_look_up() -> None:
     assert not bus.has(StreamText)
 
 
-def test_observers_hear_everything_and_one_that_fails_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    heard: list[Any] = []
+def test_listeners_receive_events_although_another_listener_fails(caplog: pytest.LogCaptureFixture) -> None:
+    events: list[Any] = []
 
-    def broken(event: Any) -> None:
+    def failing(event: Any) -> None:
         raise OSError("pipe")
 
     bus = HookBus()
-    bus.subscribe(broken)
-    remove = bus.subscribe(heard.append)
+    bus.subscribe(failing)
+    remove = bus.subscribe(events.append)
     bus.publish(AgentStart("r"))
     remove()
     bus.publish(AgentStart("r"))
-    assert [e.type for e in heard] == ["agent_start"]
+    assert [e.type for e in events] == ["agent_start"]
     assert "an observer failed" in caplog.text
 
 
@@ -113,7 +113,7 @@ def test_every_hook_has_a_name_a_docstring_and_slots() -> None:
         assert "__slots__" in vars(kind)
 
 
-def test_the_library_writes_nowhere_unless_logging_is_configured() -> None:
+def test_library_prints_nothing_unless_logging_is_configured() -> None:
     script = """
 import asyncio, logging
 from mainspring.env import MemoryEnv
@@ -129,28 +129,28 @@ async def main():
 
 asyncio.run(main())
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=15, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=15, check=False)
+    assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
 
 
-async def test_only_the_chosen_handlers_are_called() -> None:
+async def test_emit_calls_only_the_selected_handlers() -> None:
     called: list[int] = []
     bus = HookBus()
     for order in (3, 1, 2):
         bus.on(SystemTransform, lambda ctx, n=order: called.append(n), order=order)
     chosen: list[tuple[int, bool]] = []
 
-    def only(order: int, handler: Any) -> bool:
+    def select(order: int, handler: Any) -> bool:
         chosen.append((order, callable(handler)))
         return order != 2
 
     context = SystemTransform("", 1, "t")
-    assert await bus.emit(context, only=only) is context
+    assert await bus.emit(context, only=select) is context
     assert called == [1, 3]
     assert chosen == [(1, True), (2, True), (3, True)]
 
 
-async def test_handlers_after_an_async_one_are_chosen_too() -> None:
+async def test_emit_filters_handlers_after_an_async_handler() -> None:
     called: list[str] = []
 
     async def slow(ctx: SystemTransform) -> None:
@@ -162,7 +162,7 @@ async def test_handlers_after_an_async_one_are_chosen_too() -> None:
     assert called == ["slow", "quick"]
 
 
-async def test_an_added_set_of_handlers_has_one_order_and_one_removal() -> None:
+async def test_added_handlers_share_one_order_and_one_remove_function() -> None:
     called: list[str] = []
     bus = HookBus({SystemTransform: lambda ctx: called.append("first")})
     remove = bus.add({"system:transform": [lambda ctx: called.append("early")], StreamText: lambda ctx: None}, order=-1)
@@ -174,22 +174,22 @@ async def test_an_added_set_of_handlers_has_one_order_and_one_removal() -> None:
     assert called == ["early", "first", "first"]
 
 
-async def test_a_decided_gate_calls_no_further_handler_also_after_an_async_one() -> None:
+async def test_blocked_gate_skips_further_handlers_after_an_async_handler() -> None:
     called: list[int] = []
 
     async def block(ctx: ToolGate) -> dict[str, Any]:
         return {"block": "no"}
 
     bus = HookBus({ToolGate: [block, lambda ctx: called.append(1)]})
-    await bus.emit(gate())
+    await bus.emit(make_gate())
     assert called == []
 
 
-async def test_a_failed_handler_is_named_with_its_hook_and_its_error(caplog: pytest.LogCaptureFixture) -> None:
-    def broken(ctx: ToolGate) -> None:
+async def test_handler_failure_names_handler_hook_and_error(caplog: pytest.LogCaptureFixture) -> None:
+    def failing(ctx: ToolGate) -> None:
         raise KeyError("x")
 
-    async def broken_later(ctx: ToolGate) -> None:
+    async def failing_async(ctx: ToolGate) -> None:
         raise KeyError("y")
 
     class Handler:
@@ -199,9 +199,9 @@ async def test_a_failed_handler_is_named_with_its_hook_and_its_error(caplog: pyt
         def __call__(self, ctx: ToolGate) -> None:
             raise KeyError("z")
 
-    for handler, name, key in ((broken, broken.__qualname__, "x"), (broken_later, broken_later.__qualname__, "y"), (Handler(), "<my handler>", "z")):  # fmt: skip
+    for handler, name, key in ((failing, failing.__qualname__, "x"), (failing_async, failing_async.__qualname__, "y"), (Handler(), "<my handler>", "z")):  # fmt: skip
         caplog.clear()
-        context = await HookBus({ToolGate: handler}).emit(gate())
+        context = await HookBus({ToolGate: handler}).emit(make_gate())
         assert context.block == f"the check {name} failed (KeyError: '{key}')"
         [record] = caplog.records
         assert record.getMessage() == f"handler {name} of tool:gate failed"
@@ -209,12 +209,12 @@ async def test_a_failed_handler_is_named_with_its_hook_and_its_error(caplog: pyt
         assert isinstance(record.exc_info[1], KeyError)
 
 
-async def test_a_handler_that_returns_its_context_changes_nothing() -> None:
+async def test_handler_that_returns_its_context_changes_nothing() -> None:
     bus = HookBus({SystemTransform: lambda ctx: ctx})
     assert (await bus.emit(SystemTransform("s", 1, "t"))).system == "s"
 
 
-def test_unknown_hooks_are_reported_with_the_known_ones() -> None:
+def test_unknown_hooks_are_reported_with_the_valid_names() -> None:
     with pytest.raises(ConfigError, match=r"^there is no hook 'tool:gat'; did you mean 'tool:gate'\?$"):
         HookBus({"tool:gat": lambda ctx: None})
     with pytest.raises(ConfigError, match=r"^there is no hook 'zzzz'; there are agent:abort, .*, usage"):
@@ -228,37 +228,37 @@ def test_unknown_hooks_are_reported_with_the_known_ones() -> None:
             HookBus().on(cast("Any", wrong), lambda ctx: None)
 
 
-async def test_listeners_hear_every_event_and_leave_one_by_one(caplog: pytest.LogCaptureFixture) -> None:
+async def test_listeners_receive_every_event_until_they_unsubscribe(caplog: pytest.LogCaptureFixture) -> None:
     first: list[Any] = []
     second: list[Any] = []
 
-    def broken(event: Any) -> None:
+    def failing(event: Any) -> None:
         raise OSError("pipe")
 
     bus = HookBus()
     assert bus.listeners == ()
-    leave_first, leave_second = bus.subscribe(first.append), bus.subscribe(second.append)
-    leave_broken = bus.subscribe(broken)
+    unsubscribe_first, unsubscribe_second = bus.subscribe(first.append), bus.subscribe(second.append)
+    unsubscribe_failing = bus.subscribe(failing)
     assert len(bus.listeners) == 3
     bus.publish(AgentStart("r"))
-    leave_first()
-    leave_broken()
+    unsubscribe_first()
+    unsubscribe_failing()
     bus.publish(AgentStart("s"))
     assert ([e.run_id for e in first], [e.run_id for e in second]) == (["r"], ["r", "s"])
-    leave_second()
+    unsubscribe_second()
     assert bus.listeners == ()
     [record] = caplog.records
     assert record.getMessage() == "an observer failed on agent_start"
 
 
-def test_an_async_listener_is_rejected_by_name() -> None:
+def test_async_listener_is_rejected_by_name() -> None:
     async def listen(event: Any) -> None: ...
 
     with pytest.raises(TypeError, match=r"listen is async; an observer is a plain function, a hook's handler may be"):
         HookBus().subscribe(cast("Any", listen))
 
 
-def test_a_handler_may_be_removed_twice() -> None:
+def test_handler_can_be_removed_twice() -> None:
     bus = HookBus()
     remove = bus.on(StreamText, lambda ctx: None)
     remove()

@@ -1,4 +1,4 @@
-"""The contexts of hooks: what a handler may set, what is converted, and what is rejected."""
+"""The contexts of hooks: allowed, converted, and rejected values."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ from mainspring.loop.hooks import (
 )
 from mainspring.messages import AgentMessage, CustomMessage, Message, ToolUseBlock, Usage
 from mainspring.models import ModelRequest
-from tests.unit.loop.harness import Script, agent, said, text_reply
+from tests.unit.loop.harness import Script, as_message, make_agent, text_reply
 
 CALL = ToolUseBlock("c1", "look")
 
@@ -30,7 +30,7 @@ def texts(messages: Any) -> list[str]:
 
 
 @pytest.mark.covers("HOK-44")
-def test_messages_may_be_text_one_message_or_several() -> None:
+def test_messages_field_accepts_text_one_message_or_several() -> None:
     error: Any = ModelErrorHook(1, "t", NetworkError("down"), (), 1)
     injected: Any = BeforeInject("steer", [])
     results: Any = ToolResultsAfter("r", Message.user("x"), Message.user("y"))
@@ -42,15 +42,15 @@ def test_messages_may_be_text_one_message_or_several() -> None:
         ((Message.user("a"),), ["a"]),
         ((m for m in [Message.user("a")]), ["a"]),
     ):
-        kept = list(value) if not isinstance(value, str | Message | CustomMessage) else value
-        injected.messages = results.follow = error.messages = kept
+        assigned = list(value) if not isinstance(value, str | Message | CustomMessage) else value
+        injected.messages = results.follow = error.messages = assigned
         assert texts(injected.messages) == texts(results.follow) == texts(error.messages) == expected
         assert isinstance(injected.messages, list)
         assert isinstance(error.messages, tuple)
 
 
 @pytest.mark.covers("HOK-44")
-def test_what_a_field_rejects_is_named_and_the_field_keeps_its_value() -> None:
+def test_invalid_field_value_raises_and_keeps_the_old_value() -> None:
     context: Any = ContextTransform([Message.user("a")], 1, "t")
     with pytest.raises(TypeError, match=r"^this field takes messages, not int, str$"):
         context.messages = [1, "x", 2, Message.user("b")]
@@ -75,8 +75,8 @@ def test_what_a_field_rejects_is_named_and_the_field_keeps_its_value() -> None:
     assert before.stop is None
 
 
-def test_a_gate_is_decided_by_a_block_or_by_a_pause_that_no_approval_covers() -> None:
-    for approved, block, pause, settled in (
+def test_gate_is_decided_by_a_block_or_an_unapproved_pause() -> None:
+    for approved, block, pause, is_decided in (
         (False, False, "", False),
         (False, "no", "", True),
         (True, True, "", True),
@@ -85,11 +85,11 @@ def test_a_gate_is_decided_by_a_block_or_by_a_pause_that_no_approval_covers() ->
     ):
         gate = ToolGate(CALL, "t", {}, approved=approved)
         gate.block, gate.pause = block, pause
-        assert gate.is_decided is settled
+        assert gate.is_decided is is_decided
         assert (gate.reason, gate.result) == ("", None)
 
 
-def test_a_repeated_request_keeps_its_messages_unless_others_are_given() -> None:
+def test_retry_keeps_the_messages_unless_new_ones_are_provided() -> None:
     messages = (Message.user("a"),)
     hook = ModelErrorHook(2, "t", NetworkError("down"), messages, 3)
     assert (hook.should_retry, hook.is_decided, hook.attempt, hook.turn) == (False, False, 3, 2)
@@ -102,13 +102,13 @@ def test_a_repeated_request_keeps_its_messages_unless_others_are_given() -> None
     assert hook.messages == ()
 
 
-def test_the_smallest_contexts_hold_what_they_are_made_of() -> None:
+def test_small_contexts_store_their_arguments() -> None:
     assert (SystemBefore("r", "S").run_id, SystemBefore("r", "S").system) == ("r", "S")
     assert (StreamThinking("hm", "t").thinking, StreamThinking("hm", "t").turn_id) == ("hm", "t")
 
 
 @pytest.mark.covers("HOK-20")
-async def test_a_handler_may_store_a_shorter_history_before_a_request() -> None:
+async def test_handler_can_compact_the_history_before_a_request() -> None:
     compacted: list[Any] = []
     replaced: list[Sequence[AgentMessage]] = []
 
@@ -118,14 +118,14 @@ async def test_a_handler_may_store_a_shorter_history_before_a_request() -> None:
             replaced.append(ctx.messages)
 
     model = Script(text_reply("a"), text_reply("b"))
-    one = agent(model, hooks={ContextTransform: shorten, "context:compacted": compacted.append})
-    await one.run("one")
-    await one.run("two")
+    agent = make_agent(model, hooks={ContextTransform: shorten, "context:compacted": compacted.append})
+    await agent.run("one")
+    await agent.run("two")
     assert [texts(r.messages) for r in model.requests] == [["one"], ["two"]]
-    assert texts(one.messages) == ["two", "b"]
+    assert texts(agent.messages) == ["two", "b"]
     assert [texts(m) for m in replaced] == [["two"]]
     [hook] = compacted
     assert (texts(hook.before), texts(hook.after), hook.reason) == (["one", "a", "two"], ["two"], "length")
     alone = ContextTransform([Message.user("a"), Message.user("b")], 1, "t")
     await alone.compact(alone.messages[1:], "length")
-    assert [said(m).text for m in alone.messages] == ["b"]
+    assert [as_message(m).text for m in alone.messages] == ["b"]

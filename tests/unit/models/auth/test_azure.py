@@ -1,4 +1,4 @@
-"""Azure's command line, Entra ID and Key Vault, each with a stand-in."""
+"""The Azure CLI, Entra ID, and Key Vault, each with a fake."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ from mainspring.models.auth.azure import is_azure_cli_installed, is_identity_pac
 
 
 def fake_az(folder: Path, script: str) -> Path:
-    """Put an ``az`` on PATH that does what the lines of a shell script say, and counts its runs."""
+    """Put an ``az`` on PATH that runs these lines of shell script and logs its calls."""
     folder.mkdir(exist_ok=True)
     program = folder / "az"
     program.write_text(f'#!/bin/sh\necho "$@" >> "{folder}/calls"\n{script}\n')
@@ -29,13 +29,13 @@ def bin_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def answer(**fields: Any) -> str:
+def print_token(**fields: Any) -> str:
     return f"echo '{json.dumps({'accessToken': 'tok', 'tokenType': 'Bearer', **fields})}'"
 
 
 @pytest.mark.covers("PRV-09", "PRV-13")
-async def test_the_command_line_is_asked_once_until_its_token_ends(bin_path: Path) -> None:
-    calls = fake_az(bin_path, answer(expires_on=5000, expiresOn="1999-01-01 00:00:00.000000"))
+async def test_az_is_called_once_until_its_token_expires(bin_path: Path) -> None:
+    calls = fake_az(bin_path, print_token(expires_on=5000, expiresOn="1999-01-01 00:00:00.000000"))
     now = [1000.0]
     source = AzureCliCredential(clock=lambda: now[0])
 
@@ -49,17 +49,17 @@ async def test_the_command_line_is_asked_once_until_its_token_ends(bin_path: Pat
     assert len(calls.read_text().splitlines()) == 2
 
 
-async def test_older_versions_tell_the_end_in_local_time(bin_path: Path) -> None:
+async def test_expiry_of_older_az_versions_is_local_time(bin_path: Path) -> None:
     end = int(time.time()) + 3600
-    fake_az(bin_path, answer(expiresOn=time.strftime("%Y-%m-%d %H:%M:%S.000000", time.localtime(end))))
+    fake_az(bin_path, print_token(expiresOn=time.strftime("%Y-%m-%d %H:%M:%S.000000", time.localtime(end))))
 
     assert (await AzureCliCredential().token()).expires == end
-    fake_az(bin_path, answer(expiresOn="soon"))
+    fake_az(bin_path, print_token(expiresOn="soon"))
     assert (await AzureCliCredential().token()).expires is None
 
 
 @pytest.mark.covers("PRV-09")
-async def test_what_the_command_line_says_is_told(bin_path: Path) -> None:
+async def test_error_of_az_is_reported(bin_path: Path) -> None:
     fake_az(bin_path, "echo \"ERROR: Please run 'az login' to setup account.\" >&2; exit 1")
     with pytest.raises(AuthenticationError, match="Please run 'az login'.*Run `az login`"):
         await AzureCliCredential()()
@@ -69,14 +69,14 @@ async def test_what_the_command_line_says_is_told(bin_path: Path) -> None:
             await AzureCliCredential()()
 
 
-async def test_a_command_line_that_hangs_is_ended(bin_path: Path) -> None:
+async def test_hanging_az_command_times_out(bin_path: Path) -> None:
     fake_az(bin_path, "exec sleep 30")
 
     with pytest.raises(ModelTimeoutError, match=r"within 0\.2s"):
         await AzureCliCredential(timeout=0.2)()
 
 
-async def test_no_command_line_is_said(bin_path: Path) -> None:
+async def test_missing_az_command_is_reported(bin_path: Path) -> None:
     assert not is_azure_cli_installed()
     with pytest.raises(ProviderConfigError, match=r"\(`az`\) is not installed"):
         await AzureCliCredential()()
@@ -129,23 +129,25 @@ class SecretClient:
 
 @pytest.fixture
 def azure_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in for the packages of the extra ``azure``."""
+    """Install fakes of the packages of the extra ``azure``."""
     for name, code in (("identity", IDENTITY), ("keyvault/secrets", SECRETS)):
         folder = tmp_path / "site" / "azure" / name
         folder.mkdir(parents=True)
         (folder / "__init__.py").write_text(code)
-    for known in [name for name in sys.modules if name == "azure" or name.startswith("azure.")]:
-        monkeypatch.delitem(sys.modules, known)
+    for loaded in [name for name in sys.modules if name == "azure" or name.startswith("azure.")]:
+        monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     yield_names = ("azure", "azure.identity", "azure.keyvault", "azure.keyvault.secrets")
     for name in yield_names:
-        monkeypatch.setitem(sys.modules, name, None)  # Remembered, so that the end of the test forgets the stand-ins.
+        monkeypatch.setitem(
+            sys.modules, name, None
+        )  # Register the module so that monkeypatch removes the fake after the test.
         del sys.modules[name]
 
 
 @pytest.mark.covers("PRV-13", "PRV-14")
 @pytest.mark.usefixtures("azure_package")
-async def test_entra_gives_a_token_for_azures_models() -> None:
+async def test_entra_id_returns_a_token() -> None:
     assert is_identity_package_installed()
     source = EntraIdCredential()
 
@@ -158,7 +160,7 @@ async def test_entra_gives_a_token_for_azures_models() -> None:
     assert await EntraIdCredential(managed=True)() == {"authorization": "Bearer managed-token"}
 
 
-async def test_a_credential_of_ones_own_is_asked_in_a_thread() -> None:
+async def test_custom_credential_is_called_in_a_thread() -> None:
     import threading
 
     threads: list[bool] = []
@@ -175,7 +177,7 @@ async def test_a_credential_of_ones_own_is_asked_in_a_thread() -> None:
 
 @pytest.mark.covers("PRV-13")
 @pytest.mark.usefixtures("azure_package")
-async def test_a_key_may_be_kept_in_a_vault() -> None:
+async def test_key_vault_secret_returns_the_key() -> None:
     source = KeyVaultSecret("https://v.vault.azure.net", "openai-key", header="api-key")
 
     assert await source() == {"api-key": "the-key"}
@@ -186,7 +188,7 @@ async def test_a_key_may_be_kept_in_a_vault() -> None:
         await KeyVaultSecret("https://v.vault.azure.net", "other")()
 
 
-async def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_azure_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "azure", None)
     monkeypatch.delitem(sys.modules, "azure.identity", raising=False)
 

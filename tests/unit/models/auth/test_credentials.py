@@ -1,4 +1,4 @@
-"""Keys, variables and functions as credentials, and how a model uses what they give."""
+"""Keys, variables, and functions as credentials, and their use in a model."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ ASK = ModelRequest([Message.user("Hi")])
 
 
 @pytest.mark.covers("PRV-13")
-async def test_each_source_is_a_resolver_and_gives_a_key_or_headers() -> None:
+async def test_each_source_is_a_resolver_and_returns_a_key_or_headers() -> None:
     sources: list[tuple[CredentialResolver, CredentialValue]] = [
         (ApiKey("k"), "k"),
         (ApiKey("k", header="api-key"), {"api-key": "k"}),
@@ -37,32 +37,32 @@ async def test_each_source_is_a_resolver_and_gives_a_key_or_headers() -> None:
         assert await source() == given
 
 
-async def test_a_variable_that_is_not_set_is_named() -> None:
+async def test_unset_variable_is_named() -> None:
     with pytest.raises(ProviderConfigError, match="variable A or B is not set"):
         await EnvironmentKey("A", "B", environment={})()
 
 
-async def test_the_first_source_that_has_something_is_kept() -> None:
+async def test_first_credential_keeps_the_source_that_worked() -> None:
     request: list[str] = []
 
-    async def nothing() -> str:
+    async def fail() -> str:
         request.append("nothing")
         raise ProviderConfigError("not here")
 
-    def something() -> str:
+    def succeed() -> str:
         request.append("something")
         return "k"
 
-    source = FirstCredential([CallableKey(nothing), CallableKey(something)])
+    source = FirstCredential([CallableKey(fail), CallableKey(succeed)])
 
     assert [await source(), await source()] == ["k", "k"]
     assert request == ["nothing", "something", "something"]
     with pytest.raises(ProviderConfigError, match="not here; variable|not here; No API key"):
-        await FirstCredential([CallableKey(nothing), EnvironmentKey("A", environment={})])()
+        await FirstCredential([CallableKey(fail), EnvironmentKey("A", environment={})])()
 
 
 @pytest.mark.covers("MOD-35")
-async def test_a_model_sends_the_headers_that_a_credential_gives_anew_for_each_request() -> None:
+async def test_credential_headers_are_fetched_for_each_request() -> None:
     numbers = iter("12")
 
     async def given() -> Mapping[str, str]:
@@ -77,8 +77,8 @@ async def test_a_model_sends_the_headers_that_a_credential_gives_anew_for_each_r
     assert "authorization" not in transport.requests[0].headers
 
 
-class Rotating:
-    """Gives a newer token once the old one was refused."""
+class RotatingCredential:
+    """A credential that returns a newer token after a rejection."""
 
     def __init__(self) -> None:
         self.number = 1
@@ -93,8 +93,8 @@ class Rotating:
 
 
 @pytest.mark.covers("PRV-29")
-async def test_a_refused_token_is_renewed_once() -> None:
-    credential = Rotating()
+async def test_rejected_token_is_renewed_once() -> None:
+    credential = RotatingCredential()
     transport = MemoryTransport(REFUSAL, ANSWER)
     model = HttpModel(profile(), ResponsesProtocol(), credential, transport=transport)
 
@@ -103,7 +103,7 @@ async def test_a_refused_token_is_renewed_once() -> None:
     assert credential.refused == [{"authorization": "Bearer secret-1"}]
 
 
-async def test_a_token_that_is_refused_twice_is_an_error_that_does_not_show_it() -> None:
+async def test_token_rejected_twice_raises_an_error_without_the_token() -> None:
     transport = MemoryTransport(REFUSAL)
     model = HttpModel(
         profile(), ResponsesProtocol(), ApiKey("Bearer secret-1", header="authorization"), transport=transport

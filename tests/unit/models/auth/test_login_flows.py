@@ -1,4 +1,4 @@
-"""Logging in, against a server on this machine: with a browser that comes back, and with a code."""
+"""Login against a local server: with a browser callback and with a device code."""
 
 import asyncio
 import base64
@@ -17,8 +17,8 @@ from tests.unit.models.auth.test_oauth import form, given
 from tests.unit.models.server import Server, plain, serve
 
 
-def client(server: Server, **changes: Any) -> OAuthClient:
-    known = OAuthClient(
+def make_client(server: Server, **changes: Any) -> OAuthClient:
+    client_settings = OAuthClient(
         "codex",
         "app-1",
         f"{server.url}/token",
@@ -28,21 +28,21 @@ def client(server: Server, **changes: Any) -> OAuthClient:
         parameters={"originator": "mainspring"},
         account=lambda tokens: f"account of {tokens.access}",
     )
-    return replace(known, **changes)
+    return replace(client_settings, **changes)
 
 
 async def get(url: str) -> str:
-    """What a browser shows."""
+    """Return the page that a browser shows."""
     target = urlsplit(url)
     reader, writer = await asyncio.open_connection("127.0.0.1", target.port)
     writer.write(f"GET {target.path}?{target.query} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
-    shown = (await reader.read()).decode()
+    displayed = (await reader.read()).decode()
     writer.close()
-    return shown
+    return displayed
 
 
 class Browser:
-    """Opens the address and comes back with ``answer``, in which STATE stands for the state of the login."""
+    """A browser that opens the callback with each answer; STATE is replaced by the state of the login."""
 
     def __init__(self, *answers: str) -> None:
         self.answers = answers
@@ -61,11 +61,11 @@ class Browser:
 
 
 @pytest.mark.covers("PRV-33")
-async def test_a_browser_comes_back_with_a_code_that_only_we_can_use(tmp_path: Path) -> None:
+async def test_browser_login_uses_pkce_and_ignores_forged_callbacks(tmp_path: Path) -> None:
     file = TokenFile(tmp_path / "t.json")
     browser = Browser("/favicon.ico", "/callback?code=stolen&state=other", "/callback?code=the-code&state=STATE")
     async with serve(given(access_token="a", refresh_token="r", expires_in=60)) as server:
-        tokens = await login(client(server), file, browser)
+        tokens = await login(make_client(server), file, browser)
 
     assert (tokens.access, tokens.refresh, tokens.account) == ("a", "r", "account of a")
     assert file.read() == tokens
@@ -81,7 +81,7 @@ async def test_a_browser_comes_back_with_a_code_that_only_we_can_use(tmp_path: P
     assert ["404" in browser.pages[0], "400" in browser.pages[1], "logged in" in browser.pages[2]] == [True] * 3
 
 
-async def test_a_request_with_no_url_does_not_disturb_the_login(tmp_path: Path) -> None:
+async def test_malformed_request_does_not_disturb_the_login(tmp_path: Path) -> None:
     problems: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
     browser = Browser("/callback?code=the-code&state=STATE")
@@ -99,37 +99,37 @@ async def test_a_request_with_no_url_does_not_disturb_the_login(tmp_path: Path) 
         tasks.append(asyncio.get_running_loop().create_task(disturb(url)))
 
     async with serve(given(access_token="a", refresh_token="r", expires_in=60)) as server:
-        assert (await login(client(server), TokenFile(tmp_path / "t.json"), show)).access == "a"
+        assert (await login(make_client(server), TokenFile(tmp_path / "t.json"), show)).access == "a"
     assert browser.task is not None
     await browser.task
     assert problems == []
 
 
-async def test_a_person_may_refuse(tmp_path: Path) -> None:
+async def test_denied_login_is_reported(tmp_path: Path) -> None:
     browser = Browser("/callback?error=access_denied&error_description=%3Cb%3ENo%3C/b%3E&state=STATE")
     async with serve(given(access_token="a")) as server:
         with pytest.raises(AuthenticationError, match="rejected the login: <b>No</b>"):
-            await login(client(server), TokenFile(tmp_path / "t.json"), browser)
+            await login(make_client(server), TokenFile(tmp_path / "t.json"), browser)
         assert browser.task is not None
         await browser.task
         assert "&lt;b&gt;No" in browser.pages[0]
         assert server.requests == []
 
 
-async def test_nobody_comes_back(tmp_path: Path) -> None:
+async def test_browser_login_times_out(tmp_path: Path) -> None:
     async with serve(plain()) as server:
         with pytest.raises(ModelTimeoutError, match="timed out"):
-            await login(client(server), TokenFile(tmp_path / "t.json"), lambda url: None, timeout=0.05)
+            await login(make_client(server), TokenFile(tmp_path / "t.json"), lambda url: None, timeout=0.05)
 
 
-async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+async def test_port_in_use_is_named(tmp_path: Path) -> None:
     async with serve(plain()) as server:
         with pytest.raises(ProviderConfigError, match=f"Port {server.port} is in use"):
-            await login(client(server, port=server.port), TokenFile(tmp_path / "t.json"), lambda url: None)
+            await login(make_client(server, port=server.port), TokenFile(tmp_path / "t.json"), lambda url: None)
 
 
-async def test_a_code_may_be_typed_in_elsewhere(tmp_path: Path) -> None:
-    shown: list[tuple[str, str]] = []
+async def test_device_login_polls_until_the_code_is_entered(tmp_path: Path) -> None:
+    displayed: list[tuple[str, str]] = []
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -140,15 +140,15 @@ async def test_a_code_may_be_typed_in_elsewhere(tmp_path: Path) -> None:
     slower = plain(json.dumps({"error": "slow_down"}).encode(), "400 Bad Request")
     async with serve(started, pending, slower, given(access_token="a", expires_in=60)) as server:
         file = TokenFile(tmp_path / "t.json")
-        tokens = await device_login(client(server), file, lambda *told: shown.append(told), sleep=sleep)
+        tokens = await device_login(make_client(server), file, lambda *prompt: displayed.append(prompt), sleep=sleep)
 
-    assert shown == [("https://example.com/device", "ABCD")]
+    assert displayed == [("https://example.com/device", "ABCD")]
     assert slept == [2, 2, 7]
     assert file.read() == tokens
     assert form(server.requests[1])["grant_type"] == "urn:ietf:params:oauth:grant-type:device_code"
 
 
-async def test_a_code_that_nobody_types_in_ends(tmp_path: Path) -> None:
+async def test_device_login_times_out_or_fails(tmp_path: Path) -> None:
     async def sleep(seconds: float) -> None:
         return None
 
@@ -157,11 +157,11 @@ async def test_a_code_that_nobody_types_in_ends(tmp_path: Path) -> None:
     pending = plain(json.dumps({"error": "authorization_pending"}).encode(), "400 Bad Request")
     async with serve(started, pending) as server:
         with pytest.raises(ModelTimeoutError):
-            await device_login(client(server), file, lambda *told: None, sleep=sleep, timeout=20)
+            await device_login(make_client(server), file, lambda *prompt: None, sleep=sleep, timeout=20)
     denied = plain(json.dumps({"error": "access_denied"}).encode(), "400 Bad Request")
     async with serve(started, denied) as server:
         with pytest.raises(AuthenticationError):
-            await device_login(client(server), file, lambda *told: None, sleep=sleep)
+            await device_login(make_client(server), file, lambda *prompt: None, sleep=sleep)
     async with serve(given(hello="world")) as server:
         with pytest.raises(AuthenticationError, match="did not start the device login"):
-            await device_login(client(server), file, lambda *told: None, sleep=sleep)
+            await device_login(make_client(server), file, lambda *prompt: None, sleep=sleep)

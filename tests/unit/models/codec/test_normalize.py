@@ -1,4 +1,4 @@
-"""Repair of a conversation while a request is built."""
+"""The repair of a conversation when a request is built."""
 
 from typing import Any
 
@@ -20,20 +20,20 @@ def user(*blocks: Any) -> Message:
     return Message("user", tuple(TextBlock(b) if isinstance(b, str) else b for b in blocks))
 
 
-def asked(*ids: str, **fields: Any) -> Message:
+def call_tools(*ids: str, **fields: Any) -> Message:
     return Message("assistant", tuple(ToolUseBlock(id, f"tool_{id}") for id in ids), **fields)
 
 
-def got(id: str, text: str = "ok", **fields: Any) -> ToolResultBlock:
+def make_result(id: str, text: str = "ok", **fields: Any) -> ToolResultBlock:
     return ToolResultBlock(id, f"tool_{id}", text, **fields)
 
 
-def sent(*messages: Message) -> list[Message]:
+def repair(*messages: Message) -> list[Message]:
     return [m for unit, _ in iter_complete_turns(messages) for m in unit]
 
 
 def outline(messages: list[Message]) -> list[str]:
-    """One word a block: ``u:text``, ``+id`` for a call, ``-id`` for its result, ``!id`` for one made up."""
+    """Return one word per block: ``u:text``, ``+id`` for a call, ``-id`` for its result, ``!id`` for an inserted result."""
     words: list[str] = []
     for message in messages:
         for block in message.content:
@@ -53,68 +53,85 @@ def outline(messages: list[Message]) -> list[str]:
 @pytest.mark.parametrize(
     ("history", "expected"),
     [
-        ([user("a"), asked("1"), user(got("1")), user("b")], "u:a +1 -1 u:b"),
-        ([user("a"), asked("1", "2"), user(got("2"), got("1"))], "u:a +1 +2 -1 -2"),
-        ([user("a"), asked("1", "2"), user(got("1")), user(got("2"))], "u:a +1 +2 -1 -2"),
+        ([user("a"), call_tools("1"), user(make_result("1")), user("b")], "u:a +1 -1 u:b"),
+        ([user("a"), call_tools("1", "2"), user(make_result("2"), make_result("1"))], "u:a +1 +2 -1 -2"),
+        ([user("a"), call_tools("1", "2"), user(make_result("1")), user(make_result("2"))], "u:a +1 +2 -1 -2"),
         (
-            [user("a"), asked("1", "2"), user("wait"), user(got("2")), user("now"), user(got("1"), "b")],
+            [
+                user("a"),
+                call_tools("1", "2"),
+                user("wait"),
+                user(make_result("2")),
+                user("now"),
+                user(make_result("1"), "b"),
+            ],
             "u:a +1 +2 -1 -2 u:wait u:now u:b",
         ),
-        ([user("a"), asked("1")], "u:a +1 !1"),
-        ([user("a"), asked("1"), user("b")], "u:a +1 !1 u:b"),
-        ([user("a"), asked("1", "2"), user(got("2"))], "u:a +1 +2 !1 -2"),
-        ([user("a"), asked("1"), asked("2"), user(got("2"), got("1"))], "u:a +1 !1 +2 -2"),
-        ([user(got("9")), user("a")], "u:a"),
-        ([user("a", got("9"))], "u:a"),
-        ([user("a"), asked("1"), user(got("1"), got("9"))], "u:a +1 -1"),
-        ([user("a"), asked("1"), user(got("1")), user(got("1", "again"), "b")], "u:a +1 -1 u:b"),
-        ([user("a"), asked("1"), user(got("1")), asked("1"), user(got("1"))], "u:a +1 -1 +1 -1"),
-        ([user("a"), asked("1", "1"), user(got("1"))], "u:a +1 -1"),
-        ([user("a"), asked("1", stop_reason="aborted"), user(got("1", is_error=True)), user("b")], "u:a u:b"),
-        ([user("a"), asked("1", stop_reason="error"), user("b")], "u:a u:b"),
-        ([user("a"), asked("1", stop_reason="error")], "u:a"),
+        ([user("a"), call_tools("1")], "u:a +1 !1"),
+        ([user("a"), call_tools("1"), user("b")], "u:a +1 !1 u:b"),
+        ([user("a"), call_tools("1", "2"), user(make_result("2"))], "u:a +1 +2 !1 -2"),
+        ([user("a"), call_tools("1"), call_tools("2"), user(make_result("2"), make_result("1"))], "u:a +1 !1 +2 -2"),
+        ([user(make_result("9")), user("a")], "u:a"),
+        ([user("a", make_result("9"))], "u:a"),
+        ([user("a"), call_tools("1"), user(make_result("1"), make_result("9"))], "u:a +1 -1"),
+        ([user("a"), call_tools("1"), user(make_result("1")), user(make_result("1", "again"), "b")], "u:a +1 -1 u:b"),
         (
-            [user("a"), asked("1", "2", stop_reason="aborted"), user(got("1"), got("2", is_error=True))],
+            [user("a"), call_tools("1"), user(make_result("1")), call_tools("1"), user(make_result("1"))],
+            "u:a +1 -1 +1 -1",
+        ),
+        ([user("a"), call_tools("1", "1"), user(make_result("1"))], "u:a +1 -1"),
+        (
+            [user("a"), call_tools("1", stop_reason="aborted"), user(make_result("1", is_error=True)), user("b")],
+            "u:a u:b",
+        ),
+        ([user("a"), call_tools("1", stop_reason="error"), user("b")], "u:a u:b"),
+        ([user("a"), call_tools("1", stop_reason="error")], "u:a"),
+        (
+            [
+                user("a"),
+                call_tools("1", "2", stop_reason="aborted"),
+                user(make_result("1"), make_result("2", is_error=True)),
+            ],
             "u:a +1 +2 -1 -2",
         ),
         ([user("a"), Message.assistant("half", stop_reason="aborted"), user("b")], "u:a u:b"),
         ([user("a"), Message.assistant("whole", stop_reason="max_tokens"), user("b")], "u:a a:whole u:b"),
-        ([user("a"), asked("1"), Message.system("s"), user(got("1"))], "u:a +1 -1 s:s"),
+        ([user("a"), call_tools("1"), Message.system("s"), user(make_result("1"))], "u:a +1 -1 s:s"),
     ],
 )
-def test_each_call_has_one_result_right_behind_it(history: list[Message], expected: str) -> None:
-    assert " ".join(outline(sent(*history))) == expected
+def test_each_call_is_followed_by_exactly_one_result(history: list[Message], expected: str) -> None:
+    assert " ".join(outline(repair(*history))) == expected
 
 
 @pytest.mark.covers("MSG-21", "TST-09")
-def test_a_made_up_result_is_an_error_under_the_real_name() -> None:
-    [_, result] = sent(asked("1"))
+def test_missing_result_is_replaced_by_an_error_with_the_tool_name() -> None:
+    [_, result] = repair(call_tools("1"))
 
     assert result.content == (
         ToolResultBlock("1", "tool_1", "Tool execution was interrupted; its outcome is unknown", True),
     )
 
 
-def test_what_needs_no_repair_is_the_same_object() -> None:
-    history = [user("a"), asked("1"), user(got("1"), "and"), Message.assistant("b")]
+def test_valid_messages_are_not_copied() -> None:
+    history = [user("a"), call_tools("1"), user(make_result("1"), "and"), Message.assistant("b")]
 
-    assert [id(m) for m in sent(*history)] == [id(m) for m in history]
+    assert [id(m) for m in repair(*history)] == [id(m) for m in history]
 
 
-def test_nothing_of_the_history_changes() -> None:
-    history = [asked("1", "2"), user(got("2"), got("9")), user("b")]
+def test_history_is_not_changed() -> None:
+    history = [call_tools("1", "2"), user(make_result("2"), make_result("9")), user("b")]
     before = [m.content for m in history]
 
-    sent(*history)
+    repair(*history)
 
     assert [m.content for m in history] == before
 
 
 IDS = st.sampled_from("123")
 STEPS = st.one_of(
-    st.builds(lambda ids: asked(*ids), st.lists(IDS, min_size=1, max_size=3)),
-    st.builds(lambda ids: asked(*ids, stop_reason="aborted"), st.lists(IDS, min_size=1, max_size=2)),
-    st.builds(lambda ids: user(*[got(i) for i in ids]), st.lists(IDS, min_size=1, max_size=3)),
+    st.builds(lambda ids: call_tools(*ids), st.lists(IDS, min_size=1, max_size=3)),
+    st.builds(lambda ids: call_tools(*ids, stop_reason="aborted"), st.lists(IDS, min_size=1, max_size=2)),
+    st.builds(lambda ids: user(*[make_result(i) for i in ids]), st.lists(IDS, min_size=1, max_size=3)),
     st.just(user("text")),
     st.just(Message.assistant("answer")),
 )
@@ -122,37 +139,35 @@ STEPS = st.one_of(
 
 @given(st.lists(STEPS, max_size=10))
 def test_any_history_becomes_valid(history: list[Message]) -> None:
-    repaired = sent(*history)
+    repaired = repair(*history)
 
     for before, message in zip([None, *repaired], repaired, strict=False):
-        asked_for = [c.id for c in before.tool_uses] if before else []
-        assert [r.tool_use_id for r in message.tool_results] == (asked_for if message.tool_results else [])
-        assert bool(message.tool_results) == bool(asked_for)
+        called_ids = [c.id for c in before.tool_uses] if before else []
+        assert [r.tool_use_id for r in message.tool_results] == (called_ids if message.tool_results else [])
+        assert bool(message.tool_results) == bool(called_ids)
     assert not repaired or not repaired[-1].tool_uses
 
 
 @given(st.lists(STEPS, max_size=10), st.data())
-def test_going_on_from_a_settled_point_gives_what_going_through_all_gives(
-    history: list[Message], data: st.DataObject
-) -> None:
-    known = data.draw(st.integers(0, len(history)))
+def test_repair_can_continue_from_a_complete_turn(history: list[Message], data: st.DataObject) -> None:
+    split = data.draw(st.integers(0, len(history)))
     settled: list[Message] = []
     at = 0
-    for unit, end in iter_complete_turns(history[:known]):
+    for unit, end in iter_complete_turns(history[:split]):
         if end > at:
             settled += unit
             at = end
 
-    went_on = settled + [m for unit, _ in iter_complete_turns(history, at) for m in unit]
+    continued = settled + [m for unit, _ in iter_complete_turns(history, at) for m in unit]
 
-    assert outline(went_on) == outline(sent(*history))
+    assert outline(continued) == outline(repair(*history))
 
 
 # --- single messages ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("MSG-22")
-def test_what_the_receiver_cannot_take_goes() -> None:
+def test_content_that_the_receiver_cannot_use_is_removed() -> None:
     thought = Message("assistant", (ThinkingBlock("Hm.", "sig"), TextBlock("So.", "sig")), provider="p", model="m")
 
     assert prepare_message(thought, "p", "m", vision=True) is thought
@@ -167,7 +182,7 @@ def test_what_the_receiver_cannot_take_goes() -> None:
     assert prepare_message(user("", " \n"), "p", "m", vision=True) is None
 
 
-def test_images_become_text_for_a_model_without_eyes() -> None:
+def test_images_become_text_for_a_model_without_vision() -> None:
     picture = ImageBlock("image/png", "QUJD")
     message = Message("user", (ToolResultBlock("1", "shot", (picture,)), picture))
 
@@ -182,7 +197,7 @@ def test_images_become_text_for_a_model_without_eyes() -> None:
 
 
 @pytest.mark.parametrize("id", ["", "call|1", "fc_1|rs_2", "x" * 65, "ünï", "toolu_1_", "a b", "a.b:c"])
-def test_ids_get_a_form_that_every_host_takes_the_same_for_call_and_result(id: str) -> None:
+def test_invalid_call_ids_are_replaced_consistently(id: str) -> None:
     called = prepare_message(Message("assistant", (ToolUseBlock(id, "t"),)), "p", "m", vision=True)
     answered = prepare_message(Message("user", (ToolResultBlock(id, "t", "ok"),)), "p", "m", vision=True)
 
@@ -196,7 +211,7 @@ def test_ids_get_a_form_that_every_host_takes_the_same_for_call_and_result(id: s
     assert new[-1] not in "_-"
 
 
-def test_good_ids_stay_and_different_ids_stay_different() -> None:
+def test_valid_ids_are_unchanged_and_different_ids_stay_different() -> None:
     assert sanitize_call_id("call_abc-123") == "call_abc-123"
     assert len({sanitize_call_id(i) for i in ("a|b", "a:b", "a_b", "a.b")}) == 4
     assert nine_char_id("abcDEF123") == "abcDEF123"

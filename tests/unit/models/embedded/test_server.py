@@ -1,4 +1,4 @@
-"""The model's process: started on demand, private, ended with us, and honest about its failures."""
+"""The process of the embedded model: started on demand, private, ended with the program, and clear about its failures."""
 
 import asyncio
 import json
@@ -15,17 +15,17 @@ from mainspring.errors import NetworkError, ProviderConfigError
 from mainspring.models.embedded import engine, server
 from mainspring.models.embedded.server import LlamaServer, borrow, give_back
 from tests.helpers.processes import alive, ended
-from tests.unit.models.embedded.conftest import Says
+from tests.unit.models.embedded.conftest import SetEngineOutput
 
 pytestmark = [pytest.mark.covers("PRV-38"), pytest.mark.usefixtures("no_blocking"), pytest.mark.timeout(60)]
 
 
-async def gone(pid: int) -> bool:
+async def has_ended(pid: int) -> bool:
     return await asyncio.to_thread(ended, pid)
 
 
-async def test_it_starts_once_and_ends(says: Says, gguf: Path) -> None:
-    served = LlamaServer(gguf)
+async def test_server_starts_once_and_ends(set_engine_output: SetEngineOutput, model_file: Path) -> None:
+    served = LlamaServer(model_file)
     first, second = await asyncio.gather(served.endpoint(), served.endpoint())
     pid = served.pid
     assert first == second
@@ -37,11 +37,11 @@ async def test_it_starts_once_and_ends(says: Says, gguf: Path) -> None:
     assert served.pid is None
 
 
-async def test_the_key_is_in_no_argument_and_in_no_environment(
-    says: Says, gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_api_key_is_not_in_arguments_or_environment(
+    set_engine_output: SetEngineOutput, model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_SEEN", str(tmp_path / "seen.json"))
-    served = LlamaServer(gguf)
+    served = LlamaServer(model_file)
     endpoint = await served.endpoint()
     await asyncio.to_thread(served.stop)
     seen = await asyncio.to_thread((tmp_path / "seen.json").read_text)
@@ -49,13 +49,13 @@ async def test_the_key_is_in_no_argument_and_in_no_environment(
     assert json.loads(seen)["environ"]["OMP_WAIT_POLICY"] == "passive"
 
 
-async def test_a_process_that_dies_is_started_again_with_another_key(says: Says, gguf: Path) -> None:
-    served = LlamaServer(gguf)
+async def test_crashed_server_restarts_with_another_key(set_engine_output: SetEngineOutput, model_file: Path) -> None:
+    served = LlamaServer(model_file)
     first = await served.endpoint()
     pid = served.pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    assert await gone(pid)
+    assert await has_ended(pid)
     assert "signal SIGKILL" in await asyncio.to_thread(served.failure)
     second = await served.endpoint()
     assert second.key != first.key
@@ -64,7 +64,7 @@ async def test_a_process_that_dies_is_started_again_with_another_key(says: Says,
 
 
 @pytest.mark.parametrize(
-    ("how", "kind", "said"),
+    ("how", "kind", "error_text"),
     [
         ("refuse", ProviderConfigError, "Cannot load the embedded model .*: it is no model"),
         ("illegal", ProviderConfigError, "requires AVX2"),
@@ -72,18 +72,25 @@ async def test_a_process_that_dies_is_started_again_with_another_key(says: Says,
         ("leave", NetworkError, "exit code 7"),
     ],
 )
-async def test_what_keeps_it_from_starting_is_told(
-    says: Says, gguf: Path, monkeypatch: pytest.MonkeyPatch, how: str, kind: type[Exception], said: str
+async def test_failed_start_is_reported(
+    set_engine_output: SetEngineOutput,
+    model_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
+    kind: type[Exception],
+    error_text: str,
 ) -> None:
     monkeypatch.setenv("FAKE_ENGINE", how)
-    with pytest.raises(kind, match=said):
-        await LlamaServer(gguf).endpoint()
+    with pytest.raises(kind, match=error_text):
+        await LlamaServer(model_file).endpoint()
 
 
-async def test_it_is_shared_by_file_and_ends_with_its_last_user(says: Says, gguf: Path) -> None:
-    first, second = borrow(gguf, 512), borrow(gguf, 512)
+async def test_server_is_shared_per_file_and_ends_with_its_last_user(
+    set_engine_output: SetEngineOutput, model_file: Path
+) -> None:
+    first, second = borrow(model_file, 512), borrow(model_file, 512)
     assert first is second
-    assert borrow(gguf, 1024) is not first
+    assert borrow(model_file, 1024) is not first
     await first.endpoint()
     pid = first.pid
     assert pid is not None
@@ -108,9 +115,11 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("how", ["stay", "leave"])
-async def test_it_ends_with_its_parent_however_that_ends(says: Says, gguf: Path, how: str) -> None:
+async def test_server_ends_with_its_parent_process(
+    set_engine_output: SetEngineOutput, model_file: Path, how: str
+) -> None:
     parent = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", PARENT, str(gguf), how, stdout=subprocess.PIPE, start_new_session=True
+        sys.executable, "-c", PARENT, str(model_file), how, stdout=subprocess.PIPE, start_new_session=True
     )
     assert parent.stdout is not None
     child = int(await parent.stdout.readline())
@@ -118,10 +127,10 @@ async def test_it_ends_with_its_parent_however_that_ends(says: Says, gguf: Path,
         assert alive(child)
         parent.kill()
     await parent.wait()
-    assert await gone(child)
+    assert await has_ended(child)
 
 
-def test_the_engine_that_is_missing_gets_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_engine_error_names_the_install_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert not engine.is_engine_installed()
     monkeypatch.setattr(sys, "platform", "linux")
@@ -137,14 +146,14 @@ def test_the_engine_that_is_missing_gets_commands(monkeypatch: pytest.MonkeyPatc
         engine.check_engine()
 
 
-def test_it_takes_no_more_threads_than_there_are() -> None:
+def test_number_of_threads_is_limited_to_the_cpus() -> None:
     assert 0 <= engine.thread_count() <= (os.cpu_count() or 1)
 
 
-async def test_a_start_that_takes_for_ever_is_broken_off(
-    says: Says, gguf: Path, monkeypatch: pytest.MonkeyPatch
+async def test_start_times_out(
+    set_engine_output: SetEngineOutput, model_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_ENGINE", "stuck")
     monkeypatch.setattr(server, "_START_SECONDS", 1.0)
     with pytest.raises(NetworkError, match="did not load within 1s"):
-        await LlamaServer(gguf).endpoint()
+        await LlamaServer(model_file).endpoint()

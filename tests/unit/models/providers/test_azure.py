@@ -1,4 +1,4 @@
-"""Azure OpenAI: where a deployment is, over which protocol, and with what it opens."""
+"""Azure OpenAI: the URL of a deployment, its protocol, and its credentials."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ from mainspring.models.port import ModelRequest
 from mainspring.models.providers import azure
 from mainspring.models.providers import http as versions
 from mainspring.models.providers.azure import deployment_map
-from tests.unit.models.auth.test_azure import answer, fake_az
+from tests.unit.models.auth.test_azure import fake_az, print_token
 from tests.unit.models.responses_wire import completed, text_item
 from tests.unit.models.responses_wire import sse as responses_sse
 from tests.unit.models.server import chunked, plain, serve
@@ -46,43 +46,45 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
 
 
-def http(model: ModelProvider) -> HttpModel:
+def as_http_model(model: ModelProvider) -> HttpModel:
     assert isinstance(model, HttpModel)
     return model
 
 
 def url_of(model: ModelProvider) -> str:
-    made = http(model)
-    return made._protocol.url(made.profile)
+    http_model = as_http_model(model)
+    return http_model._protocol.url(http_model.profile)
 
 
-async def given(model: ModelProvider) -> dict[str, str]:
-    """The headers that open the door."""
-    made = http(model)
-    headers = made._headers(made.profile, await made._get_credential())
+async def auth_headers(model: ModelProvider) -> dict[str, str]:
+    """Return the authentication headers."""
+    http_model = as_http_model(model)
+    headers = http_model._headers(http_model.profile, await http_model._get_credential())
     return {name: headers[name] for name in ("api-key", "authorization") if name in headers}
 
 
-# --- where it is -------------------------------------------------------------------------------------------------------
+# --- URLs --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("PRV-08", "PRV-35")
-async def test_endpoint_deployment_and_key_make_a_chat_model() -> None:
+async def test_endpoint_deployment_and_key_create_a_chat_model() -> None:
     model = create_model("azure", endpoint=f"{ROOT}/", deployment="my gpt", apiKey="k")
 
     assert url_of(model) == f"{ROOT}/openai/deployments/my%20gpt/chat/completions?api-version=2024-06-01"
-    assert await given(model) == {"api-key": "k"}
+    assert await auth_headers(model) == {"api-key": "k"}
     assert (model.provider, model.model) == ("azure", "my gpt")
     assert versions.AZURE_CHAT == "2024-06-01"
     caps = [
-        http(create_model("azure", endpoint=ROOT, deployment=name, api_key="k")).profile.dialect.max_tokens_field
+        as_http_model(
+            create_model("azure", endpoint=ROOT, deployment=name, api_key="k")
+        ).profile.dialect.max_tokens_field
         for name in ("gpt-4o", "gpt-5-mini", "my gpt")
     ]
     assert caps == ["max_tokens", "max_completion_tokens", "max_completion_tokens"]
 
 
 @pytest.mark.covers("PRV-11", "PRV-12", "PRV-35")
-def test_a_resource_or_the_base_url_of_its_v1_interface_makes_a_responses_model(
+def test_resource_or_v1_base_url_creates_a_responses_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     url = f"{ROOT}/openai/v1/responses?api-version=2024-12-01-preview"
@@ -97,7 +99,7 @@ def test_a_resource_or_the_base_url_of_its_v1_interface_makes_a_responses_model(
 
 
 @pytest.mark.covers("PRV-12", "MOD-33")
-def test_the_version_and_the_names_of_deployments_may_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_api_version_and_deployment_names_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_OPENAI_API_VERSION", "2025-01-01")
     monkeypatch.setenv("AZURE_OPENAI_DEPLOYMENT_NAME_MAP", " gpt-5 = prod-5 , gpt-4o=prod-4o,")
 
@@ -106,23 +108,23 @@ def test_the_version_and_the_names_of_deployments_may_be_set(monkeypatch: pytest
     assert url_of(model) == f"{ROOT}/openai/deployments/prod-4o/chat/completions?api-version=2025-01-01"
     assert (model.model, model.info.context_window) == ("prod-4o", 128_000)
     assert create_model("azure:other", endpoint=ROOT, api_key="k").model == "other"
-    own = create_model(
+    custom = create_model(
         "azure:gpt-4o", endpoint=ROOT, api_key="k", api_version="v9", deploymentNameMap={"gpt-4o": "mine"}
     )
-    assert url_of(own).endswith("/deployments/mine/chat/completions?api-version=v9")
+    assert url_of(custom).endswith("/deployments/mine/chat/completions?api-version=v9")
     monkeypatch.setenv("AZURE_OPENAI_DEPLOYMENT", "from-environment")
     assert create_model("azure", endpoint=ROOT, api_key="k").model == "from-environment"
     assert create_model("azure", endpoint=ROOT, api_key="k", deployment="own").model == "own"
 
 
 @pytest.mark.covers("PRV-12")
-def test_the_map_of_deployments_is_checked() -> None:
+def test_deployment_map_is_validated() -> None:
     assert deployment_map("a=b,c=d") == {"a": "b", "c": "d"}
     assert deployment_map(" a = b ,, c=d=e ") == {"a": "b", "c": "d=e"}
     assert deployment_map(None) == deployment_map("") == {}
-    for broken in ("a", "a=", "=b", "a=b,c"):
+    for fail in ("a", "a=", "=b", "a=b,c"):
         with pytest.raises(ProviderConfigError, match="Use the form"):
-            deployment_map(broken)
+            deployment_map(fail)
 
 
 @pytest.mark.covers("PRV-10")
@@ -140,8 +142,8 @@ def test_the_map_of_deployments_is_checked() -> None:
         ({"resourceName": "r", "deployment": "gpt-4o", "api": "chat"}, "chat_completions"),
     ],
 )
-def test_the_protocol_follows_the_deployment_unless_it_is_named(settings: dict[str, Any], protocol: str) -> None:
-    assert http(create_model("azure", api_key="k", **settings))._protocol.name == protocol
+def test_protocol_depends_on_the_deployment_unless_it_is_set(settings: dict[str, Any], protocol: str) -> None:
+    assert as_http_model(create_model("azure", api_key="k", **settings))._protocol.name == protocol
 
 
 @pytest.mark.parametrize(
@@ -154,10 +156,10 @@ def test_the_protocol_follows_the_deployment_unless_it_is_named(settings: dict[s
         f"{ROOT}/openai/deployments/x/chat/completions?api-version=1",
     ],
 )
-def test_any_address_of_a_resource_will_do(url: str) -> None:
+def test_any_url_of_a_resource_is_accepted(url: str) -> None:
     model = create_model("azure", endpoint=url, deployment="d", api_key="k", api="chat")
 
-    assert http(model).profile.base_url == f"{ROOT}/openai/deployments/d"
+    assert as_http_model(model).profile.base_url == f"{ROOT}/openai/deployments/d"
 
 
 @pytest.mark.covers("PRV-32", "PRV-04")
@@ -176,7 +178,7 @@ def test_any_address_of_a_resource_will_do(url: str) -> None:
         ({"endpoint": ROOT, "deployment": 5, "api_key": "k"}, "Invalid setting `deployment`"),
     ],
 )
-async def test_what_is_missing_or_wrong_is_said(settings: dict[str, Any], text: str) -> None:
+async def test_missing_or_invalid_setting_is_reported(settings: dict[str, Any], text: str) -> None:
     with pytest.raises(ProviderConfigError, match=text) as caught:
         await create_model_provider({"provider": "azure", **settings})
 
@@ -184,20 +186,20 @@ async def test_what_is_missing_or_wrong_is_said(settings: dict[str, Any], text: 
 
 
 @pytest.mark.covers("PRV-32", "PRV-05")
-async def test_a_typed_configuration_and_the_environment_work_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_typed_configuration_and_environment_variables_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "from-environment")
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", ROOT)
     config = ProviderConfig(provider="azure", model="gpt-4o")
 
-    assert await given(await create_model_provider(config)) == {"api-key": "from-environment"}
+    assert await auth_headers(await create_model_provider(config)) == {"api-key": "from-environment"}
     config.api_key = "own"
-    assert await given(await create_model_provider(config)) == {"api-key": "own"}
+    assert await auth_headers(await create_model_provider(config)) == {"api-key": "own"}
     with pytest.raises(ProviderConfigError, match="not sent to other hosts"):
         create_model("azure:gpt-4o", endpoint="https://gateway.example")
 
 
 @pytest.mark.covers("PRV-15")
-def test_a_registry_of_azure_alone_is_enough() -> None:
+def test_registry_with_only_azure_works() -> None:
     only = ProviderRegistry(default="azure")
     only.register("azure", build=azure.build)
 
@@ -208,60 +210,60 @@ def test_a_registry_of_azure_alone_is_enough() -> None:
         only.factory("openai")
 
 
-# --- with what it opens ------------------------------------------------------------------------------------------------
+# --- credentials -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("PRV-09")
-async def test_the_order_is_configuration_environment_command_line(
+async def test_credential_order_is_configuration_environment_az(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    fake_az(tmp_path / "bin", answer(expires_on=9e9))
+    fake_az(tmp_path / "bin", print_token(expires_on=9e9))
     settings: dict[str, Any] = {"endpoint": ROOT, "deployment": "d"}
 
-    assert await given(create_model("azure", **settings)) == {"authorization": "Bearer tok"}
-    assert isinstance(http(create_model("azure", **settings, auth="cli"))._credential, AzureCliCredential)
+    assert await auth_headers(create_model("azure", **settings)) == {"authorization": "Bearer tok"}
+    assert isinstance(as_http_model(create_model("azure", **settings, auth="cli"))._credential, AzureCliCredential)
     with pytest.raises(ProviderConfigError, match="No API key for azure"):
         create_model("azure", **settings, auth="key")
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "from-environment")
-    assert await given(create_model("azure", **settings)) == {"api-key": "from-environment"}
-    assert await given(create_model("azure", **settings, api_key="own")) == {"api-key": "own"}
+    assert await auth_headers(create_model("azure", **settings)) == {"api-key": "from-environment"}
+    assert await auth_headers(create_model("azure", **settings, api_key="own")) == {"api-key": "own"}
 
 
 @pytest.mark.covers("PRV-13")
-async def test_other_sources_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_auth_setting_selects_the_credential(monkeypatch: pytest.MonkeyPatch) -> None:
     settings: dict[str, Any] = {"endpoint": ROOT, "deployment": "d"}
 
-    def source(**more: Any) -> Any:
-        return http(create_model("azure", **settings, **more))._credential
+    def credential_of(**more: Any) -> Any:
+        return as_http_model(create_model("azure", **settings, **more))._credential
 
-    assert isinstance(source(auth="entra"), EntraIdCredential)
-    assert isinstance(source(auth="managed-identity", clientId="c"), EntraIdCredential)
-    assert isinstance(source(auth="key_vault", vaultUrl="https://v", secretName="s"), KeyVaultSecret)
+    assert isinstance(credential_of(auth="entra"), EntraIdCredential)
+    assert isinstance(credential_of(auth="managed-identity", clientId="c"), EntraIdCredential)
+    assert isinstance(credential_of(auth="key_vault", vaultUrl="https://v", secretName="s"), KeyVaultSecret)
     monkeypatch.setattr(azure, "is_identity_package_installed", lambda: True)
-    assert isinstance(source(), EntraIdCredential)
+    assert isinstance(credential_of(), EntraIdCredential)
     monkeypatch.setattr(azure, "is_azure_cli_installed", lambda: True)
-    assert isinstance(source(), FirstCredential)
+    assert isinstance(credential_of(), FirstCredential)
 
 
 @pytest.mark.covers("MOD-35", "PRV-13")
-async def test_a_function_gives_a_key_or_a_token() -> None:
+async def test_key_function_can_return_a_key_or_a_token() -> None:
     token = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln"
     for key, header in (("k", {"api-key": "k"}), (token, {"authorization": f"Bearer {token}"})):
         model = create_model("azure", endpoint=ROOT, deployment="d", api_key=lambda key=key: key)
-        assert await given(model) == header
-    source = ApiKey("own")
+        assert await auth_headers(model) == header
+    credential_of = ApiKey("own")
     for api in ("chat", "responses"):
-        model = http(create_model("azure", endpoint=ROOT, deployment="d", api_key=source, api=api))
-        assert model._credential is source
-        assert await given(model) == {"api-key": "own"}
+        model = as_http_model(create_model("azure", endpoint=ROOT, deployment="d", api_key=credential_of, api=api))
+        assert model._credential is credential_of
+        assert await auth_headers(model) == {"api-key": "own"}
 
 
-# --- over the wire -----------------------------------------------------------------------------------------------------
+# --- over HTTP ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("STR-12", "PRV-10")
-async def test_a_deployment_answers_over_both_protocols() -> None:
+async def test_deployment_responds_over_both_protocols() -> None:
     chat = chunked(sse(chunk({"content": "Hi"}), chunk({}, "stop")))
     responses = chunked(responses_sse(completed(text_item("Hello"))))
     async with serve(chat, responses) as server:
@@ -283,7 +285,7 @@ async def test_a_deployment_answers_over_both_protocols() -> None:
 
 @pytest.mark.covers("PRV-31")
 @pytest.mark.parametrize("api", ["chat", "responses"])
-async def test_a_deployment_that_does_not_exist_is_a_model_not_found(api: str) -> None:
+async def test_missing_deployment_is_a_model_not_found_error(api: str) -> None:
     async with serve(plain(NOT_FOUND, "404 Not Found")) as server:
         model = create_model("azure", endpoint=server.url, deployment="nope", api_key="k", api=api)
         with pytest.raises(ModelNotFoundError) as caught:
@@ -292,15 +294,15 @@ async def test_a_deployment_that_does_not_exist_is_a_model_not_found(api: str) -
 
 
 @pytest.mark.covers("PRV-32", "MOD-20", "MOD-33")
-async def test_the_client_tells_the_deployment_and_turns_all_errors_into_results() -> None:
+async def test_client_reports_the_deployment_and_returns_errors_as_failures() -> None:
     registry = default_registry()
 
-    def broken(config: ProviderConfig) -> ModelProvider:
+    def fail(config: ProviderConfig) -> ModelProvider:
         raise RuntimeError("the constructor failed")
 
-    registry.register("azure", build=broken)
-    source = {"provider": "azure", "endpoint": ROOT, "deployment": "d", "api_key": "k"}
-    result = await LLMClient(source, registry=registry).invoke("Hi")
+    registry.register("azure", build=fail)
+    credential_of = {"provider": "azure", "endpoint": ROOT, "deployment": "d", "api_key": "k"}
+    result = await LLMClient(credential_of, registry=registry).invoke("Hi")
     assert is_model_error(result)
     assert "the constructor failed" in result.message
     missing = await LLMClient({"provider": "azure"}).invoke("Hi")
@@ -308,7 +310,7 @@ async def test_the_client_tells_the_deployment_and_turns_all_errors_into_results
     assert missing.error is ErrorCode.PROVIDER_NOT_CONFIGURED
 
     async with serve(chunked(sse(chunk({"content": "Hi"}), chunk({}, "stop")))) as server:
-        client = LLMClient({**source, "endpoint": server.url}, retry_config=RetryConfig(enabled=False))
+        client = LLMClient({**credential_of, "endpoint": server.url}, retry_config=RetryConfig(enabled=False))
         await client.invoke("Hi")
         assert client.get_model_name() == "d"
         await client.invoke("Hi", deployment="other", api_version="2030-01-01")

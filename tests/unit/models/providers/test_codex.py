@@ -1,4 +1,4 @@
-"""Codex: a ChatGPT account's models, with a login that is renewed, over Responses as that host wants it."""
+"""Codex: the models of a ChatGPT account over the Responses protocol, with a login that is refreshed."""
 
 import json
 import time
@@ -13,7 +13,7 @@ from mainspring.models import HttpModel, LLMClient, ProviderConfig, create_model
 from mainspring.models.auth import OAuthTokens, TokenFile, TokenRefreshed, token_refresh_listener
 from mainspring.models.port import ModelRequest
 from mainspring.models.providers import codex
-from tests.unit.models.auth.test_oauth import form, given, web_token
+from tests.unit.models.auth.test_oauth import form, given, make_web_token
 from tests.unit.models.responses_wire import completed, sse, text_item
 from tests.unit.models.server import Received, chunked, plain, serve
 
@@ -40,7 +40,7 @@ def settings(url: str, file: TokenFile, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.covers("PRV-33", "STR-12")
-async def test_a_request_is_as_the_host_wants_it(tokens: TokenFile) -> None:
+async def test_request_has_the_format_of_the_host(tokens: TokenFile) -> None:
     picture = ImageBlock("image/png", "QUJD")
     history = [
         Message.user("Look"),
@@ -66,7 +66,7 @@ async def test_a_request_is_as_the_host_wants_it(tokens: TokenFile) -> None:
     assert [part["type"] for part in body["input"][-1]["output"]] == ["input_text", "input_image"]
 
 
-async def test_the_host_insists_on_instructions(tokens: TokenFile) -> None:
+async def test_default_instructions_are_sent(tokens: TokenFile) -> None:
     async with serve(ANSWER) as server:
         model = await create_model_provider(settings(server.url, tokens))
         await model.complete(ModelRequest([Message.user("Hi")]))
@@ -75,20 +75,20 @@ async def test_the_host_insists_on_instructions(tokens: TokenFile) -> None:
 
 
 @pytest.mark.covers("PRV-29", "PRV-33")
-async def test_a_token_that_the_host_refuses_is_renewed_and_the_request_sent_again(tokens: TokenFile) -> None:
-    heard: list[TokenRefreshed] = []
-    new = web_token(exp=time.time() + 3600, **ACCOUNT)
+async def test_rejected_token_is_refreshed_and_the_request_repeated(tokens: TokenFile) -> None:
+    refreshes: list[TokenRefreshed] = []
+    new = make_web_token(exp=time.time() + 3600, **ACCOUNT)
 
-    def host(request: Received) -> Any:
+    def respond(request: Received) -> Any:
         if request.target == "/oauth/token":
             return given(access_token=new, refresh_token="refresh-2")
         if request.headers["authorization"] == "Bearer good":
             return plain(b'{"detail":"Could not parse your authentication token."}', "401 Unauthorized")
         return ANSWER
 
-    async with serve(host) as server:
+    async with serve(respond) as server:
         model = await create_model_provider(settings(server.url, tokens))
-        with token_refresh_listener(heard.append):
+        with token_refresh_listener(refreshes.append):
             assert (await model.complete(ASK)).text == "Hello"
 
     assert [r.target for r in server.requests] == [
@@ -97,16 +97,14 @@ async def test_a_token_that_the_host_refuses_is_renewed_and_the_request_sent_aga
         "/backend-api/codex/responses",
     ]
     assert form(server.requests[1])["refresh_token"] == "refresh-1"
-    assert [(r.provider, r.account, r.reason) for r in heard] == [("codex", "acc-1", "refused")]
+    assert [(r.provider, r.account, r.reason) for r in refreshes] == [("codex", "acc-1", "refused")]
     saved = tokens.read()
     assert saved is not None
     assert saved.refresh == "refresh-2"
 
 
 @pytest.mark.covers("PRV-32")
-async def test_defaults_a_typed_configuration_and_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_defaults_typed_configuration_and_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAINSPRING_HOME", str(tmp_path))
     monkeypatch.delenv(codex.FILE_VARIABLE, raising=False)
     model = await create_model_provider(ProviderConfig(provider="codex"))
@@ -125,7 +123,7 @@ async def test_defaults_a_typed_configuration_and_the_environment(
 
 
 @pytest.mark.covers("PRV-32")
-async def test_nobody_logged_in_is_a_result(tmp_path: Path) -> None:
+async def test_missing_login_is_a_failure(tmp_path: Path) -> None:
     result = await LLMClient({"provider": "codex", "tokenFile": str(tmp_path / "none.json")}).invoke("Hi")
 
     assert is_model_error(result)
@@ -136,11 +134,11 @@ async def test_nobody_logged_in_is_a_result(tmp_path: Path) -> None:
         codex.oauth_client(ProviderConfig(provider="codex", extra={"loginPort": "x"}))
 
 
-def test_the_application_and_the_account() -> None:
+def test_oauth_client_and_account_id() -> None:
     client = codex.oauth_client()
 
     assert client.token_url == "https://auth.openai.com/oauth/token"
     assert (client.port, client.path) == (1455, "/auth/callback")
-    assert codex.account_id(OAuthTokens("x", id_token=web_token(**ACCOUNT))) == "acc-1"
-    assert codex.account_id(OAuthTokens(web_token(**ACCOUNT))) == "acc-1"
+    assert codex.account_id(OAuthTokens("x", id_token=make_web_token(**ACCOUNT))) == "acc-1"
+    assert codex.account_id(OAuthTokens(make_web_token(**ACCOUNT))) == "acc-1"
     assert codex.account_headers(OAuthTokens("x")) == {}

@@ -1,4 +1,4 @@
-"""Foundry: Foundry Local through a stand-in for its package, and projects in the cloud."""
+"""Foundry: Foundry Local with a fake of its package, and cloud projects."""
 
 import json
 import sys
@@ -80,13 +80,13 @@ def no_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def sdk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_sdk: None) -> None:
-    """A stand-in for foundry-local-sdk on the path."""
+    """Put a fake of foundry-local-sdk on the path."""
     (tmp_path / "foundry_local_sdk.py").write_text(SDK)
     monkeypatch.syspath_prepend(str(tmp_path))
     del sys.modules["foundry_local_sdk"]
 
 
-def log_of(module: str = "foundry_local_sdk") -> list[str]:
+def read_sdk_log(module: str = "foundry_local_sdk") -> list[str]:
     return sys.modules[module].log
 
 
@@ -95,7 +95,7 @@ def log_of(module: str = "foundry_local_sdk") -> list[str]:
 
 @pytest.mark.covers("PRV-21", "STR-12")
 @pytest.mark.usefixtures("sdk")
-async def test_the_service_is_started_and_the_model_loaded_at_the_first_request() -> None:
+async def test_service_starts_and_model_loads_on_the_first_request() -> None:
     async with serve(ANSWER) as server:
         model = create_model("foundry", temperature=0.3)
         assert (model.provider, model.model, model.info.prices) == ("foundry", "phi-4", ZERO_PRICES)
@@ -109,7 +109,7 @@ async def test_the_service_is_started_and_the_model_loaded_at_the_first_request(
         await create_model("foundry", modelAlias="qwen").complete(ASK)
         await model.aclose()
 
-    assert log_of() == ["init mainspring", "download", "load", "serve", "download", "load"]
+    assert read_sdk_log() == ["init mainspring", "download", "load", "serve", "download", "load"]
     sent = [json.loads(r.body) for r in server.requests]
     assert [r.target for r in server.requests] == ["/v1/chat/completions"] * 4
     assert [s["model"] for s in sent] == ["phi-4-generic-cpu:1"] * 3 + ["qwen-generic-cpu:1"]
@@ -121,7 +121,7 @@ async def test_the_service_is_started_and_the_model_loaded_at_the_first_request(
     ("alias", "text"), [("broken", "native library failed"), ("unknown", "does not contain the model 'unknown'")]
 )
 @pytest.mark.usefixtures("sdk")
-async def test_a_start_that_fails_is_a_model_not_found(alias: str, text: str) -> None:
+async def test_failed_start_is_a_model_not_found_error(alias: str, text: str) -> None:
     with pytest.raises(ModelNotFoundError, match=text) as caught:
         await create_model("foundry", modelAlias=alias).complete(ASK)
     assert caught.value.code is ErrorCode.MODEL_NOT_FOUND
@@ -131,7 +131,7 @@ async def test_a_start_that_fails_is_a_model_not_found(alias: str, text: str) ->
 
 
 @pytest.mark.covers("PRV-22")
-async def test_a_missing_package_is_named() -> None:
+async def test_missing_package_is_named() -> None:
     with pytest.raises(ModelNotFoundError, match=r"pip install .*\[foundry\]"):
         await create_model("foundry").complete(ASK)
 
@@ -140,7 +140,7 @@ async def test_a_missing_package_is_named() -> None:
 
 
 @pytest.mark.covers("PRV-23", "STR-12")
-async def test_a_project_is_asked_with_its_key_in_its_header() -> None:
+async def test_cloud_project_gets_its_key_in_a_header() -> None:
     async with serve(ANSWER, ANSWER, chunked(responses_sse(completed(text_item("Hello"))))) as server:
         settings = {
             "provider": "foundry",
@@ -181,14 +181,14 @@ async def test_a_project_is_asked_with_its_key_in_its_header() -> None:
         ({"mode": "cloud", "projectEndpoint": "p.azure.com", "api_key": "k"}, "must start with http"),
     ],
 )
-async def test_what_is_missing_or_wrong_is_said(settings: dict[str, Any], text: str) -> None:
+async def test_missing_or_invalid_setting_is_reported(settings: dict[str, Any], text: str) -> None:
     with pytest.raises(ProviderConfigError, match=text) as caught:
         await create_model_provider({"provider": "foundry", **settings})
     assert caught.value.code is ErrorCode.PROVIDER_NOT_CONFIGURED
 
 
 @pytest.mark.covers("PRV-05", "PRV-32")
-async def test_key_and_endpoint_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_key_and_endpoint_can_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_FOUNDRY_API_KEY", "from-environment")
     monkeypatch.setenv("AZURE_FOUNDRY_PROJECT_ENDPOINT", "https://p.services.ai.azure.com/openai/v1")
     config = ProviderConfig(provider="foundry", extra={"mode": "cloud"})

@@ -1,4 +1,4 @@
-"""What a hostile or broken host may do to the transport of our own, and to what is asked next."""
+"""Hostile and broken hosts, and their effect on later requests."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 @asynccontextmanager
 async def raw(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncGenerator[str]:
-    """A host that does with its connections what ``handler`` does."""
+    """Run a host that handles its connections with ``handler``."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -51,10 +51,10 @@ async def raw(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncGener
         server.close()
 
 
-async def test_what_comes_on_an_idle_connection_is_no_answer(transport: Http1Transport) -> None:
-    """As of hosts that say 408 before they close what was idle for too long."""
+async def test_data_on_an_idle_connection_is_not_a_response(transport: Http1Transport) -> None:
+    """Some hosts send a 408 before they close an idle connection."""
     late = asyncio.Event()
-    gone = asyncio.Event()
+    disconnected = asyncio.Event()
     connections = 0
 
     async def host(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -68,21 +68,21 @@ async def test_what_comes_on_an_idle_connection_is_no_answer(transport: Http1Tra
         await writer.drain()
         with contextlib.suppress(ConnectionError):
             await reader.read()
-        gone.set()
+        disconnected.set()
 
     async with raw(host) as url:
         assert await ask(transport, url) == (200, b"ok")
         late.set()
-        await asyncio.wait_for(gone.wait(), 2)
+        await asyncio.wait_for(disconnected.wait(), 2)
         assert await ask(transport, url) == (200, b"ok")
 
     assert connections == 2
 
 
-def test_what_the_loop_has_not_seen_yet_is_looked_for() -> None:
-    """The end of a connection, or what nobody asked for, may wait in the socket when the next request is made."""
+def test_stale_connection_is_detected_before_the_next_request() -> None:
+    """The end of a connection or unexpected data may be in the socket when the next request starts."""
 
-    async def twice(listening: socket.socket, late: bytes) -> tuple[int, bytes]:
+    async def request_twice(listening: socket.socket, late: bytes) -> tuple[int, bytes]:
         transport = Http1Transport()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
         loop = asyncio.get_running_loop()
@@ -91,32 +91,32 @@ def test_what_the_loop_has_not_seen_yet_is_looked_for() -> None:
         with peer:
             await loop.sock_sendall(peer, OK)
             await first
-            peer.send(late)  # and no turn of the loop in between
+            peer.send(late)  # The event loop does not run in between.
             peer.shutdown(socket.SHUT_WR)
             second = asyncio.ensure_future(ask(transport, url))
             fresh, _ = await asyncio.wait_for(loop.sock_accept(listening), 5)
             with fresh:
                 await loop.sock_sendall(fresh, OK.replace(b"ok", b"ko"))
-                got = await second
+                result = await second
         await transport.aclose()
-        return got
+        return result
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
-        assert asyncio.run(twice(listening, b"")) == (200, b"ko")
-        assert asyncio.run(twice(listening, OK)) == (200, b"ko")
+        assert asyncio.run(request_twice(listening, b"")) == (200, b"ko")
+        assert asyncio.run(request_twice(listening, OK)) == (200, b"ko")
 
 
-async def test_a_limit_that_is_off_stays_off(transport: Http1Transport) -> None:
+async def test_disabled_idle_timeout_does_not_apply(transport: Http1Transport) -> None:
     async with serve([head(**{"content-length": "2"}) + b"o", 0.4, b"k"]) as server:
         limits = Timeouts(first_byte=0.15, idle=None)
         assert await ask(transport, server.url, limits=limits) == (200, b"ok")
 
 
-async def test_a_request_is_only_sent_again_where_the_connection_was_stale(
+async def test_request_is_repeated_only_on_a_stale_connection(
     transport: Http1Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What breaks after a long wait, or after any byte of an answer, was at work."""
+    """A failure after a long wait or after the first byte of a response is not due to a stale connection."""
     monkeypatch.setattr("mainspring.models.transport.http1.client.KEEP_ALIVE", 0.2)
     async with serve(plain(b"a"), [0.4, "reset"], plain(b"b"), [b"H", 0.02, "reset"], plain(b"c")) as server:
         assert await ask(transport, server.url) == (200, b"a")
@@ -129,7 +129,7 @@ async def test_a_request_is_only_sent_again_where_the_connection_was_stale(
     assert len(server.requests) == 4
 
 
-async def test_two_words_on_the_length_end_the_connection(transport: Http1Transport) -> None:
+async def test_ambiguous_length_closes_the_connection(transport: Http1Transport) -> None:
     both = head(content_length="1", transfer_encoding="chunked") + b"2\r\nok\r\n0\r\n\r\n"
     async with serve([both]) as server:
         assert await ask(transport, server.url) == (200, b"ok")
@@ -139,7 +139,7 @@ async def test_two_words_on_the_length_end_the_connection(transport: Http1Transp
 
 
 @pytest.mark.parametrize(
-    "said",
+    "header_lines",
     [
         b"content-length: 2\r\ncontent-length: 3",
         b"content-length: -2",
@@ -157,8 +157,8 @@ async def test_two_words_on_the_length_end_the_connection(transport: Http1Transp
         b"a: b\x00c",
     ],
 )
-async def test_a_head_that_can_be_read_in_two_ways_is_refused(transport: Http1Transport, said: bytes) -> None:
-    async with serve([b"HTTP/1.1 200 OK\r\n" + said + b"\r\n\r\nok", 0.02, "close"]) as server:
+async def test_ambiguous_headers_are_rejected(transport: Http1Transport, header_lines: bytes) -> None:
+    async with serve([b"HTTP/1.1 200 OK\r\n" + header_lines + b"\r\n\r\nok", 0.02, "close"]) as server:
         with pytest.raises(NetworkError):
             await ask(transport, server.url)
 
@@ -168,7 +168,7 @@ ZLIB = zlib.compress(b"hello" * 20)
 
 
 @pytest.mark.parametrize(
-    ("packing", "packed", "times"),
+    ("encoding", "compressed", "times"),
     [
         ("gzip", GZIP + GZIP, 2),
         ("gzip", GZIP + bytes(40) + GZIP + bytes(9), 2),
@@ -180,27 +180,27 @@ ZLIB = zlib.compress(b"hello" * 20)
     ],
 )
 @pytest.mark.parametrize("size", [1, 7, 10_000])
-async def test_packed_bodies_are_unpacked_however_they_are_cut(
-    transport: Http1Transport, packing: str, packed: bytes, times: int, size: int
+async def test_compressed_body_is_decompressed_in_any_chunks(
+    transport: Http1Transport, encoding: str, compressed: bytes, times: int, size: int
 ) -> None:
-    parts = [packed[n : n + size] for n in range(0, len(packed), size)]
-    async with serve(chunked(*parts, content_encoding=packing)) as server:
+    parts = [compressed[n : n + size] for n in range(0, len(compressed), size)]
+    async with serve(chunked(*parts, content_encoding=encoding)) as server:
         assert await ask(transport, server.url) == (200, b"hello" * 20 * times)
 
 
 @pytest.mark.parametrize(
-    ("packing", "packed"),
+    ("encoding", "compressed"),
     [("gzip", GZIP[:-1]), ("gzip", GZIP[:5]), ("deflate", ZLIB[:-1]), ("gzip", GZIP + b"x"), ("deflate", ZLIB + ZLIB)],
 )
-async def test_a_packed_body_without_its_end_is_an_error(
-    transport: Http1Transport, packing: str, packed: bytes
+async def test_truncated_compressed_body_is_an_error(
+    transport: Http1Transport, encoding: str, compressed: bytes
 ) -> None:
-    async with serve(chunked(packed, content_encoding=packing)) as server:
+    async with serve(chunked(compressed, content_encoding=encoding)) as server:
         with pytest.raises(NetworkError, match="before the response was complete"):
             await ask(transport, server.url)
 
 
-async def test_what_cannot_be_unpacked_is_not_taken_for_text(transport: Http1Transport) -> None:
+async def test_unsupported_encoding_is_an_error(transport: Http1Transport) -> None:
     async with serve(chunked(b"\x8b\x02\x80", content_encoding="br")) as server:
         with pytest.raises(NetworkError, match="unsupported Content-Encoding, 'br'") as caught:
             await ask(transport, server.url)
@@ -208,7 +208,7 @@ async def test_what_cannot_be_unpacked_is_not_taken_for_text(transport: Http1Tra
     assert caught.value.retryable is False
 
 
-async def test_closing_the_pool_is_no_end_of_a_body(transport: Http1Transport) -> None:
+async def test_closing_the_pool_does_not_end_a_body_silently(transport: Http1Transport) -> None:
     async with serve([head() + b"some", 5.0]) as server:
         async with transport.open("GET", server.url, {}, b"", SOON) as answer:
             chunks = answer.chunks()
@@ -218,12 +218,12 @@ async def test_closing_the_pool_is_no_end_of_a_body(transport: Http1Transport) -
                 await anext(chunks)
 
 
-async def test_what_is_under_way_when_the_pool_is_closed_is_not_kept(transport: Http1Transport) -> None:
-    begun = asyncio.Event()
+async def test_connection_in_use_is_closed_if_the_pool_was_closed(transport: Http1Transport) -> None:
+    started = asyncio.Event()
     closed = asyncio.Event()
 
     async def host(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        begun.set()
+        started.set()
         await reader.read(100)
         writer.write(OK)
         await reader.read()
@@ -232,22 +232,22 @@ async def test_what_is_under_way_when_the_pool_is_closed_is_not_kept(transport: 
     connect = asyncio.get_running_loop().sock_connect
     pool_closed = asyncio.Event()
 
-    async def slowly(sock: socket.socket, target: Any) -> None:
+    async def connect_slowly(sock: socket.socket, target: Any) -> None:
         await connect(sock, target)
         await pool_closed.wait()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asyncio.get_running_loop(), "sock_connect", slowly)
+        patch.setattr(asyncio.get_running_loop(), "sock_connect", connect_slowly)
         async with raw(host) as url:
             task = asyncio.ensure_future(ask(transport, url))
-            await begun.wait()
+            await started.wait()
             await transport.aclose()
             pool_closed.set()
             assert await task == (200, b"ok")
             await asyncio.wait_for(closed.wait(), 2)
 
 
-async def test_an_early_answer_is_read_although_the_request_was_not(transport: Http1Transport) -> None:
+async def test_early_response_is_read_before_the_request_is_sent(transport: Http1Transport) -> None:
     async def host(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 413 Too Large\r\ncontent-length: 3\r\n\r\nbig")
@@ -259,7 +259,7 @@ async def test_an_early_answer_is_read_although_the_request_was_not(transport: H
         assert await ask(transport, url, b"x" * 20_000_000) == (413, b"big")
 
 
-async def test_trailers_without_end_are_an_error(transport: Http1Transport) -> None:
+async def test_endless_trailers_are_an_error(transport: Http1Transport) -> None:
     async def host(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n")
@@ -272,7 +272,7 @@ async def test_trailers_without_end_are_an_error(transport: Http1Transport) -> N
             await asyncio.wait_for(ask(transport, url), 5)
 
 
-async def test_words_before_an_answer_without_end_are_an_error(transport: Http1Transport) -> None:
+async def test_endless_interim_responses_are_an_error(transport: Http1Transport) -> None:
     async def host(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         while True:
@@ -284,17 +284,17 @@ async def test_words_before_an_answer_without_end_are_an_error(transport: Http1T
             await asyncio.wait_for(ask(transport, url), 10)
 
 
-async def test_port_zero_is_no_other_port_and_names_are_those_of_today(transport: Http1Transport) -> None:
+async def test_port_zero_is_not_replaced_and_names_use_idna_2008(transport: Http1Transport) -> None:
     with pytest.raises(NetworkError, match="127.0.0.1:0"):
         await ask(transport, "http://127.0.0.1:0/")
     request: list[object] = []
 
-    async def unknown(host: object, *_: object, **__: object) -> list[object]:
+    async def fail_to_resolve(host: object, *_: object, **__: object) -> list[object]:
         request.append(host)
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asyncio.get_running_loop(), "getaddrinfo", unknown)
+        patch.setattr(asyncio.get_running_loop(), "getaddrinfo", fail_to_resolve)
         with pytest.raises(NetworkError, match="Name or service not known"):
             await ask(transport, "http://stra\u00dfe.example/")
 
@@ -316,7 +316,7 @@ async def test_port_zero_is_no_other_port_and_names_are_those_of_today(transport
         "http://127.0.0.1:1#hush@x",
     ],
 )
-async def test_no_secret_of_a_url_is_told(transport: Http1Transport, url: str) -> None:
+async def test_errors_contain_no_secret_of_a_url(transport: Http1Transport, url: str) -> None:
     with pytest.raises(ModelError) as caught:
         await ask(transport, url)
 
@@ -324,7 +324,7 @@ async def test_no_secret_of_a_url_is_told(transport: Http1Transport, url: str) -
 
 
 @pytest.mark.parametrize("name", ["sk hush", "hush:", "h\u00fcsh", "hush\r\nx", "hush\x00"])
-async def test_a_name_of_a_header_that_is_none_is_told_of_without_it(transport: Http1Transport, name: str) -> None:
+async def test_invalid_header_name_is_reported_without_its_value(transport: Http1Transport, name: str) -> None:
     with pytest.raises(ProviderConfigError, match="A header name contains") as caught:
         async with transport.open("POST", "http://127.0.0.1:1/", {name: "x"}, b"", SOON):
             pass
@@ -332,7 +332,7 @@ async def test_a_name_of_a_header_that_is_none_is_told_of_without_it(transport: 
     assert "hush" not in str(caught.value)
 
 
-async def test_no_header_of_the_settings_says_where_a_request_ends(transport: Http1Transport) -> None:
+async def test_configured_headers_cannot_change_the_request_framing(transport: Http1Transport) -> None:
     given = {"Content-Length": "5", "transfer-encoding ": "chunked", "x-key": "\x00 a\r\nb: c \x01"}
     async with serve(plain()) as server:
         for method, body in (("GET", b""), ("POST", b"abc"), ("GET", b"")):
@@ -348,12 +348,12 @@ async def test_no_header_of_the_settings_says_where_a_request_ends(transport: Ht
 
 
 def certificate(folder: Path, names: str, *, expired: bool = False) -> tuple[Path, ssl.SSLContext]:
-    """A certificate that nobody trusts yet, and a host's context with it."""
+    """Create an untrusted certificate and a server context with it."""
     key, cert = folder / "key.pem", folder / "cert.pem"
-    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    made += ["-keyout", str(key), "-out", str(cert), "-subj", "/CN=127.0.0.1", "-addext", f"subjectAltName={names}"]
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-keyout", str(key), "-out", str(cert), "-subj", "/CN=127.0.0.1", "-addext", f"subjectAltName={names}"]
     try:
-        subprocess.run([*made, "-days", "1"], check=True, capture_output=True)
+        subprocess.run([*command, "-days", "1"], check=True, capture_output=True)
         if expired:
             again = ["openssl", "x509", "-in", str(cert), "-signkey", str(key), "-days", "-1", "-out", str(cert)]
             subprocess.run(again, check=True, capture_output=True)
@@ -365,41 +365,39 @@ def certificate(folder: Path, names: str, *, expired: bool = False) -> tuple[Pat
 
 
 @pytest.mark.parametrize(
-    ("names", "expired", "said"),
+    ("names", "expired", "header_lines"),
     [
         ("DNS:other.example", False, "IP address mismatch"),
         ("DNS:127.0.0.1", False, "IP address mismatch"),
         ("IP:127.0.0.1", True, "expired"),
     ],
 )
-def test_a_certificate_that_is_not_for_the_host_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: str, expired: bool, said: str
+def test_certificate_of_another_host_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: str, expired: bool, header_lines: str
 ) -> None:
     cert, context = certificate(tmp_path, names, expired=expired)
     monkeypatch.setenv("SSL_CERT_FILE", str(cert))
 
-    async def once() -> None:
+    async def run_client() -> None:
         async with serve(plain(), tls=context) as server:
-            with pytest.raises(NetworkError, match=said) as caught:
+            with pytest.raises(NetworkError, match=header_lines) as caught:
                 await ask(Http1Transport(), server.url)
             assert (caught.value.reason, caught.value.retryable) == ("tls", False)
         assert server.requests == []
 
-    asyncio.run(once())
+    asyncio.run(run_client())
 
 
-def test_a_name_is_checked_and_sent_and_only_this_version_is_offered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sni_is_sent_and_only_http_1_1_is_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cert, context = certificate(tmp_path, "DNS:localhost")
     monkeypatch.setenv("SSL_CERT_FILE", str(cert))
     context.set_alpn_protocols(["h2", "http/1.1"])
     named: list[str | None] = []
 
-    def asked(encrypted: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:
+    def record_server_name(encrypted: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:
         named.append(name)
 
-    context.sni_callback = asked
+    context.sni_callback = record_server_name
 
     connections = 0
 
@@ -411,7 +409,7 @@ def test_a_name_is_checked_and_sent_and_only_this_version_is_offered(
             text = json.dumps(chosen).encode()
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(text) + text)
 
-    async def once() -> None:
+    async def run_client() -> None:
         transport = Http1Transport()
         async with raw(host, context) as url:
             for _ in range(3):
@@ -420,34 +418,34 @@ def test_a_name_is_checked_and_sent_and_only_this_version_is_offered(
                 await ask(transport, url)
         await transport.aclose()
 
-    asyncio.run(once())
+    asyncio.run(run_client())
     assert named == ["localhost", None]
-    assert connections == 1  # of what encryption says between requests none is taken for noise
+    assert connections == 1  # TLS messages between requests are not mistaken for unexpected data.
 
 
-def test_who_does_not_encrypt_gets_nothing() -> None:
-    got = b""
+def test_plain_http_server_gets_no_request_over_tls() -> None:
+    result = b""
 
     async def host(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal got
+        nonlocal result
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        got = await reader.read()
+        result = await reader.read()
 
-    async def once() -> None:
+    async def run_client() -> None:
         async with raw(host) as url:
             with pytest.raises(NetworkError, match="TLS handshake failed") as caught:
                 await ask(Http1Transport(), url.replace("http:", "https:"))
         assert (caught.value.reason, caught.value.retryable) == ("tls", False)
 
-    asyncio.run(once())
-    assert b"HTTP" not in got
+    asyncio.run(run_client())
+    assert b"HTTP" not in result
 
 
-def test_an_encrypted_body_that_somebody_cut_is_not_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truncated_tls_body_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cert, context = certificate(tmp_path, "IP:127.0.0.1")
     monkeypatch.setenv("SSL_CERT_FILE", str(cert))
 
-    async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def send_without_close_notify(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\n\r\nall of it")
         await writer.drain()
@@ -460,20 +458,20 @@ def test_an_encrypted_body_that_somebody_cut_is_not_whole(tmp_path: Path, monkey
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\n\r\nall of it")
 
-    async def once() -> None:
+    async def run_client() -> None:
         transport = Http1Transport()
         async with raw(end, context) as url:
             assert await ask(transport, url) == (200, b"all of it")
-        async with raw(cut, context) as url:
+        async with raw(send_without_close_notify, context) as url:
             with pytest.raises(NetworkError, match="before the response was complete"):
                 await ask(transport, url)
         await transport.aclose()
 
-    asyncio.run(once())
+    asyncio.run(run_client())
 
 
 @pytest.mark.parametrize("content", [None, "nonsense"])
-async def test_certificates_that_cannot_be_read_are_told_of_before_anybody_is_asked(
+async def test_unreadable_certificate_file_is_reported_before_connecting(
     transport: Http1Transport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None
 ) -> None:
     file = tmp_path / "certificates.pem"
@@ -485,11 +483,11 @@ async def test_certificates_that_cannot_be_read_are_told_of_before_anybody_is_as
             await ask(transport, server.url.replace("http:", "https:"))
 
     assert server.connections == 0
-    gc.collect()  # a socket that was left open would warn
+    gc.collect()  # An open socket would cause a warning.
 
 
-def meaning(sent: bytes) -> tuple[int, bytes] | None:
-    """What h11 makes of it, if it is whole."""
+def parse_with_h11(sent: bytes) -> tuple[int, bytes] | None:
+    """Return the response that h11 reads if it is complete."""
     reader = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 18)
     reader.send(h11.Request(method="POST", target="/", headers=[("host", "a"), ("content-length", "0")]))
     reader.send(h11.EndOfMessage())
@@ -529,7 +527,7 @@ CHANGES = st.lists(st.tuples(st.integers(0, 150), st.integers(0, 2), NOISE), max
 
 @settings(max_examples=60, deadline=None)
 @given(HEADS, BODIES, CHANGES, st.lists(st.integers(1, 150), max_size=6))
-def test_an_answer_is_what_h11_reads_or_an_error_and_always_ends(
+def test_response_is_what_h11_reads_or_an_error(
     first: bytes, body: bytes, changes: list[tuple[int, int, bytes]], cuts: list[int]
 ) -> None:
     whole = first + body
@@ -544,7 +542,7 @@ def test_an_answer_is_what_h11_reads_or_an_error_and_always_ends(
             writer.write(bytes(sent[start:end]))
             await asyncio.sleep(0)
 
-    async def once() -> tuple[int, bytes] | None:
+    async def run_client() -> tuple[int, bytes] | None:
         transport = Http1Transport()
         async with raw(host) as url:
             try:
@@ -554,10 +552,10 @@ def test_an_answer_is_what_h11_reads_or_an_error_and_always_ends(
             finally:
                 await transport.aclose()
 
-    got = asyncio.run(once())
+    result = asyncio.run(run_client())
 
     if not changes:
-        assert got is not None
-        assert got == meaning(whole)
-    elif got is not None:
-        assert got in (meaning(bytes(sent)), meaning(whole))
+        assert result is not None
+        assert result == parse_with_h11(whole)
+    elif result is not None:
+        assert result in (parse_with_h11(bytes(sent)), parse_with_h11(whole))

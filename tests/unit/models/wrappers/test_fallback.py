@@ -1,4 +1,4 @@
-"""The next model where one cannot be had."""
+"""Fallback to the next model if one is not available."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ class Clock:
         return self.now
 
 
-def pair(first: Any, second: Any, **options: Any) -> tuple[FallbackModel, ScriptedModel, ScriptedModel]:
+def make_fallback(first: Any, second: Any, **options: Any) -> tuple[FallbackModel, ScriptedModel, ScriptedModel]:
     a = ScriptedModel(*first, provider="one", model="a", loop=True)
     b = ScriptedModel(*second, provider="two", model="b", loop=True)
     return FallbackModel([a, b], **options), a, b
@@ -45,29 +45,29 @@ def pair(first: Any, second: Any, **options: Any) -> tuple[FallbackModel, Script
         TimeoutError(),
     ],
 )
-async def test_the_next_model_answers_and_the_message_says_which(error: Exception) -> None:
-    told: list[FallbackEvent] = []
-    model, _, b = pair([error], ["Hello"], on_fallback=told.append)
+async def test_next_model_responds_and_the_message_names_it(error: Exception) -> None:
+    changes: list[FallbackEvent] = []
+    model, _, b = make_fallback([error], ["Hello"], on_fallback=changes.append)
 
     answer = await model.complete(HI)
 
     assert (answer.text, answer.message.provider, answer.message.model) == ("Hello", "two", "b")
-    assert [(t.failed.model, t.next.model) for t in told] == [("a", "b")]
-    assert str(error) in str(told[0].error)
+    assert [(t.failed.model, t.next.model) for t in changes] == [("a", "b")]
+    assert str(error) in str(changes[0].error)
     assert len(b.requests) == 1
 
 
 @pytest.mark.covers("BYD-25")
-async def test_after_content_nothing_is_asked_again() -> None:
-    model, _, b = pair([Reply("Hello", chunk_count=5, truncate_after=2)], ["Other"])
+async def test_no_fallback_after_the_first_content() -> None:
+    model, _, b = make_fallback([Reply("Hello", chunk_count=5, truncate_after=2)], ["Other"])
     seen: list[str] = []
 
-    async def watch() -> None:
+    async def record_events() -> None:
         async for event in model.stream(HI):
             seen.append(event.type)
 
     with pytest.raises(NetworkError) as caught:
-        await watch()
+        await record_events()
 
     assert seen == ["start", "text_start", "text_delta", "text_delta"]
     assert caught.value.partial is not None
@@ -75,8 +75,8 @@ async def test_after_content_nothing_is_asked_again() -> None:
 
 
 @pytest.mark.parametrize("error", [AuthenticationError("bad key"), ContextExceededError("long"), ModelError("odd")])
-async def test_what_another_model_cannot_help_is_raised(error: Exception) -> None:
-    model, _, b = pair([error], ["Hello"])
+async def test_errors_that_another_model_cannot_fix_are_raised(error: Exception) -> None:
+    model, _, b = make_fallback([error], ["Hello"])
 
     with pytest.raises(type(error)):
         await model.complete(HI)
@@ -84,16 +84,16 @@ async def test_what_another_model_cannot_help_is_raised(error: Exception) -> Non
     assert b.requests == []
 
 
-async def test_what_counts_can_be_chosen() -> None:
-    codes, _, _ = pair([AuthenticationError("bad")], ["Hello"], on={ErrorCode.AUTHENTICATION_ERROR})
-    judged, _, _ = pair([ModelError("odd", reason="x")], ["Hello"], on=lambda error: error.reason == "x")
+async def test_fallback_errors_can_be_selected() -> None:
+    by_code, _, _ = make_fallback([AuthenticationError("bad")], ["Hello"], on={ErrorCode.AUTHENTICATION_ERROR})
+    by_function, _, _ = make_fallback([ModelError("odd", reason="x")], ["Hello"], on=lambda error: error.reason == "x")
 
-    assert (await codes.complete(HI)).text == "Hello"
-    assert (await judged.complete(HI)).text == "Hello"
+    assert (await by_code.complete(HI)).text == "Hello"
+    assert (await by_function.complete(HI)).text == "Hello"
 
 
-async def test_the_last_failure_tells_of_the_others() -> None:
-    model, _, _ = pair([NetworkError("a is down")], [NetworkError("b is down")])
+async def test_last_failure_has_notes_about_the_others() -> None:
+    model, _, _ = make_fallback([NetworkError("a is down")], [NetworkError("b is down")])
 
     with pytest.raises(NetworkError, match="b is down") as caught:
         await model.complete(HI)
@@ -101,9 +101,9 @@ async def test_the_last_failure_tells_of_the_others() -> None:
     assert caught.value.__notes__ == ["one:a failed before: a is down"]
 
 
-async def test_a_model_that_failed_is_passed_over_for_a_while() -> None:
+async def test_failed_model_is_skipped_during_its_cool_down() -> None:
     clock = Clock()
-    model, a, b = pair([NetworkError("down"), "I am back"], ["Hello"], cool_down=30.0, clock=clock)
+    model, a, b = make_fallback([NetworkError("down"), "I am back"], ["Hello"], cool_down=30.0, clock=clock)
 
     assert (await model.complete(HI)).text == "Hello"
     assert (await model.complete(HI)).text == "Hello"
@@ -112,9 +112,9 @@ async def test_a_model_that_failed_is_passed_over_for_a_while() -> None:
     assert (await model.complete(HI)).text == "I am back"
 
 
-async def test_what_the_host_asks_to_wait_is_how_long_it_is_passed_over() -> None:
+async def test_retry_after_sets_the_cool_down() -> None:
     clock = Clock()
-    model, _, b = pair([RateLimitedError("slow", retry_after=300.0), "I am back"], ["Hello"], clock=clock)
+    model, _, b = make_fallback([RateLimitedError("slow", retry_after=300.0), "I am back"], ["Hello"], clock=clock)
 
     await model.complete(HI)
     clock.now += 299
@@ -124,8 +124,8 @@ async def test_what_the_host_asks_to_wait_is_how_long_it_is_passed_over() -> Non
     assert len(b.requests) == 2
 
 
-async def test_where_all_failed_they_are_asked_again_in_order() -> None:
-    model, a, b = pair([NetworkError("down"), "Hello"], [NetworkError("down too")])
+async def test_models_are_tried_in_order_if_all_are_cooling_down() -> None:
+    model, a, b = make_fallback([NetworkError("down"), "Hello"], [NetworkError("down too")])
 
     with pytest.raises(NetworkError):
         await model.complete(HI)
@@ -133,22 +133,22 @@ async def test_where_all_failed_they_are_asked_again_in_order() -> None:
     assert (len(a.requests), len(b.requests)) == (2, 1)
 
 
-async def test_callbacks_may_be_async_and_closing_early_closes_the_stream() -> None:
-    told: list[FallbackEvent] = []
+async def test_on_fallback_can_be_async_and_closing_early_closes_the_stream() -> None:
+    changes: list[FallbackEvent] = []
 
-    async def tell(change: FallbackEvent) -> None:
-        told.append(change)
+    async def record_change(change: FallbackEvent) -> None:
+        changes.append(change)
 
-    model, _, b = pair([NetworkError("down")], [Reply("Hello", chunk_count=5)], on_fallback=tell)
+    model, _, b = make_fallback([NetworkError("down")], [Reply("Hello", chunk_count=5)], on_fallback=record_change)
     stream = model.stream(HI)
     await anext(stream)
     await stream.aclose()
 
-    assert len(told) == 1
+    assert len(changes) == 1
     assert b.closed == 1
 
 
-def test_its_facts_hold_for_whichever_answers() -> None:
+def test_model_info_is_the_common_minimum() -> None:
     big = ScriptedModel(info=ModelInfo("a", "one", context_window=200_000))
     small = ScriptedModel(info=ModelInfo("b", "two", context_window=8_000, vision=False))
     unknown = ScriptedModel(info=ModelInfo("c", "three"))
@@ -161,8 +161,8 @@ def test_its_facts_hold_for_whichever_answers() -> None:
 
 
 @pytest.mark.covers("BYD-25")
-async def test_a_client_retries_the_whole_only_when_no_model_can_be_had() -> None:
-    model, _, _ = pair([NetworkError("down")], ["Hello"])
+async def test_fallback_counts_as_no_client_retry() -> None:
+    model, _, _ = make_fallback([NetworkError("down")], ["Hello"])
     retries: list[Any] = []
 
     from mainspring.models import ModelCallbacks

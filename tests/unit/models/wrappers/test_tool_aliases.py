@@ -1,4 +1,4 @@
-"""Tools under other names at the model, and nowhere else."""
+"""Tool aliases, which only the model sees."""
 
 from typing import Any
 
@@ -30,20 +30,20 @@ async def read_file(path: str) -> str:
 ALIASES = {"shell": "bash", "read_file": "shell", "missing": "gone"}
 
 
-def made(*script: Any, aliases: Any = ALIASES, **options: Any) -> tuple[CoreAgent, ScriptedModel]:
+def make_agent(*script: Any, aliases: Any = ALIASES, **options: Any) -> tuple[CoreAgent, ScriptedModel]:
     model = ScriptedModel(*script)
     return CoreAgent(model, env=MemoryEnv({}), tools=[shell, read_file], tool_aliases=aliases, **options), model
 
 
 def names(message: Any) -> list[str]:
-    """Every name of a tool in a message."""
+    """Return all tool names in a message."""
     return [b.name for b in message.content if hasattr(b, "name")]
 
 
 @pytest.mark.covers("TDF-16", "TDF-17")
-async def test_the_model_and_nobody_else_sees_the_other_names() -> None:
+async def test_only_the_model_sees_the_aliases() -> None:
     seen: list[tuple[str, str]] = []
-    agent, model = made(
+    agent, model = make_agent(
         [ScriptedCall("bash", {"command": "ls"}, "1"), ScriptedCall("shell", {"path": "a"}, "2")], "done"
     )
     agent.on(ToolGate, lambda ctx: seen.append((ctx.name, ctx.display_name)))
@@ -72,8 +72,8 @@ async def test_the_model_and_nobody_else_sees_the_other_names() -> None:
 
 
 @pytest.mark.covers("TDF-18")
-async def test_other_aliases_leave_what_is_stored_intact() -> None:
-    agent, model = made([ScriptedCall("bash", {"command": "ls"}, "1")], "done", "again")
+async def test_changed_aliases_do_not_affect_stored_messages() -> None:
+    agent, model = make_agent([ScriptedCall("bash", {"command": "ls"}, "1")], "done", "again")
     await agent.run("go")
     before = agent.messages
     agent.tool_aliases = {"shell": "execute"}
@@ -84,14 +84,16 @@ async def test_other_aliases_leave_what_is_stored_intact() -> None:
 
 
 @pytest.mark.covers("TDF-16")
-async def test_what_broke_off_is_kept_under_the_tools_own_name() -> None:
+async def test_interrupted_message_is_stored_under_the_real_tool_name() -> None:
     cut = Reply("wait", calls=[ScriptedCall("bash", {"command": "ls"}, "1")], chunk_count=3, truncate_after=4)
-    agent, _ = made(cut, behavior=RunOptions(retry=None))
+    agent, _ = make_agent(cut, behavior=RunOptions(retry=None))
     with pytest.raises(AgentProviderError):
         await agent.run("go")
     assert names(agent.messages[1]) == ["shell"]
 
-    agent, _ = made(Reply("", calls=[ScriptedCall("bash", {"command": "ls"}, "1")], chunk_count=9, delta_delay=0.01))
+    agent, _ = make_agent(
+        Reply("", calls=[ScriptedCall("bash", {"command": "ls"}, "1")], chunk_count=9, delta_delay=0.01)
+    )
 
     def stop(event: Any) -> None:
         if event.type == "message_update" and event.event.type == "toolcall_delta":
@@ -104,8 +106,8 @@ async def test_what_broke_off_is_kept_under_the_tools_own_name() -> None:
 
 
 @pytest.mark.covers("TDF-16")
-async def test_the_tools_own_name_works_too_and_a_choice_is_translated() -> None:
-    agent, _ = made(ScriptedCall("read_file", {"path": "a"}, "1"), "done", aliases={"read_file": "read"})
+async def test_real_name_works_too_and_tool_choice_is_translated() -> None:
+    agent, _ = make_agent(ScriptedCall("read_file", {"path": "a"}, "1"), "done", aliases={"read_file": "read"})
     assert (await agent.run("go")).stats.tool_counts == {"read_file": 1}
     model = ScriptedModel("ok")
     aliased = ToolAliasModel(model, {"shell": "bash"})
@@ -115,7 +117,7 @@ async def test_the_tools_own_name_works_too_and_a_choice_is_translated() -> None
     await aliased.aclose()
 
 
-async def test_a_message_is_translated_once() -> None:
+async def test_message_is_translated_once() -> None:
     scratch, history = EncodingCache(), [Message.user("go")]
     model = ScriptedModel("a", ScriptedCall("bash", {"command": "ls"}, "1"), "c", "d")
     aliased = ToolAliasModel(model, {"shell": "bash"})
@@ -126,7 +128,7 @@ async def test_a_message_is_translated_once() -> None:
     await other.complete(ModelRequest(messages=[*history, Message.user("more")], scratch=scratch))
     third, fourth = [list(seen.request.messages) for seen in model.requests[2:]]
     assert names(third[2]) == ["bash"]
-    assert all(a is b for a, b in zip(third, fourth, strict=False)), "so that what was encoded stays valid"
+    assert all(a is b for a, b in zip(third, fourth, strict=False)), "so the cached encodings stay valid"
 
 
 @pytest.mark.covers("TDF-16")
@@ -138,20 +140,20 @@ async def test_a_message_is_translated_once() -> None:
         ({"shell": "not a name"}, "Use 1 to 128 letters"),
     ],
 )
-def test_names_that_clash_are_refused_at_construction(aliases: dict[str, str], text: str) -> None:
+def test_conflicting_aliases_are_rejected_at_construction(aliases: dict[str, str], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
-        made(aliases=aliases)
+        make_agent(aliases=aliases)
     with pytest.raises(ConfigError, match=text):
         provider_tool_names(["shell", "read_file"], aliases)
 
 
-async def test_names_that_clash_with_the_tools_of_one_run_are_refused() -> None:
+async def test_aliases_that_conflict_with_the_tools_of_a_run_are_rejected() -> None:
     @tool
     async def bash() -> str:
-        """Something else."""
+        """Do something else."""
         return ""
 
-    agent, _ = made("ok")
+    agent, _ = make_agent("ok")
     with pytest.raises(ConfigError, match="would both be sent to the model"):
         await agent.run("go", tools=[shell, bash])
     assert not agent.running

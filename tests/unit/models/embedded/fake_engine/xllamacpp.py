@@ -1,8 +1,8 @@
-"""Stands in for the engine in the child process: the same names, a real HTTP server, canned turns.
+"""Replaces the engine in the child process: the same names, a real HTTP server, and canned output.
 
-``FAKE_ENGINE`` says how it starts: ``serve`` (default), ``refuse``, ``illegal``, ``killed``, ``leave``,
-``stuck``. ``FAKE_TURNS`` is a JSON
-list of what it writes, one text a request, the last again and again; a text ``!die`` ends the process in mid-stream.
+``FAKE_ENGINE`` selects how it starts: ``serve`` (default), ``refuse``, ``illegal``, ``killed``, ``leave``, or
+``stuck``. ``FAKE_TURNS`` is a JSON list of its output, one text per request. The last text is repeated, and the text
+``!die`` ends the process in the middle of the stream.
 """
 
 import json

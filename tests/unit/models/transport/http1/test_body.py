@@ -1,4 +1,4 @@
-"""Where a body ends, however it is cut on its way."""
+"""The end of an HTTP body, in any chunks."""
 
 from typing import Literal
 
@@ -18,7 +18,7 @@ from mainspring.models.transport.http1.body import (
 PIECES = st.lists(st.binary(min_size=1, max_size=300), max_size=8)
 
 
-def cut(data: bytes, at: list[int]) -> list[bytes]:
+def split(data: bytes, at: list[int]) -> list[bytes]:
     marks = sorted({0, len(data), *(n % (len(data) + 1) for n in at)})
     return [data[a:b] for a, b in zip(marks, marks[1:], strict=False)]
 
@@ -28,37 +28,37 @@ def read(framing: BodyFraming, parts: list[bytes]) -> bytes:
 
 
 @given(PIECES, st.lists(st.integers(0, 4000), max_size=30), st.sampled_from([b"", b";a=1", b' ;b="x"', b"\t"]))
-def test_chunks_are_read_however_they_are_cut(pieces: list[bytes], at: list[int], extension: bytes) -> None:
+def test_chunked_body_is_read_in_any_pieces(pieces: list[bytes], at: list[int], extension: bytes) -> None:
     sent = b"".join(b"%X%b\r\n%b\r\n" % (len(p), extension, p) for p in pieces) + b"000\r\nx-trailer: 1\r\n\r\n"
     framing = ChunkedBody()
 
-    assert read(framing, cut(sent, at)) == b"".join(pieces)
+    assert read(framing, split(sent, at)) == b"".join(pieces)
     assert framing.done
     assert framing.trailing_data == b""
     framing.close()
 
 
 @given(st.binary(max_size=500), st.lists(st.integers(0, 600), max_size=20), st.binary(max_size=5))
-def test_a_length_is_read_however_it_is_cut(body: bytes, at: list[int], behind: bytes) -> None:
+def test_body_with_a_length_is_read_in_any_pieces(body: bytes, at: list[int], extra: bytes) -> None:
     framing = ContentLengthBody(len(body))
 
-    assert read(framing, cut(body + behind, at)) == body
+    assert read(framing, split(body + extra, at)) == body
     assert framing.done
-    assert framing.trailing_data == behind
+    assert framing.trailing_data == extra
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 300), max_size=30))
-def test_what_is_no_chunks_is_a_body_or_an_error_and_nothing_else(noise: bytes, at: list[int]) -> None:
+def test_invalid_chunked_body_is_a_body_or_an_error(noise: bytes, at: list[int]) -> None:
     framing = ChunkedBody()
     try:
-        read(framing, cut(noise, at))
+        read(framing, split(noise, at))
         framing.close()
     except BodyFramingError:
         return
     assert framing.done
 
 
-def test_what_comes_behind_the_last_chunk_is_kept_apart() -> None:
+def test_data_after_the_last_chunk_is_kept_separately() -> None:
     framing = ChunkedBody()
 
     assert framing.feed(b"1\r\na\r\n0\r\n\r\nHTTP/1.1 200 OK") == b"a"
@@ -86,7 +86,7 @@ def test_what_comes_behind_the_last_chunk_is_kept_apart() -> None:
         b"1" * 20_000,
     ],
 )
-def test_a_length_that_is_none_is_an_error(sent: bytes) -> None:
+def test_invalid_chunk_length_is_an_error(sent: bytes) -> None:
     with pytest.raises(BodyFramingError):
         ChunkedBody().feed(sent)
 
@@ -95,14 +95,14 @@ def test_a_length_that_is_none_is_an_error(sent: bytes) -> None:
     ("framing", "sent"),
     [(ChunkedBody(), b"5\r\nhel"), (ChunkedBody(), b"0\r\n"), (ChunkedBody(), b""), (ContentLengthBody(3), b"ab")],
 )
-def test_an_end_that_comes_too_early_is_an_error(framing: BodyFraming, sent: bytes) -> None:
+def test_early_end_is_an_error(framing: BodyFraming, sent: bytes) -> None:
     framing.feed(sent)
     assert not framing.done
     with pytest.raises(BodyFramingError, match="missing"):
         framing.close()
 
 
-def test_without_either_the_end_of_the_connection_is_the_end() -> None:
+def test_body_without_a_length_ends_with_the_connection() -> None:
     framing = CloseDelimitedBody()
 
     assert framing.feed(b"all") == b"all"
@@ -114,7 +114,7 @@ def test_without_either_the_end_of_the_connection_is_the_end() -> None:
 Outcome = bytes | Literal["error", "missing"]
 
 
-def outcome(parts: list[bytes]) -> Outcome:
+def read_outcome(parts: list[bytes]) -> Outcome:
     framing = ChunkedBody()
     try:
         body = read(framing, parts)
@@ -123,7 +123,7 @@ def outcome(parts: list[bytes]) -> Outcome:
     return body if framing.done else "missing"
 
 
-def outcome_of_h11(sent: bytes) -> Outcome:
+def h11_outcome(sent: bytes) -> Outcome:
     reader = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 20)
     reader.send(h11.Request(method="GET", target="/", headers=[("host", "a")]))
     reader.send(h11.EndOfMessage())
@@ -146,33 +146,35 @@ TRAILERS = st.sampled_from([b"", b"x: 1\r\n", b"x-sum: a\r\ny:\r\n"])
 CUTS = st.lists(st.integers(0, 400), max_size=30)
 
 
-def encoded(chunks: list[bytes], extension: bytes, zeros: int, trailers: bytes) -> bytes:
+def encode_chunks(chunks: list[bytes], extension: bytes, zeros: int, trailers: bytes) -> bytes:
     sized = b"".join(b"%b%x%b\r\n%b\r\n" % (b"0" * zeros, len(c), extension, c) for c in chunks)
     return sized + b"0%b\r\n%b\r\n" % (extension, trailers)
 
 
 @given(CHUNKS, EXTENSIONS, st.integers(0, 12), TRAILERS, CUTS)
-def test_what_is_right_is_read_as_h11_reads_it(
+def test_valid_chunked_body_is_read_like_h11_reads_it(
     chunks: list[bytes], extension: bytes, zeros: int, trailers: bytes, at: list[int]
 ) -> None:
-    sent = encoded(chunks, extension, zeros, trailers)
+    sent = encode_chunks(chunks, extension, zeros, trailers)
 
-    assert outcome(cut(sent, at)) == outcome_of_h11(sent) == b"".join(chunks)
+    assert read_outcome(split(sent, at)) == h11_outcome(sent) == b"".join(chunks)
 
 
 @given(CHUNKS, EXTENSIONS, TRAILERS, CUTS, st.data())
-def test_what_was_changed_on_its_way_has_no_other_meaning_than_for_h11(
+def test_corrupted_chunked_body_is_never_read_differently_than_by_h11(
     chunks: list[bytes], extension: bytes, trailers: bytes, at: list[int], data: st.DataObject
 ) -> None:
-    sent = bytearray(encoded(chunks, extension, 0, trailers))
+    sent = bytearray(encode_chunks(chunks, extension, 0, trailers))
     for _ in range(data.draw(st.integers(1, 3))):
         place = data.draw(st.integers(0, len(sent)))
         new = data.draw(st.binary(max_size=3) | st.sampled_from([b"\r", b"\n", b"\r\n", b"0", b"f", b";", b" "]))
         sent[place : place + data.draw(st.integers(0, 2))] = new
 
-    got = outcome(cut(bytes(sent), at))
+    result = read_outcome(split(bytes(sent), at))
 
-    assert got == outcome([bytes(sent)])
-    if isinstance(got, bytes):
-        lenient = b" ;" in sent or b"\t;" in sent  # which h11 refuses, but whoever reads has to take (RFC 9112, 7.1.1)
-        assert got == b"".join(chunks) or lenient or got == outcome_of_h11(bytes(sent))
+    assert result == read_outcome([bytes(sent)])
+    if isinstance(result, bytes):
+        lenient = (
+            b" ;" in sent or b"\t;" in sent
+        )  # h11 rejects these, but a recipient must accept them (RFC 9112, 7.1.1).
+        assert result == b"".join(chunks) or lenient or result == h11_outcome(bytes(sent))
