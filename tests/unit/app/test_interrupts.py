@@ -1,4 +1,4 @@
-"""A signal always ends the process, also where an output that nobody reads holds it."""
+"""A signal always ends the process, even if its output is blocked."""
 
 import signal
 import subprocess
@@ -27,7 +27,7 @@ with signals.GracefulShutdown(CancelToken(), leave):
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_an_output_that_nobody_reads_does_not_keep_the_process(times: int) -> None:
+def test_blocked_output_does_not_prevent_exit(times: int) -> None:
     with subprocess.Popen([sys.executable, "-c", HELD], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         assert process.stderr.read(4) == b"here"

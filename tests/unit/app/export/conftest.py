@@ -16,7 +16,7 @@ KEY = "sk-ant-" + "api03-" + "Ab1" * 12
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
-async def talk(folder: Path, home: Path) -> str:
+async def record_session(folder: Path, home: Path) -> str:
     """Have the conversation; the id of its session."""
     session = Session.create(folder, home=home, title="A <b>test</b> & more")
     model = ScriptedModel(
@@ -51,4 +51,4 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, str]
     folder, home = root / "project", root / "home"
     folder.mkdir()
     (folder / "app.py").write_text("x = 'one'\n", encoding="utf-8")
-    return folder, home, asyncio.run(talk(folder, home))
+    return folder, home, asyncio.run(record_session(folder, home))

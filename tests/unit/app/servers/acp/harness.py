@@ -21,7 +21,7 @@ from tests.unit.app.servers.acp.schema_rules import Watch
 
 
 class Editor:
-    """An editor with a user who answers as the test says."""
+    """An editor whose user gives the answers of the test."""
 
     def __init__(self, *answers: str) -> None:
         self.answers = list(answers)
@@ -83,8 +83,10 @@ class Editor:
     ) -> Any:
         if self.no_terminals:
             raise RequestError.internal_error({"details": "no terminal is left"})
-        made = await FakeTerminal.start(command, args or [], env or [], cwd, more.get("output_byte_limit") or 1 << 20)
-        self.terminals[f"t{len(self.terminals) + 1}"] = made
+        created = await FakeTerminal.start(
+            command, args or [], env or [], cwd, more.get("output_byte_limit") or 1 << 20
+        )
+        self.terminals[f"t{len(self.terminals) + 1}"] = created
         return schema.CreateTerminalResponse(terminal_id=f"t{len(self.terminals)}")
 
     async def terminal_output(self, session_id: str, terminal_id: str, **_: Any) -> Any:
@@ -103,7 +105,7 @@ class Editor:
         self.terminals[terminal_id].kill()
         return schema.ReleaseTerminalResponse()
 
-    # --- what the test looks at ---------------------------------------------------------------------------------------
+    # --- for assertions -----------------------------------------------------------------------------------------------
 
     def of(self, kind: str, session: str = "") -> list[Any]:
         return [u for s, u in self.updates if u.session_update == kind and session in ("", s)]
@@ -131,12 +133,12 @@ class Editor:
 
 
 class FakeTerminal:
-    """A terminal of the editor, with a program in it.
+    """A terminal of the editor that runs a program.
 
     Attributes:
-        released: Whether it was let go of in order: behind the update that says which call it belongs to.
-        closed: Whether its user has closed it.
-        begun: Set as soon as there is output.
+        released: Whether the agent released the terminal after the update that names its tool call.
+        closed: Whether the user closed the terminal.
+        begun: Set when the first output arrives.
     """
 
     def __init__(self, process: asyncio.subprocess.Process, command: list[str], keep: int) -> None:
@@ -170,8 +172,8 @@ class FakeTerminal:
             self.begun.set()
 
     def output(self) -> schema.TerminalOutputResponse:
-        kept = self._written[-self._keep :].decode(errors="ignore")
-        return schema.TerminalOutputResponse(output=kept, truncated=len(self._written) > self._keep)
+        stored = self._written[-self._keep :].decode(errors="ignore")
+        return schema.TerminalOutputResponse(output=stored, truncated=len(self._written) > self._keep)
 
     async def ended(self) -> tuple[int | None, str | None]:
         await self._reading
@@ -187,12 +189,12 @@ class FakeTerminal:
 
 
 async def ask(connection: ClientSideConnection, method: str, **params: Any) -> Any:
-    """What the agent answers to a method that the client of the package does not have."""
+    """Call a method of the agent that the client package does not have."""
     return await connection._conn.send_request(method, params)
 
 
 async def notify(connection: ClientSideConnection, method: str, **params: Any) -> None:
-    """Tell the agent something for which the client of the package has no method."""
+    """Send the agent a notification that the client package does not have."""
     await connection._conn.send_notification(method, params)
 
 
@@ -263,7 +265,7 @@ async def run_client(
     """An editor that is connected, and the model."""
     model = script[0] if len(script) == 1 and isinstance(script[0], ScriptedModel) else ScriptedModel(*script)
     async with serving(options_for(folder, home, model, **more)) as line:
-        client: Any = editor  # it has what the tests need of one
+        client: Any = editor  # implements only the methods that the tests use
         async with connect_to_agent(client, line, use_unstable_protocol=True, observers=[editor.watch]) as connection:
             can = client_capabilities(files=files, terminal=terminal, forms=forms)
             await connection.initialize(PROTOCOL_VERSION, client_capabilities=can)
