@@ -1,4 +1,4 @@
-"""Numbers with their words, and that texts use the one helper for them."""
+"""Numbers with nouns, and a check that all texts use `pluralize`."""
 
 import re
 from pathlib import Path

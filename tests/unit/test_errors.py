@@ -1,4 +1,4 @@
-"""The exception tree: matched by type, with everything that a program needs to know in its fields."""
+"""The exception tree: one type for each kind, with structured fields."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What hints say about packages that are missing."""
+"""Hints about missing packages."""
 
 import re
 import shlex

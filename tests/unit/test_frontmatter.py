@@ -1,4 +1,4 @@
-"""The head of a Markdown file."""
+"""The front matter of a Markdown file."""
 
 import string
 import subprocess

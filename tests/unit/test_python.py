@@ -1,4 +1,4 @@
-"""No Python process of ours imports a module of the folder that it works in."""
+"""Python processes that Mainspring starts import no modules of the project."""
 
 import ast
 import os
@@ -37,7 +37,7 @@ THIRD_PARTY = (
 
 @pytest.fixture
 def canaries(tmp_path: Path) -> Path:
-    """A folder with a module named like each one that Python or this program could import; each leaves a mark when it runs."""
+    """A project with a module for every importable name; each module records that it ran."""
     folder = tmp_path / "project"
     folder.mkdir()
     code = f"import os\nopen({str(tmp_path / 'ran')!r}, 'a').write(__name__ + ' ')\n"

@@ -84,8 +84,8 @@ CASES: dict[str, Callable[[Path], Any]] = {
     "with_retry": lambda _: with_retry(answer, **WRONG),
 }
 OPEN = {
-    "CoreAgent.stream": "the run says it",
-    "ContainerEnv": "as SandboxEnv; needs a container",
+    "CoreAgent.stream": "checked by the run",
+    "ContainerEnv": "like SandboxEnv; needs a container",
     "RunResult.from_messages": "fields of the result",
     "TelemetryHelpers.start_llm_span": "attributes of any name",
     "TelemetryHelpers.start_tool_span": "attributes of any name",
@@ -94,7 +94,7 @@ OPEN = {
 
 
 def find_functions_with_options() -> Iterator[str]:
-    """Everything public with ``**options``."""
+    """Yield all public functions with ``**options``."""
     for module in pkgutil.walk_packages(mainspring.__path__, "mainspring."):
         if not module.ispkg or module.name.startswith("mainspring.app"):
             continue
@@ -114,10 +114,10 @@ def find_functions_with_options() -> Iterator[str]:
             for spelled, part in parts:
                 try:
                     parameters = inspect.signature(part).parameters.values()
-                except (ValueError, TypeError, NameError):  # of a class that is only known to type checkers
+                except (ValueError, TypeError, NameError):  # a class that exists only for type checkers
                     continue
                 if any(p.kind is p.VAR_KEYWORD for p in parameters):
-                    yield spelled.replace("create_agent", "Agent")  # another name of it
+                    yield spelled.replace("create_agent", "Agent")  # an alias
 
 
 def test_every_function_with_options_has_a_case() -> None:

@@ -1,4 +1,4 @@
-"""The public Agent: its options, and those of a run, as a caller writes them."""
+"""Options of the public Agent and of its runs."""
 
 import asyncio
 from typing import Any
@@ -74,7 +74,7 @@ async def test_run_overrides_apply_to_one_run_only(
     assert [t.name for t in agent.model.requests[1].request.tools] == ["later"]
 
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with pytest.raises(ProviderConfigError):  # the name was understood
+    with pytest.raises(ProviderConfigError):  # the name is parsed; only the key is missing
         await agent.run("go", model="openai:gpt-5")
 
 

@@ -1,4 +1,4 @@
-"""What runs cost, out of their event logs."""
+"""Costs of runs, computed from their event logs."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -105,7 +105,7 @@ def test_report_includes_subagents_side_calls_and_failed_attempts(environ: dict[
     script = (
         Reply("a", calls=[ScriptedCall("spawn", {"task": "t"})], usage=KNOWN),  # the parent
         Reply("title", usage=KNOWN),  # a side call
-        Reply("child", usage=KNOWN),  # its sub-agent
+        Reply("child", usage=KNOWN),  # the subagent
         Reply("done", usage=KNOWN),
     )
     converse(tmp_path / "home", *script, handler=(UsageUpdate, make_side_call))

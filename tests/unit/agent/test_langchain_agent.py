@@ -1,4 +1,4 @@
-"""An agent on a chat model of LangChain, with its real classes."""
+"""An agent with a chat model of LangChain, using its real classes."""
 
 from typing import Any
 

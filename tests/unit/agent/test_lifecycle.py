@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("no_blocking")
 
 @tool
 async def digest(text: str) -> AssistRequest:
-    """Sum a text up."""
+    """Summarize a text."""
     return AssistRequest(prompt=f"Sum up: {text}", message="The text is long.")
 
 

@@ -1,4 +1,4 @@
-"""The command line as values."""
+"""Parsing of command line arguments."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What reaches the terminal."""
+"""Output on the terminal."""
 
 import io
 import os

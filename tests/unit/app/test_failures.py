@@ -1,4 +1,4 @@
-"""Failures in plain words."""
+"""Error messages for users."""
 
 import pytest
 

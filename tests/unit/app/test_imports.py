@@ -1,4 +1,4 @@
-"""The command stays outside the agent."""
+"""Front ends use only the public layers of the agent."""
 
 import ast
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ FRONT_ENDS = (
     "cli", "export", "printing/json_output.py", "printing/text_output.py", "servers/acp", "servers/http", "servers/mcp", "servers/rpc",
     "tui",
 )  # fmt: skip
-"""What shows the agent or takes input for it. The commands do the work of their noun, and print mode composes a run."""
+"""Code that shows the agent or reads input for it, without commands and print mode."""
 
 ALLOWED = (
     "mainspring.app",
@@ -25,14 +25,14 @@ ALLOWED = (
     "mainspring.redaction",
     "mainspring.text",
 )
-"""The layers below a front end that it sees, and the bottom modules that all share."""
+"""The layers that a front end may import, and the modules that all layers share."""
 
 EXCEPTIONS = {("export", "mainspring.sessions.transcript"), ("servers", "mainspring.durable.feed")}
-"""The values that an export renders and that a stream of the HTTP server sends."""
+"""Modules with the values that exports render and that HTTP streams send."""
 
 
 def iter_imports(tree: ast.AST) -> Iterator[str]:
-    """Our own modules that a file names in an import, at the top or inside a function."""
+    """Yield the modules that a file imports, at the top or inside a function."""
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
@@ -85,7 +85,7 @@ def test_app_never_calls_a_model_directly(repository: Path) -> None:
         "stream",
         "complete",
         "invoke",
-    }  # of the model's port; a chat and a request have methods of these names, too
+    }  # methods of a model; chats and requests have methods with the same names
 
     found = [
         f"{path.relative_to(source)}:{node.lineno}: {node.func.attr}"

@@ -1,4 +1,4 @@
-"""From callbacks back to events."""
+"""Restoring events from callbacks."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ async def look(key: str) -> str:
 
 
 async def run_and_collect(*script: Any, **options: Any) -> tuple[list[Any], list[Any]]:
-    """The events of a run as they are, and as they come back from callbacks."""
+    """Return the events of a run as published, and as restored from callbacks."""
     restored: list[Any] = []
     published: list[Any] = []
     one = Agent(

@@ -85,7 +85,7 @@ async def test_temporary_database_failure_does_not_end_a_run(tmp_path: Path) -> 
         breaking.execute("alter table mainspring_claims rename to away")
         breaking.commit()
         answering.set()
-        # The attempt ends when it writes; the run does not.
+        # A failed write ends the attempt, but not the run.
         async with asyncio.timeout(20):
             while engine.active_attempts:
                 await _pause()
@@ -97,7 +97,7 @@ async def test_temporary_database_failure_does_not_end_a_run(tmp_path: Path) -> 
 
 
 async def test_stopped_worker_does_not_count_as_a_crash(tmp_path: Path) -> None:
-    """Twice it leaves in the middle of a call, once it dies, and then one more time."""
+    """The worker stops twice during a call, crashes once, and the run still completes."""
     started, may_finish = asyncio.Event(), asyncio.Event()
 
     @tool(idempotent=True)
@@ -122,7 +122,7 @@ async def test_stopped_worker_does_not_count_as_a_crash(tmp_path: Path) -> None:
             await asyncio.wait_for(started.wait(), 10)
     client = make_engine()
     await client.open()
-    client.tables.claim("r")  # what one leaves that dies
+    client.tables.claim("r")  # the claim that a crashed worker leaves
     may_finish.set()
     async with DurableWorker(make_engine(), {"a": make_slow_agent}) as agents:
         assert (await agents.run("r").result(timeout=15)).text == "Hello."

@@ -1,4 +1,4 @@
-"""Old runs are deleted now and then."""
+"""Periodic deletion of old runs."""
 
 import asyncio
 import logging

@@ -78,12 +78,12 @@ async def chatting(folder: Path, home: Path, *script: Any, **options: Any) -> As
     """Open a chat in a folder; ``script`` is the responses of the model, or the model itself."""
     model = script[0] if len(script) == 1 and isinstance(script[0], ScriptedModel) else ScriptedModel(*script)
     ask = options.pop("ask", {})
-    made = ChatOptions(
+    chat_options = ChatOptions(
         ask=LaunchOptions(**{"prompt": "", "place": WorkspaceOptions(cwd=str(folder), offline=True), **ask}),
         environ={"MAINSPRING_HOME": str(home / ".agent"), "HOME": str(home), "PATH": "/usr/bin:/bin"},
         **{"model": model, **options},
     )
-    async with Chat.open(made) as chat:
+    async with Chat.open(chat_options) as chat:
         yield Reader(chat, model)
 
 

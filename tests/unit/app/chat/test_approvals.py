@@ -42,7 +42,7 @@ def edits_call(*pairs: tuple[str, str]) -> ScriptedCall:
 
 
 READ = ScriptedCall("read_file", {"path": "a.txt"})
-"""The profile that works changes no file that it has not read."""
+"""The agent must read a file before it can edit it."""
 
 
 # --- scopes --------------------------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ async def test_approvals_are_requested_one_at_a_time(folder: Path, home: Path) -
     assert kinds == ["ApprovalAsked", "ApprovalSettled"] * 3
 
 
-# --- the change that is shown is the change that is made --------------------------------------------------------------------
+# --- diffs ------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("CLI-12")
@@ -257,7 +257,7 @@ async def test_edit_needs_approval_only_after_the_file_was_read(folder: Path, ho
     request = len(chat.of(ApprovalAsked))
     assert "was not read" in chat.of(ToolFinished)[0].output
     assert (folder / "a.txt").read_text(encoding="utf-8") == "one\n2\nthree\n"
-    assert request == 2  # once for the edit, and once for the same edit again after it was made
+    assert request == 2  # one for each edit after the read
 
 
 async def test_edit_of_an_unread_file_fails_without_approval(folder: Path, home: Path) -> None:
@@ -298,7 +298,7 @@ async def test_approval_warns_that_an_edit_would_fail(folder: Path, home: Path) 
     assert "it would fail" in chat.of(ApprovalAsked)[0].reason
 
 
-# --- some of the edits ------------------------------------------------------------------------------------------------------
+# --- partial approval -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("CLI-12", "TOL-14")
@@ -353,7 +353,7 @@ async def test_replay_restores_edit_outcomes(folder: Path, home: Path) -> None:
     assert replayed.display == live.display
 
 
-# --- other arguments --------------------------------------------------------------------------------------------------------
+# --- edited arguments -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("CLI-12")
@@ -394,7 +394,7 @@ async def test_invalid_edited_arguments_are_an_error_for_the_model(folder: Path,
     assert "Validation error" in chat.of(ToolFinished)[-1].output
 
 
-# --- by command -------------------------------------------------------------------------------------------------------------
+# --- /permissions -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("BYD-18")
@@ -461,7 +461,7 @@ async def test_granted_rules_are_listed_with_their_scope_and_revoked(folder: Pat
     assert (folder / "b.txt").read_text(encoding="utf-8") == "new\n"
 
 
-# --- all edits in this project, this session -------------------------------------------------------------------------
+# --- accept edits mode -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("BYD-18")

@@ -1,4 +1,4 @@
-"""Events on their way: in order, and bounded where the reader is slow."""
+"""The event buffer: order, and limits for a slow reader."""
 
 import asyncio
 
@@ -103,7 +103,7 @@ _EVENTS = st.one_of(
 
 @given(st.lists(st.one_of(_EVENTS, st.none()), max_size=30))
 def test_no_event_is_lost_and_text_stays_in_order(steps: list[ChatEvent | None]) -> None:
-    """``None`` is a reader that takes one event."""
+    """``None`` means that the reader takes one event."""
 
     async def go() -> list[ChatEvent]:
         buffer, got = EventBuffer(), list[ChatEvent]()

@@ -192,7 +192,7 @@ async def test_approval_and_abort_at_the_same_time(folder: Path, home: Path, dec
             assert not (order == "abort first" and written)
             await chat.send(RemoveQueued(chat.of(QueueChanged)[-1].items[0].id))
             await chat.run("what I want now")
-            assert (folder / "b.txt").exists() == written  # the call is not made by a later run
+            assert (folder / "b.txt").exists() == written  # a later run does not repeat the call
         session = chat.chat.status.session_id
     chat.seen += [event async for event in chat.chat.events()]
 

@@ -1,4 +1,4 @@
-"""Sessions of a chat: replayed, resumed, forked, rewound, named, exported, summed up."""
+"""Sessions of a chat: replayed, resumed, forked, rewound, named, exported, and compacted."""
 
 from pathlib import Path
 
@@ -123,7 +123,7 @@ async def test_fork_continues_from_an_entry(folder: Path, home: Path) -> None:
     assert "second" not in seen
 
 
-# --- going back -----------------------------------------------------------------------------------------------------------
+# --- rewind ---------------------------------------------------------------------------------------------------------------
 
 
 async def two_writes(chat: Reader) -> None:
@@ -245,5 +245,5 @@ async def test_session_can_be_renamed_exported_and_copied(folder: Path, home: Pa
     assert lines.error == page.error == ""
     assert (folder / "out.md").read_text(encoding="utf-8").startswith("# A title")
     assert "question" in (folder / "out.jsonl").read_text(encoding="utf-8")
-    assert again.error  # nothing is replaced
+    assert again.error  # an existing file is not replaced
     assert ".md, .jsonl" in odd.error

@@ -126,7 +126,7 @@ async def test_several_commands_run_in_order(folder: Path, home: Path) -> None:
     names = [done.name for done in chat.of(CommandDone)]
     assert names == ["name"] * 3
     assert title == "three"
-    assert [u.source for u in chat.of(UserText)] == ["queue"]  # it waited for the commands before it
+    assert [u.source for u in chat.of(UserText)] == ["queue"]  # the prompt was queued behind the commands
 
 
 async def test_some_commands_are_available_during_a_run(folder: Path, home: Path) -> None:
@@ -143,7 +143,7 @@ async def test_some_commands_are_available_during_a_run(folder: Path, home: Path
     assert "not available while the agent is working" in rejected.refused
 
 
-# --- prompts by name ------------------------------------------------------------------------------------------------------
+# --- commands, skills, and MCP prompts ------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("OPT-04")
@@ -252,7 +252,7 @@ async def test_files_are_completed_after_an_at_sign(folder: Path, home: Path) ->
     assert mail == ()
 
 
-# --- typed lines ----------------------------------------------------------------------------------------------------------
+# --- parsing of lines -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

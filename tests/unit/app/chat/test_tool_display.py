@@ -1,4 +1,4 @@
-"""Calls, results and diffs in a few words and lines."""
+"""Short forms of tool calls, results, and diffs."""
 
 import difflib
 from pathlib import Path
@@ -78,7 +78,7 @@ def test_parsed_diff_reproduces_the_change(before: list[str], after: list[str]) 
 
 
 def _apply_hunks(before: list[str], hunks: list[tuple[str, tuple[str, ...]]]) -> list[str]:
-    """The text with the hunks applied, as any program would."""
+    """Apply hunks to lines, like `patch`."""
     result: list[str] = []
     at = 0
     for header, lines in hunks:

@@ -1,4 +1,4 @@
-"""Models, modes, sub-agents, questions, shell commands and extensions in a chat."""
+"""Models, modes, subagents, questions, shell commands, and extensions in a chat."""
 
 import asyncio
 import json
@@ -194,7 +194,7 @@ async def test_ask_user_question_is_answered_or_declined(folder: Path, home: Pat
     assert [s.outcome for s in chat.of(QuestionSettled)] == ["answered", "declined"]
 
 
-# --- sub-agents -----------------------------------------------------------------------------------------------------------
+# --- subagents ------------------------------------------------------------------------------------------------------------
 
 
 def spawn_call(task: str, kind: str = "", id: str = "") -> ScriptedCall:
@@ -251,7 +251,7 @@ async def test_subagents_run_in_parallel_and_publish_events(folder: Path, home: 
     first_end = kinds.index("ChildFinished")
     assert kinds.count("ChildStarted") == 2
     assert max(i for i, k in enumerate(kinds) if k == "ChildStarted") < first_end  # in parallel
-    assert end.cost == cost == pytest.approx(3.0)  # one total
+    assert end.cost == cost == pytest.approx(3.0)  # the total includes subagents
 
 
 @pytest.mark.covers("BYD-03", "CLI-15")
@@ -278,7 +278,7 @@ async def test_subagent_can_be_aborted_alone_and_asks_under_its_id(folder: Path,
     assert end.status == "completed"
 
 
-# --- shell commands of the user's -----------------------------------------------------------------------------------------
+# --- shell commands of the user -------------------------------------------------------------------------------------------
 
 
 async def test_shell_command_is_shared_with_the_model_unless_hidden(folder: Path, home: Path) -> None:

@@ -1,4 +1,4 @@
-"""``mainspring mcp``, in this process, with servers that are small programs."""
+"""``mainspring mcp`` in this process, with small programs as servers."""
 
 import json
 import stat
@@ -21,7 +21,7 @@ class CommandResult:
 
 @dataclass
 class Command:
-    """The command, called in a folder."""
+    """Runs commands in a folder."""
 
     folder: Path
     home: Path

@@ -1,4 +1,4 @@
-"""``mainspring skills``, in this process."""
+"""``mainspring skills`` in this process."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ class CommandResult:
 
 @dataclass
 class Command:
-    """The command, called in a folder."""
+    """Runs commands in a folder."""
 
     folder: Path
     home: Path
@@ -141,7 +141,7 @@ def test_skill_is_validated_by_name(command: Command) -> None:
     assert "mainspring skills validate notes`" in created.err
     assert command.run("skills", "validate", "notes").out == f"{created.out.strip()}: valid\n"
     assert command.run("skills", "validate", "no/notes").code == 2
-    write_skill(command.folder / "notes", more="version: 1\n")  # a folder of that name goes first
+    write_skill(command.folder / "notes", more="version: 1\n")  # a folder with this name takes precedence
     assert command.run("skills", "validate", "notes").code == 1
 
 
@@ -228,8 +228,8 @@ def test_install_confirms_pins_and_updates(command: Command) -> None:
     assert command.run("skills", "show", "pdf").out == "Changed again.\n"
 
     installed.write_text(installed.read_text() + "By hand.\n")
-    nothing_newer = command.run("skills", "update", "--yes")
-    assert (nothing_newer.code, "To restore them, use --force" in nothing_newer.err) == (0, True)
+    unchanged = command.run("skills", "update", "--yes")
+    assert (unchanged.code, "To restore them, use --force" in unchanged.err) == (0, True)
     assert "By hand." in installed.read_text()
     assert command.run("skills", "update", "pdf", "--yes", "--force").code == 0
     assert command.run("skills", "show", "pdf").out == "Changed again.\n"
@@ -296,7 +296,7 @@ def test_user_written_skill_is_replaced_only_with_force(command: Command) -> Non
     assert "My own." in (installed / "SKILL.md").read_text()
     assert [p.name for p in installed.parent.iterdir()] == ["pdf"]
     assert command.run("skills", "install", "pdf", "--yes", "--force").code == 0
-    assert command.run("skills", "install", "pdf", "--yes").code == 0  # now it is one that was installed
+    assert command.run("skills", "install", "pdf", "--yes").code == 0  # an installed skill can be replaced
     assert command.run("skills", "show", "pdf").out == "Theirs.\n"
 
 

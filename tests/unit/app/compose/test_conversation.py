@@ -219,7 +219,7 @@ def test_open_session_creates_and_continues_sessions(tmp_path: Path, home: Path)
     again.close()
 
 
-# --- the prompt, places, variables ------------------------------------------------------------------------------------------
+# --- system prompt, folders, and variables ----------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("AGT-36")

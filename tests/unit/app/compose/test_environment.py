@@ -1,4 +1,4 @@
-"""Where tools work, as the settings say: sandboxes, limits, language servers."""
+"""Execution environments from settings: sandboxes, limits, and language servers."""
 
 import sys
 from pathlib import Path

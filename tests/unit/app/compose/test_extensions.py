@@ -1,4 +1,4 @@
-"""Where extensions and hooks of the command come from, and what its settings may say."""
+"""Sources of extensions and hooks, and their settings."""
 
 import json
 from pathlib import Path
@@ -84,7 +84,7 @@ def test_extension_paths_of_user_and_nearest_project(home: Path, tmp_path: Path)
     assert places.relative == ("./near.py",)
     assert (places.project, places.trusted) == (tmp_path / ".agent" / "extensions", False)
 
-    TrustStore(UserPaths(home / ".agent")).add(inner)  # the project's own folder is not trusted by that
+    TrustStore(UserPaths(home / ".agent")).add(inner)  # does not trust the parent folder
     assert not extension_paths(str(inner), load_settings(str(inner))).trusted
     TrustStore(UserPaths(home / ".agent")).add(tmp_path)
     assert extension_paths(str(inner), load_settings(str(inner))).trusted

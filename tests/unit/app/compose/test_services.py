@@ -57,7 +57,7 @@ async def test_finished_background_command_wakes_the_agent(env: LocalEnv, tmp_pa
 async def test_todo_files_are_private(env: LocalEnv, tmp_path: Path) -> None:
     home = tmp_path / "home"
     ctx = ToolContext(env=env, session_id="s1", extra=tool_services(UserPaths(home)))
-    for status in ("pending", "completed"):  # a new file, and one that is replaced
+    for status in ("pending", "completed"):  # a new file and a replaced file
         await todo_write(ctx, todos=[{"content": "read", "status": status}])
 
         file = home / "todos" / "s1.json"

@@ -1,4 +1,4 @@
-"""A session with a branch, an edit, an image, an error and a secret, as a real agent writes it."""
+"""A session of a real agent with a branch, an edit, an image, an error, and a secret."""
 
 import asyncio
 from pathlib import Path
@@ -17,7 +17,7 @@ PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgG
 
 
 async def record_session(folder: Path, home: Path) -> str:
-    """Have the conversation; the id of its session."""
+    """Run the conversation and return the ID of its session."""
     session = Session.create(folder, home=home, title="A <b>test</b> & more")
     model = ScriptedModel(
         Reply(
@@ -46,7 +46,7 @@ async def record_session(folder: Path, home: Path) -> str:
 
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, str]:
-    """Folder, home and id of the session."""
+    """Return the folder, the home, and the ID of the session."""
     root = tmp_path_factory.mktemp("export")
     folder, home = root / "project", root / "home"
     folder.mkdir()

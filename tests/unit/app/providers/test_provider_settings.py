@@ -1,4 +1,4 @@
-"""Everything that can be set of a provider reaches the model."""
+"""All settings of a provider reach the model."""
 
 import re
 from pathlib import Path

@@ -81,7 +81,7 @@ class TuiHarness:
         """Type text and wait until the input contains it."""
         self.keys(text)
         await self.wait_for(lambda: self.session.screen.buffer.text.endswith(text))
-        await asyncio.sleep(0.025)  # no paste: Enter comes later
+        await asyncio.sleep(0.025)  # not a paste: Enter comes later
 
 
 @asynccontextmanager

@@ -183,7 +183,7 @@ async def test_paste_is_shown_as_a_placeholder_and_sent_in_full(tmp_path: Path) 
         await tui.wait_for(lambda: "[pasted 5000 lines]" in tui.written)
         tui.keys("\r")
         assert await tui.next_command(Prompt) == Prompt(f"see {text}")
-        tui.keys("/etc/passwd\rand more\rlast")  # without brackets: nothing is sent
+        tui.keys("/etc/passwd\rand more\rlast")  # without brackets, nothing is sent
         await tui.wait_for(lambda: tui.session.screen.buffer.text == "/etc/passwd\nand more\nlast")
         assert not tui.chat.commands
 
@@ -306,7 +306,7 @@ async def test_typed_text_does_not_answer_a_dialog(tmp_path: Path) -> None:
         tui.chat.publish(APPROVAL)
         await tui.wait_for(lambda: "Edit a.py?" in tui.drawn)
         await tui.wait_for(tui.session.screen.dialog_takes_keys)
-        tui.keys("to say")  # a, s, and y would all allow it
+        tui.keys("to say")  # a, s, and y are all keys that allow the call
         await tui.wait_for(lambda: tui.session.screen.buffer.text == "to say")
         assert not tui.chat.commands
 
@@ -388,7 +388,7 @@ async def test_ctrl_c_clears_the_input_and_keeps_it_in_the_history(tmp_path: Pat
         await tui.type_text("a thought")
         tui.keys("\x03")
         await tui.wait_for(lambda: not tui.session.screen.buffer.text)
-        await tui.wait_for(lambda: tui.session.screen.buffer.working_index)  # the history is there again
+        await tui.wait_for(lambda: tui.session.screen.buffer.working_index)  # the history is loaded again
         tui.keys("\x1b[A")
         await tui.wait_for(lambda: tui.session.screen.buffer.text == "a thought")
 

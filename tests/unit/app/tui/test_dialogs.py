@@ -27,8 +27,8 @@ def render(dialog: ApprovalDialog | PickerDialog, columns: int = 60, max_rows: i
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        ("rm -rf x\recho hi", r"rm -rf x\recho hi"),  # a carriage return would write the rest over it
-        ("echo hi\x1b]0;; rm -rf x\x07", r"echo hi\x1b]0;; rm -rf x\x07"),  # a terminal takes this for a title
+        ("rm -rf x\recho hi", r"rm -rf x\recho hi"),  # a terminal would overwrite the line after a carriage return
+        ("echo hi\x1b]0;; rm -rf x\x07", r"echo hi\x1b]0;; rm -rf x\x07"),  # a terminal would interpret this as a title
         ("echo \x1b[8m; rm x", r"echo \x1b[8m; rm x"),
         ("echo \x1b[2K\x1b[1A; rm x", r"echo \x1b[2K\x1b[1A; rm x"),
         ("echo \u202ecba", r"echo \u202ecba"),

@@ -12,7 +12,9 @@ def test_rows_wrap_between_words_and_keep_style_and_indent() -> None:
     assert to_text(rows) == "    one two\n    three four\n"
     assert rows[1][1:] == make_row(("faint", "three four"))
     assert wrap_row(make_row("one two"), 8) == [make_row("one two")]
-    assert to_text(wrap_row(make_row("a " + "path/" * 6 + " b"), 20)) == f"a\n{'path/' * 6}\nb\n"  # can be copied
+    assert (
+        to_text(wrap_row(make_row("a " + "path/" * 6 + " b"), 20)) == f"a\n{'path/' * 6}\nb\n"
+    )  # stays in one piece, so that it can be copied
     assert to_text(wrap_row(make_row("x" * 25), 21, break_words=True)) == f"{'x' * 20}\nxxxxx\n"
 
 

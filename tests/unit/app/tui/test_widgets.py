@@ -187,7 +187,7 @@ def test_command_results_become_rows(given: CommandResult, text: str) -> None:
 
 def test_tables_fit_narrow_windows() -> None:
     table = Table(("name", "arguments", "does"), (("/model", "[NAME] " * 6, "which model answers " * 4),))
-    assert to_text(result_rows(table, 60, lambda _: [])).count("\n") == 4  # broken between words, not cut
+    assert to_text(result_rows(table, 60, lambda _: [])).count("\n") == 4  # wrapped between words, not truncated
     assert "answers which model answers\n" in to_text(result_rows(table, 60, lambda _: []))
     assert to_text(result_rows(table, 24, lambda _: [])).startswith("/model\n  arguments: [NAME]\n    [NAME]")
     assert "does" not in to_text(result_rows(Table(("name", "does"), (("/model", ""),) * 2), 9, lambda _: []))[9:]

@@ -144,7 +144,7 @@ def test_settings_cannot_be_saved_without_a_home() -> None:
         change_config("model", "a:b", {"HOME": "nowhere"})
 
 
-# --- the others -------------------------------------------------------------------------------------------------------------
+# --- sessions, recordings, models, and checks -------------------------------------------------------------------------------
 
 
 def test_sessions_of_the_folder_are_listed(place: WorkspaceOptions, environ: dict[str, str], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""JSON with comments: reading it, naming places, editing it in place."""
+"""JSON with comments: parsing, error locations, and edits in place."""
 
 import json
 

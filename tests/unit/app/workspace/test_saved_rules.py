@@ -66,7 +66,7 @@ def test_recreated_folder_inherits_nothing_even_with_the_same_inode(
     store.add(folder, "allow", ("shell(./deploy.sh)",))
     assert read_rules(store, folder) == ["allow shell(./deploy.sh)"]
 
-    while read_birth_time(str(folder)) == birth_time:  # the clock of a file system ticks slowly
+    while read_birth_time(str(folder)) == birth_time:  # file system timestamps have a coarse resolution
         folder.rmdir()
         folder.mkdir()
 

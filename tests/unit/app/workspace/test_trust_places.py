@@ -45,7 +45,7 @@ HARMLESS = {
     "app/workspace/manage_settings.py": "the settings, which are shown, checked and changed",
     "memory/plug.py": "is told whether it is trusted",
 }
-"""Files that name the project's folder and let nothing in it act."""
+"""Files that name the project's folder but do not activate its content."""
 
 
 def test_no_other_file_reads_the_project_folder() -> None:

@@ -1,4 +1,4 @@
-"""An editor for tests, in the same process as the agent, with a scripted model."""
+"""An editor in the same process as the agent, with a scripted model."""
 
 import asyncio
 import json
@@ -93,7 +93,7 @@ class Editor:
         return self.terminals[terminal_id].output()
 
     async def wait_for_terminal_exit(self, session_id: str, terminal_id: str, **_: Any) -> Any:
-        code, signal = await self.terminals[terminal_id].ended()
+        code, signal = await self.terminals[terminal_id].wait_for_exit()
         return schema.WaitForTerminalExitResponse(exit_code=code, signal=signal)
 
     async def kill_terminal(self, session_id: str, terminal_id: str, **_: Any) -> Any:
@@ -101,7 +101,7 @@ class Editor:
         return schema.KillTerminalResponse()
 
     async def release_terminal(self, session_id: str, terminal_id: str, **_: Any) -> Any:
-        self.terminals[terminal_id].released = terminal_id in self.embedded()
+        self.terminals[terminal_id].released = terminal_id in self.embedded_terminal_ids()
         self.terminals[terminal_id].kill()
         return schema.ReleaseTerminalResponse()
 
@@ -114,15 +114,15 @@ class Editor:
         return "".join(update.content.text for update in self.of(kind))
 
     async def until_shown(self, *names: str) -> None:
-        """Wait until terminals, or the first one, have printed something and belong to calls."""
+        """Wait until terminals (by default the first) belong to calls and have printed output."""
         requested = names or ("t1",)
         async with self.seen:
-            await self.seen.wait_for(lambda: set(requested) <= set(self.embedded()))
+            await self.seen.wait_for(lambda: set(requested) <= set(self.embedded_terminal_ids()))
         for name in requested:
             await self.terminals[name].begun.wait()
 
-    def embedded(self) -> list[str]:
-        """The terminals that belong to calls."""
+    def embedded_terminal_ids(self) -> list[str]:
+        """Return the IDs of terminals that belong to calls."""
         updates = self.of("tool_call_update")
         return [c.terminal_id for u in updates for c in u.content or () if c.type == "terminal"]
 
@@ -175,7 +175,7 @@ class FakeTerminal:
         stored = self._written[-self._keep :].decode(errors="ignore")
         return schema.TerminalOutputResponse(output=stored, truncated=len(self._written) > self._keep)
 
-    async def ended(self) -> tuple[int | None, str | None]:
+    async def wait_for_exit(self) -> tuple[int | None, str | None]:
         await self._reading
         code = await self.process.wait()
         if self.closed:
@@ -184,7 +184,7 @@ class FakeTerminal:
 
     def kill(self) -> None:
         if self.process.returncode is None:
-            with suppress(ProcessLookupError):  # it has just ended
+            with suppress(ProcessLookupError):  # the process has already ended
                 os.killpg(self.process.pid, signal.SIGKILL)
 
 
@@ -209,7 +209,7 @@ def client_capabilities(
 
 
 class Line:
-    """Lines in memory from a client to the agent and back. A `Transport` for the client's side."""
+    """In-memory lines between a client and the agent; the `Transport` of the client."""
 
     def __init__(self) -> None:
         self.to_agent: asyncio.Queue[bytes] = asyncio.Queue()
@@ -228,7 +228,7 @@ class Line:
 
 
 def options_for(folder: Path, home: Path, model: Any, **more: Any) -> ChatOptions:
-    """How chats of a test are opened."""
+    """Return the options of chats in a test."""
     return ChatOptions(
         ask=LaunchOptions(prompt="", place=WorkspaceOptions(cwd=str(folder), offline=True)),
         environ={"MAINSPRING_HOME": str(home / ".agent"), "HOME": str(home), "PATH": "/usr/bin:/bin"},
@@ -239,7 +239,7 @@ def options_for(folder: Path, home: Path, model: Any, **more: Any) -> ChatOption
 
 @asynccontextmanager
 async def serving(options: ChatOptions) -> AsyncGenerator[Line]:
-    """The agent behind a line; it ends with the block."""
+    """Serve the agent on a line until the end of the block."""
     line = Line()
     task = asyncio.create_task(serve_acp(line.wire, ChatRegistry(), options))
     try:
@@ -262,7 +262,7 @@ async def run_client(
     forms: bool = False,
     **more: Any,
 ) -> AsyncGenerator[tuple[ClientSideConnection, Any]]:
-    """An editor that is connected, and the model."""
+    """Connect an editor; yield the connection and the model."""
     model = script[0] if len(script) == 1 and isinstance(script[0], ScriptedModel) else ScriptedModel(*script)
     async with serving(options_for(folder, home, model, **more)) as line:
         client: Any = editor  # implements only the methods that the tests use

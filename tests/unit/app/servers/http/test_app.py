@@ -19,7 +19,7 @@ def to_json(value: Any) -> Any:
 
 
 def test_documented_schema_matches_the_routes():
-    # To renew it: python -m tests.unit.app.servers.http.test_app
+    # To update the file: python -m tests.unit.app.servers.http.test_app
     assert json.loads(FILE.read_text(encoding="utf-8")) == to_json(build_openapi())
 
 

@@ -129,7 +129,7 @@ async def test_streams_and_idle_connections_are_not_slow_requests():
             assert (await idle[0].readuntil(b"}")).startswith(b"HTTP/1.1 200")
             writer.write(f"GET /v1/runs/{run}/events HTTP/1.1\r\nHost: localhost\r\n".encode())
             writer.write(f"Authorization: Bearer {ANN}\r\nConnection: close\r\n\r\n".encode())
-            for _ in range(10):  # longer than a request may take to arrive
+            for _ in range(10):  # longer than the request timeout
                 await reader.readuntil(b": still there")
             idle[1].write(ask)
             assert (await idle[0].readuntil(b"}")).startswith(b"HTTP/1.1 200")

@@ -1,4 +1,4 @@
-"""The lines of ``serve --rpc``: the published schema, hostile lines, and the client of the documentation."""
+"""The lines of ``serve --rpc``: the published schema, hostile lines, and the client in the documentation."""
 
 import asyncio
 import json

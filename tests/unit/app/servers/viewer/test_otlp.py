@@ -63,7 +63,7 @@ def test_json_spans_are_decoded() -> None:
 
 @tool
 async def look(key: str) -> str:
-    """Look."""
+    """Return the key."""
     return key
 
 
