@@ -40,14 +40,14 @@ SPAN: dict[str, Any] = {
 }
 
 
-def encode_request(*spans: Any, service: str = "shop") -> bytes:
+def request(*spans: Any, service: str = "shop") -> bytes:
     resource = {"attributes": [{"key": "service.name", "value": {"stringValue": service}}]}
     return json.dumps({"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": spans}]}]}).encode()
 
 
 @pytest.mark.covers("TEL-05", "CLI-17")
 def test_json_spans_are_decoded() -> None:
-    (received,) = decode_spans(encode_request(SPAN), "application/json; charset=utf-8")
+    (received,) = decode_spans(request(SPAN), "application/json; charset=utf-8")
 
     span = received.span
     assert (received.trace, received.service) == ("0af7651916cd43dd8448eb211c80319c", "shop")
@@ -102,9 +102,9 @@ async def test_protobuf_and_json_of_a_run_decode_alike() -> None:
         (b"[]", "application/json"),
         (b"\xff\xfe", "application/json"),
         (b'{"resourceSpans": {}}', "application/json"),
-        (encode_request({"traceId": "12", "spanId": "b7ad6b7169203331"}), "application/json"),
-        (encode_request({**SPAN, "startTimeUnixNano": "soon"}), "application/json"),
-        (encode_request({**SPAN, "attributes": [{"key": "x", "value": "text"}]}), "application/json"),
+        (request({"traceId": "12", "spanId": "b7ad6b7169203331"}), "application/json"),
+        (request({**SPAN, "startTimeUnixNano": "soon"}), "application/json"),
+        (request({**SPAN, "attributes": [{"key": "x", "value": "text"}]}), "application/json"),
         (b"\xff" * 9, "application/x-protobuf"),
         (b"{}", "text/plain"),
         (b"{}", ""),
@@ -126,8 +126,8 @@ any_json = st.recursive(
 def test_any_json_is_decoded_or_rejected(value: Any) -> None:
     for data in (
         json.dumps(value).encode(),
-        encode_request(value),
-        encode_request({**SPAN, "attributes": value, "events": value}),
+        request(value),
+        request({**SPAN, "attributes": value, "events": value}),
     ):
         try:
             decode_spans(data, "application/json")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mainspring.app.servers.viewer import RunDetail, Summary, Viewer, ViewSpan
 from mainspring.app.servers.viewer.otlp import ReceivedSpan
 from mainspring.app.servers.viewer.server import SpanStore, Trace
-from tests.unit.app.servers.viewer.test_otlp import SPAN, encode_request
+from tests.unit.app.servers.viewer.test_otlp import SPAN, request
 
 pytestmark = pytest.mark.usefixtures("no_blocking")
 
@@ -98,7 +98,7 @@ async def test_stored_and_received_runs_are_one_list(viewer: Viewer) -> None:
 
     assert [r["id"] for r in await list_runs(viewer)] == ["session-r1", "session-r2"]
     status, _, body = await send_request(
-        viewer, "POST /v1/traces", encode_request(call, span), Content_Type="application/json"
+        viewer, "POST /v1/traces", request(call, span), Content_Type="application/json"
     )
     assert (status, body) == (200, b"{}")
 
@@ -115,7 +115,7 @@ async def test_stored_and_received_runs_are_one_list(viewer: Viewer) -> None:
 
 
 async def test_trace_without_a_root_is_running(viewer: Viewer) -> None:
-    await send_request(viewer, "POST /v1/traces", encode_request(SPAN), Content_Type="application/json")
+    await send_request(viewer, "POST /v1/traces", request(SPAN), Content_Type="application/json")
 
     (first, *_) = await list_runs(viewer)
     assert first.get("status", "running") == "running"
@@ -161,7 +161,7 @@ async def test_access_control(viewer: Viewer, line: str, headers: dict[str, str]
 
 
 async def test_bodies_can_be_compressed_or_chunked(viewer: Viewer) -> None:
-    data = encode_request(SPAN)
+    data = request(SPAN)
     bomb = gzip.compress(b"0" * (33 * 1024 * 1024))
     chunks = b"".join(b"%x\r\n%s\r\n" % (len(c), c) for c in (data[:100], data[100:])) + b"0\r\n\r\n"
     json_type = {"Content_Type": "application/json"}
