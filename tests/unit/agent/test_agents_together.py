@@ -95,18 +95,18 @@ async def test_permissions_and_events_need_no_code_in_the_tool() -> None:
     ran: list[str] = []
 
     @tool(access=lambda args: [Access("fs-write", args["path"])])
-    async def write_file(path: str) -> str:
+    async def scribble(path: str) -> str:
         """Write a file without permission checks or events."""
         ran.append(path)
         return "written"
 
-    script = [ScriptedCall("write_file", {"path": "a"}, "1"), ScriptedCall("write_file", {"path": "b"}, "2")]
+    script = [ScriptedCall("scribble", {"path": "a"}, "1"), ScriptedCall("scribble", {"path": "b"}, "2")]
     observed: list[ToolExecutionEnd] = []
     agent = Agent(
         ScriptedModel(script, "done"),
-        tools=[write_file],
+        tools=[scribble],
         execution=MemoryEnv({}),
-        permissions=Permissions(allow=["write_file(a)"], deny=["write_file(b)"]),
+        permissions=Permissions(allow=["scribble(a)"], deny=["scribble(b)"]),
     )
     agent.subscribe(lambda event: observed.append(event) if isinstance(event, ToolExecutionEnd) else None)
     await agent.run("go")
