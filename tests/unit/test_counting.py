@@ -1,4 +1,4 @@
-"""Numbers with their words, and that texts use the one helper for them."""
+"""Numbers with nouns, and a check that all texts use `pluralize`."""
 
 import re
 from pathlib import Path
@@ -21,11 +21,11 @@ BY_HAND = re.compile(r"""'' if [^}]+ (?:==|!=|>) 1 else 's'|'s' (?:\* \(|if [^}]
         (3, ("run goes on", "runs go on"), "3 runs go on"),
     ],
 )
-def test_a_number_has_the_word_that_fits_it(number: int, words: tuple[str, ...], text: str) -> None:
+def test_pluralize_picks_the_right_form(number: int, words: tuple[str, ...], text: str) -> None:
     assert pluralize(number, *words) == text
 
 
-def test_nothing_the_command_shows_makes_its_plurals_by_hand() -> None:
+def test_app_code_uses_pluralize() -> None:
     files = [*(SOURCE / "app").rglob("*.py"), *(SOURCE / "runtime").rglob("*.py")]
 
     assert [str(f) for f in files if BY_HAND.search(f.read_text(encoding="utf-8"))] == []

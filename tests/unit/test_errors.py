@@ -1,4 +1,4 @@
-"""The exception tree: matched by type, with everything that a program needs to know in its fields."""
+"""The exception tree: one type for each kind, with structured fields."""
 
 import pytest
 
@@ -31,18 +31,20 @@ from tests.unit.loop.harness import Script, as_message, fail, make_config, text_
 
 
 @pytest.mark.covers("ERR-01")
-def test_one_tree_with_a_class_for_each_kind() -> None:
+def test_exception_tree_has_a_class_for_each_kind() -> None:
     for kind in (AgentError, ConfigError, ToolError, PermissionDeniedError, ModelError):
         assert issubclass(kind, MainspringError)
     assert issubclass(AgentProviderError, AgentError)
     assert not issubclass(ConfigError, AgentError)
     defined = {n for n, v in vars(errors).items() if isinstance(v, type) and issubclass(v, Exception)}
-    assert defined == {name for name in defined if name in str(errors.__doc__)}, "the drawing shows all of the tree"
+    assert defined == {name for name in defined if name in str(errors.__doc__)}, (
+        "the tree in the docstring is incomplete"
+    )
 
 
 @pytest.mark.covers("MOD-15", "MOD-06")
 @pytest.mark.parametrize("code", list(ErrorCode))
-def test_each_code_has_its_class_its_category_and_its_hope(code: ErrorCode) -> None:
+def test_each_code_has_a_class_a_category_and_a_retry_flag(code: ErrorCode) -> None:
     error = model_error("text", code=code)
     assert type(error) is MODEL_ERRORS[code]
     assert error.retryable == (code in {"RATE_LIMITED", "NETWORK_ERROR", "TIMEOUT"})
@@ -60,7 +62,7 @@ def test_each_code_has_its_class_its_category_and_its_hope(code: ErrorCode) -> N
         (RateLimitedError("quota", reason="quota", retryable=False), AgentProviderError),
     ],
 )
-async def test_what_ends_a_run_is_told_apart_by_type(raised: ModelError, kind: type[AgentError]) -> None:
+async def test_run_error_type_depends_on_the_model_error(raised: ModelError, kind: type[AgentError]) -> None:
     with pytest.raises(AgentError) as caught:
         await agent_loop("go", LoopContext(), make_config(Script(fail(raised))))
     assert type(caught.value) is kind
@@ -71,7 +73,7 @@ async def test_what_ends_a_run_is_told_apart_by_type(raised: ModelError, kind: t
 
 @pytest.mark.covers("ERR-03")
 @pytest.mark.parametrize("retry", [None, RetryConfig()])
-async def test_an_error_nobody_classified_keeps_its_cause(retry: RetryConfig | None) -> None:
+async def test_unclassified_error_keeps_its_cause(retry: RetryConfig | None) -> None:
     native = ZeroDivisionError("in somebody's provider")
     setup = make_config(Script(fail(native)), behavior=RunOptions(retry=retry))
     with pytest.raises(AgentProviderError, match="in somebody's provider") as caught:
@@ -83,12 +85,12 @@ async def test_an_error_nobody_classified_keeps_its_cause(retry: RetryConfig | N
 
 
 @pytest.mark.covers("ERR-06")
-async def test_what_on_error_gets_is_structured() -> None:
-    told: list[Failure] = []
+async def test_on_error_receives_a_structured_failure() -> None:
+    failures: list[Failure] = []
     error = RateLimitedError("slow down", status=429, provider="p", request_id="r1", retry_after=90.0)
-    client = LLMClient(ScriptedModel(error), callbacks=ModelCallbacks(on_error=told.append))
+    client = LLMClient(ScriptedModel(error), callbacks=ModelCallbacks(on_error=failures.append))
     await client.invoke("go")
-    (failure,) = told
+    (failure,) = failures
     assert failure.error == "RATE_LIMITED"
     assert failure.message
     assert failure.retry_after == 90.0
@@ -104,7 +106,7 @@ async def test_what_on_error_gets_is_structured() -> None:
 
 
 @pytest.mark.covers("ERR-05", "PKG-09")
-async def test_a_tool_error_goes_to_the_model_and_a_fatal_one_ends_the_run(caplog: pytest.LogCaptureFixture) -> None:
+async def test_tool_error_goes_to_the_model_and_a_hook_error_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     @tool
     async def broken() -> str:
         """Break."""
@@ -113,16 +115,16 @@ async def test_a_tool_error_goes_to_the_model_and_a_fatal_one_ends_the_run(caplo
     ctx = LoopContext(tools=ToolRegistry([broken]))
     setup = make_config(Script(tool_call_reply("broken"), text_reply("I see.")))
 
-    def observe(ctx: TurnAfter) -> None:
-        raise ZeroDivisionError  # logged, and the run goes on
+    def raise_in_hook(ctx: TurnAfter) -> None:
+        raise ZeroDivisionError  # logged, and the run continues
 
-    setup.bus.on(TurnAfter, observe)
+    setup.bus.on(TurnAfter, raise_in_hook)
     result = await agent_loop("go", ctx, setup)
     assert result.status == "completed"
     assert as_message(ctx.messages[2]).tool_results[0].text == "no such city"
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_partial_answers_travel_with_the_error() -> None:
+def test_model_error_carries_the_partial_response() -> None:
     partial = Message.assistant("half")
     assert NetworkError("cut", partial=partial).partial is partial

@@ -1,4 +1,4 @@
-"""What hints say about packages that are missing."""
+"""Hints about missing packages."""
 
 import re
 import shlex
@@ -23,17 +23,19 @@ SOURCE = Path(__file__).parents[2] / "src" / "mainspring"
         ({"url": "file:///clone", "dir_info": {}}, "'/clone[mcp]'"),
     ],
 )
-def test_a_clone_installs_from_itself(origin: dict[str, Any], what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_install_command_depends_on_the_install_source(
+    origin: dict[str, Any], what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(extras, "_install_source", lambda: origin)
 
     assert install_command("mcp") == f"{shlex.quote(sys.executable)} -I -m pip install {what}"
 
 
-def test_here_it_is_this_clone_or_the_index() -> None:
+def test_install_command_is_valid_for_this_installation() -> None:
     assert re.search(r" -I -m pip install (-e )?'.*\[mcp\]'$", install_command("mcp"))
 
 
-def test_every_hint_comes_from_the_one_place() -> None:
+def test_install_hints_come_from_one_module() -> None:
     texts = {f: f.read_text(encoding="utf-8") for f in SOURCE.rglob("*.py") if f.name != "extras.py"}
 
     assert [str(f) for f, text in texts.items() if re.search(r"""pip install ["']?mainspring""", text)] == []

@@ -1,4 +1,4 @@
-"""The head of a Markdown file."""
+"""The front matter of a Markdown file."""
 
 import string
 import subprocess
@@ -30,12 +30,12 @@ from mainspring.frontmatter import parse_fields_and_body
         ("", {}, ""),
     ],
 )  # fmt: skip
-def test_fields_and_text(text: str, fields: dict[str, object], body: str) -> None:
+def test_fields_and_body_are_parsed(text: str, fields: dict[str, object], body: str) -> None:
     assert parse_fields_and_body(text) == (fields, body)
 
 
 @given(st.text())
-def test_no_text_breaks_it_and_none_is_lost(text: str) -> None:
+def test_any_text_is_parsed_without_loss(text: str) -> None:
     fields, body = parse_fields_and_body(text)
     assert text.endswith(body)
     assert all(isinstance(key, str) for key in fields)
@@ -47,7 +47,7 @@ def test_no_text_breaks_it_and_none_is_lost(text: str) -> None:
     ),
     st.text(string.printable),
 )
-def test_a_head_of_plain_lines_is_always_found(fields: dict[str, str], body: str) -> None:
+def test_head_of_plain_lines_is_always_found(fields: dict[str, str], body: str) -> None:
     head = "".join(f"{key}: {value}\n" for key, value in fields.items())
     found, rest = parse_fields_and_body(f"---\n{head}---\n{body}")
     assert rest == body
@@ -64,17 +64,17 @@ _PIECES = st.sampled_from(
 @example('a: [x, "y z"]\nb:\n  - c: 1\n    d: \'e\'\n  - f\ng: h "i"')
 @example("a: b\n  c")
 @example("a:\n- b\nc:")
-def test_a_simple_head_is_read_as_yaml_reads_it(head: str) -> None:
+def test_simple_head_is_read_like_yaml(head: str) -> None:
     text = f"k: v\n{head}\n"
     try:
-        told = yaml.load(text, Loader=yaml.BaseLoader)
+        expected = yaml.load(text, Loader=yaml.BaseLoader)
     except yaml.YAMLError:
         return
-    if "\n---" not in text and "\r" not in text and isinstance(told, dict):
-        assert parse_fields_and_body(f"---\n{text}---\n")[0] == {str(key): value for key, value in told.items()}
+    if "\n---" not in text and "\r" not in text and isinstance(expected, dict):
+        assert parse_fields_and_body(f"---\n{text}---\n")[0] == {str(key): value for key, value in expected.items()}
 
 
-def test_a_simple_head_needs_no_yaml() -> None:
+def test_simple_head_does_not_import_yaml() -> None:
     code = (
         "import sys; from mainspring.frontmatter import parse_fields_and_body as split\n"
         "fields, _ = split('---\\nname: a b\\ntools: [x, \"y:z\"]\\nscripts:\\n  - name: c\\n    time: 3\\n---\\n')\n"

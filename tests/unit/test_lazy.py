@@ -1,4 +1,4 @@
-"""What is done on first use: patterns that are compiled late are right, and functions that are imported late are the same."""
+"""Lazy patterns and lazy functions behave like the real ones."""
 
 import re
 from importlib import import_module
@@ -9,26 +9,26 @@ import pytest
 from mainspring.lazy import LazyPattern, lazy_function, lazy_re
 
 
-def test_a_late_pattern_works_like_a_pattern() -> None:
-    late, plain = lazy_re(r"(?P<a>\d+)-(\w)", re.IGNORECASE), re.compile(r"(?P<a>\d+)-(\w)", re.IGNORECASE)
+def test_lazy_pattern_works_like_a_compiled_pattern() -> None:
+    lazy, plain = lazy_re(r"(?P<a>\d+)-(\w)", re.IGNORECASE), re.compile(r"(?P<a>\d+)-(\w)", re.IGNORECASE)
 
-    assert late.findall("1-a 22-B") == plain.findall("1-a 22-B")
-    assert late.sub(r"\2", "1-a") == "a"
-    match = late.fullmatch("22-B")
+    assert lazy.findall("1-a 22-B") == plain.findall("1-a 22-B")
+    assert lazy.sub(r"\2", "1-a") == "a"
+    match = lazy.fullmatch("22-B")
     assert match is not None
     assert match["a"] == "22"
-    assert (late.pattern, late.flags) == (plain.pattern, plain.flags)
+    assert (lazy.pattern, lazy.flags) == (plain.pattern, plain.flags)
     assert lazy_re(rb"\d").match(b"1") is not None
 
 
-def test_a_wrong_one_is_said_when_it_is_used() -> None:
-    late = lazy_re("(")
+def test_invalid_pattern_fails_on_first_use() -> None:
+    lazy = lazy_re("(")
 
     with pytest.raises(re.error):
-        late.match("x")
+        lazy.match("x")
 
 
-def test_every_late_pattern_of_the_program_is_one(repository: Path) -> None:
+def test_every_lazy_pattern_in_the_source_compiles(repository: Path) -> None:
     source = repository / "src"
     compiled = 0
     for path in (source / "mainspring").rglob("*.py"):
@@ -41,7 +41,7 @@ def test_every_late_pattern_of_the_program_is_one(repository: Path) -> None:
     assert compiled > 100
 
 
-def test_a_late_function_is_the_function() -> None:
+def test_lazy_function_calls_the_function() -> None:
     join = lazy_function("os.path", "join")
 
     assert join("a", "b") == "a/b"

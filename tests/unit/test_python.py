@@ -1,4 +1,4 @@
-"""No Python process of ours imports a module of the folder that it works in."""
+"""Python processes that Mainspring starts import no modules of the project."""
 
 import ast
 import os
@@ -37,7 +37,7 @@ THIRD_PARTY = (
 
 @pytest.fixture
 def canaries(tmp_path: Path) -> Path:
-    """A folder with a module named like each one that Python or this program could import; each leaves a mark when it runs."""
+    """A project with a module for every importable name; each module records that it ran."""
     folder = tmp_path / "project"
     folder.mkdir()
     code = f"import os\nopen({str(tmp_path / 'ran')!r}, 'a').write(__name__ + ' ')\n"
@@ -51,13 +51,13 @@ def run(command: list[str], folder: Path, **variables: str) -> subprocess.Comple
     return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=60, check=False)
 
 
-def ran(folder: Path) -> str:
+def executed_modules(folder: Path) -> str:
     file = folder.parent / "ran"
     return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
 @pytest.mark.parametrize("path", ["", ".", ":", ".:/nowhere"])
-def test_our_children_import_nothing_of_the_folder(canaries: Path, path: str) -> None:
+def test_child_processes_import_nothing_from_the_project(canaries: Path, path: str) -> None:
     script = canaries.parent / "script.py"
     script.write_text("import json, asyncio, msgspec; print('ran')", encoding="utf-8")
     commands = [
@@ -69,12 +69,12 @@ def test_our_children_import_nothing_of_the_folder(canaries: Path, path: str) ->
     for command in commands:
         done = run(command, canaries, PYTHONPATH=path, PYTHONSTARTUP=str(canaries / "os.py"))
         assert done.stdout, done.stderr
-        assert ran(canaries) == "", command
+        assert executed_modules(canaries) == "", command
 
 
 def test_without_isolation_a_canary_runs(canaries: Path) -> None:
     run([sys.executable, "-m", "mainspring", "--version"], canaries)
-    assert ran(canaries)
+    assert executed_modules(canaries)
 
 
 COMMANDS = [
@@ -101,32 +101,32 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
-def test_commands_import_nothing_of_the_folder(canaries: Path, arguments: list[str]) -> None:
+def test_commands_import_nothing_from_the_project(canaries: Path, arguments: list[str]) -> None:
     command = Path(sys.executable).with_name("mainspring")
     run([str(command), *arguments], canaries, OPENAI_API_KEY="", PYTHONPATH="")
-    assert ran(canaries) == ""
+    assert executed_modules(canaries) == ""
 
 
-def test_the_viewer_is_ours(canaries: Path) -> None:
+def test_viewer_imports_nothing_from_the_project(canaries: Path) -> None:
     command = str(Path(sys.executable).with_name("mainspring"))
     started = run([command, "telemetry", "start", "--viewer"], canaries)
     run([command, "telemetry", "stop"], canaries)
     assert started.returncode == 0, started.stderr
-    assert ran(canaries) == ""
+    assert executed_modules(canaries) == ""
 
 
-def test_relative_entries_of_the_path_are_dropped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_relative_entries_are_dropped_from_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", "src", "/full", str(tmp_path / "named")]))
-    kept = ["/full", str(tmp_path / "named"), "/usr/lib/python"]
-    monkeypatch.setattr(sys, "path", ["", str(tmp_path), str(tmp_path / "src"), ".", *kept])
+    expected = ["/full", str(tmp_path / "named"), "/usr/lib/python"]
+    monkeypatch.setattr(sys, "path", ["", str(tmp_path), str(tmp_path / "src"), ".", *expected])
 
     drop_relative_entries()
 
-    assert sys.path == kept
+    assert sys.path == expected
 
 
-def test_agents_of_a_folder_do_not_replace_other_modules(canaries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loading_agents_does_not_shadow_other_modules(canaries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     (canaries / "own_agents.py").write_text(
         "import json\nimport helper_of_mine\nagents = {'a': lambda s: s}", encoding="utf-8"
@@ -134,7 +134,7 @@ def test_agents_of_a_folder_do_not_replace_other_modules(canaries: Path, monkeyp
     (canaries / "helper_of_mine.py").write_text("", encoding="utf-8")
 
     assert list(load_agents("own_agents:agents", str(canaries))) == ["a"]
-    assert ran(canaries) == ""
+    assert executed_modules(canaries) == ""
     assert sys.path[-1] == str(canaries)
     for name in ("own_agents", "helper_of_mine"):
         sys.modules.pop(name, None)
@@ -142,14 +142,14 @@ def test_agents_of_a_folder_do_not_replace_other_modules(canaries: Path, monkeyp
         load_agents("missing_agents:agents", str(canaries))
 
 
-def test_one_helper_makes_all_command_lines() -> None:
-    """`sys.executable` starts nothing elsewhere."""
+def test_only_allowed_modules_use_sys_executable() -> None:
+    """Only these modules may use `sys.executable`."""
     allowed = {
         "python.py",
-        "extras.py",  # text for people
-        "app/commands/check.py",  # text for people, and the folder beside it
-        "env/local.py",  # the folder beside it
-        "env/sandbox/policy.py",  # the folder beside it
+        "extras.py",  # text for users
+        "app/commands/check.py",  # text for users, and the folder next to it
+        "env/local.py",  # the folder next to it
+        "env/sandbox/policy.py",  # the folder next to it
         "env/sandbox/landlock.py",  # isolated, and without packages
     }
     used = {
@@ -161,7 +161,7 @@ def test_one_helper_makes_all_command_lines() -> None:
     assert used <= allowed
 
 
-def test_hints_are_isolated_too() -> None:
+def test_python_commands_in_docs_are_isolated() -> None:
     repository = Path(__file__).parents[2]
     texts = [*(repository / "docs").rglob("*.md"), repository / "README.md", *SOURCE.rglob("*.py")]
     for path in texts:
@@ -171,7 +171,7 @@ def test_hints_are_isolated_too() -> None:
 
 
 @pytest.mark.parametrize("entry", ["bin", "./bin", "", ".", "{project}/bin", "{project}/.venv/bin/../../bin"])
-async def test_programs_that_are_started_unasked_are_no_files_of_the_project(
+async def test_automatically_started_programs_are_not_project_files(
     canaries: Path, monkeypatch: pytest.MonkeyPatch, entry: str
 ) -> None:
     for folder in (canaries, canaries / "bin"):
@@ -189,4 +189,4 @@ async def test_programs_that_are_started_unasked_are_no_files_of_the_project(
     assert (await env.run("true")).exit_code == 0
     assert not str(find_program("git", project=str(canaries))).startswith((str(canaries), "bin", "./"))
     await env.aclose()
-    assert ran(canaries) == ""
+    assert executed_modules(canaries) == ""

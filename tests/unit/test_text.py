@@ -1,4 +1,4 @@
-"""What is shown is what is: characters that cannot be seen, and writing that needs some of them."""
+"""Text for display: invisible characters, and writing systems that need some of them."""
 
 import json
 import unicodedata
@@ -36,7 +36,7 @@ WRITING = (
 
 @pytest.mark.parametrize("code", HIDDEN, ids=hex)
 @pytest.mark.parametrize("before", ["", "a", "\u00e9", " ", "\u65e5", "\u0645"])
-def test_no_hidden_character_is_raw(code: int, before: str) -> None:
+def test_hidden_characters_are_escaped(code: int, before: str) -> None:
     text = f"{before}{chr(code)}b"
     assert chr(code) not in escape_invisible(text)
     assert chr(code) not in escape_invisible(text, prose=True)
@@ -44,7 +44,7 @@ def test_no_hidden_character_is_raw(code: int, before: str) -> None:
 
 
 @pytest.mark.parametrize("text", WRITING, ids=ascii)
-def test_writing_stays(text: str) -> None:
+def test_ordinary_writing_is_unchanged(text: str) -> None:
     assert escape_invisible(text, prose=True) == text
 
 
@@ -61,15 +61,15 @@ def test_writing_stays(text: str) -> None:
         "\U0001f468\u200da",
     ],
 )
-def test_what_writing_needs_elsewhere_is_seen(text: str) -> None:
+def test_invisible_characters_outside_their_script_are_escaped(text: str) -> None:
     assert "\\" in escape_invisible(text, prose=True)
 
 
 @pytest.mark.parametrize("mark", ["\u0301", "\u20dd", "\u0e48"])
-def test_few_marks_stack_on_a_character(mark: str) -> None:
+def test_combining_marks_are_limited(mark: str) -> None:
     for prose in (True, False):
-        shown = escape_invisible("Z" + mark * 30 + "x" + mark, prose=prose)
-        assert shown.count(mark) == MAX_MARKS + 1
+        escaped = escape_invisible("Z" + mark * 30 + "x" + mark, prose=prose)
+        assert escaped.count(mark) == MAX_MARKS + 1
     assert escape_invisible(mark * 3, prose=True, before="Z" + mark * 3).count(mark) == 1
     assert escape_invisible(f"{mark}\u200b" * 10, prose=True).count(mark) == MAX_MARKS
 
@@ -81,27 +81,27 @@ def test_a_name_stays_on_one_line() -> None:
 
 
 @given(st.text())
-def test_nothing_in_a_name_is_invisible(text: str) -> None:
-    shown = escape_invisible(text)
-    assert shown.isprintable()
-    assert not any(unicodedata.category(c)[0] in "CZ" for c in shown.replace(" ", ""))
-    assert escape_invisible(shown) == shown
+def test_escaped_name_is_printable(text: str) -> None:
+    escaped = escape_invisible(text)
+    assert escaped.isprintable()
+    assert not any(unicodedata.category(c)[0] in "CZ" for c in escaped.replace(" ", ""))
+    assert escape_invisible(escaped) == escaped
 
 
 @given(st.text())
-def test_prose_loses_nothing_that_is_seen(text: str) -> None:
-    shown = escape_invisible(text, prose=True)
-    assert not any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") and c not in "\n\t" for c in shown)
-    assert escape_invisible(shown, prose=True) == shown
+def test_escaped_prose_has_no_control_characters(text: str) -> None:
+    escaped = escape_invisible(text, prose=True)
+    assert not any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") and c not in "\n\t" for c in escaped)
+    assert escape_invisible(escaped, prose=True) == escaped
 
 
-def test_json_shows_only_some_marks_on_a_letter() -> None:
+def test_visible_json_escapes_excess_marks() -> None:
     assert visible_json('"e' + "\u0301" * 6 + 'o\u0301"') == '"e' + "\u0301" * 4 + '\\u0301\\u0301o\u0301"'
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_json_means_the_same(text: str) -> None:
+def test_visible_json_has_the_same_value(text: str) -> None:
     encoded = json.dumps(text, ensure_ascii=False)
-    shown = visible_json(encoded)
-    assert json.loads(shown) == text
-    assert "\u202e" not in shown
+    escaped = visible_json(encoded)
+    assert json.loads(escaped) == text
+    assert "\u202e" not in escaped

@@ -1,4 +1,4 @@
-"""No public function takes an option that does not exist: what takes ``**options`` looks at their names itself."""
+"""No public function accepts an unknown option: functions with ``**options`` check the names themselves."""
 
 import asyncio
 import importlib
@@ -30,29 +30,29 @@ async def answer() -> str:
     return ""
 
 
-def agent() -> Agent:
+def make_agent() -> Agent:
     return Agent(ScriptedModel("hi"), execution=MemoryEnv({}))
 
 
-async def opened() -> None:
+async def open_stream() -> None:
     async for _ in retry_stream(lambda: ScriptedModel("hi").stream(cast("Any", None)), **WRONG):
         pass
 
 
-async def asked(way: str) -> None:
+async def call_client(method: str) -> None:
     client = LLMClient(ScriptedModel("hi"))
-    given = ("go", SCHEMA) if way == "structured" else ("go",)
-    result = await getattr(client, way)(*given, **WRONG)
+    given = ("go", SCHEMA) if method == "structured" else ("go",)
+    result = await getattr(client, method)(*given, **WRONG)
     assert not isinstance(result, Success), cast("ModelResponse", result)
     raise TypeError(result.message)  # a client never raises
 
 
-async def spawned() -> None:
-    made = Agent(ScriptedModel("hi"), execution=MemoryEnv({}), subagents=[AgentDefinition(name="one")])
-    await made.extra["spawn"]("go", **WRONG)
+async def spawn_subagent() -> None:
+    created = Agent(ScriptedModel("hi"), execution=MemoryEnv({}), subagents=[AgentDefinition(name="one")])
+    await created.extra["spawn"]("go", **WRONG)
 
 
-def taped(path: Path) -> None:
+def record_tape(path: Path) -> None:
     with Tape(path / "t.jsonl", "record") as tape:
         tape.discard()
         tape.model("openai:gpt-5-mini", **WRONG)
@@ -60,32 +60,32 @@ def taped(path: Path) -> None:
 
 CASES: dict[str, Callable[[Path], Any]] = {
     "Agent": lambda _: Agent(ScriptedModel(), **WRONG),
-    "Agent.run": lambda _: agent().run("go", **WRONG),
-    "Agent.run_sync": lambda _: asyncio.to_thread(agent().run_sync, "go", **WRONG),
-    "Agent.stream": lambda _: agent().stream("go", **WRONG),
+    "Agent.run": lambda _: make_agent().run("go", **WRONG),
+    "Agent.run_sync": lambda _: asyncio.to_thread(make_agent().run_sync, "go", **WRONG),
+    "Agent.stream": lambda _: make_agent().stream("go", **WRONG),
     "CoreAgent.run": lambda _: CoreAgent(ScriptedModel("hi"), env=MemoryEnv()).run("go", **WRONG),
-    "LLMClient.invoke": lambda _: asked("invoke"),
-    "LLMClient.stream": lambda _: asked("stream"),
-    "LLMClient.structured": lambda _: asked("structured"),
+    "LLMClient.invoke": lambda _: call_client("invoke"),
+    "LLMClient.stream": lambda _: call_client("stream"),
+    "LLMClient.structured": lambda _: call_client("structured"),
     "Message.assistant": lambda _: Message.assistant("hi", **WRONG),
     "Message.system": lambda _: Message.system("hi", **WRONG),
     "Message.user": lambda _: Message.user("hi", **WRONG),
     "Permissions": lambda _: Permissions(**WRONG),
     "SandboxEnv": lambda path: SandboxEnv(path, **WRONG),
-    "Subagents.spawn": lambda _: spawned(),
-    "Tape.model": taped,
+    "Subagents.spawn": lambda _: spawn_subagent(),
+    "Tape.model": record_tape,
     "Telemetry": lambda _: Telemetry(**WRONG),
     "complete": lambda _: complete(ScriptedModel("hi"), "go", **WRONG),
     "create_model": lambda _: create_model("openai:gpt-5-mini", **WRONG),
     "define_tool": lambda _: define_tool("one", description="", parameters=SCHEMA, execute=answer, **WRONG),
-    "install_tracing": lambda _: install_tracing(agent(), **WRONG),
-    "retry_stream": lambda _: opened(),
+    "install_tracing": lambda _: install_tracing(make_agent(), **WRONG),
+    "retry_stream": lambda _: open_stream(),
     "tool": lambda _: tool(**WRONG)(answer),
     "with_retry": lambda _: with_retry(answer, **WRONG),
 }
 OPEN = {
-    "CoreAgent.stream": "the run says it",
-    "ContainerEnv": "as SandboxEnv; needs a container",
+    "CoreAgent.stream": "checked by the run",
+    "ContainerEnv": "like SandboxEnv; needs a container",
     "RunResult.from_messages": "fields of the result",
     "TelemetryHelpers.start_llm_span": "attributes of any name",
     "TelemetryHelpers.start_tool_span": "attributes of any name",
@@ -93,8 +93,8 @@ OPEN = {
 }
 
 
-def taking() -> Iterator[str]:
-    """Everything public with ``**options``."""
+def find_functions_with_options() -> Iterator[str]:
+    """Yield all public functions with ``**options``."""
     for module in pkgutil.walk_packages(mainspring.__path__, "mainspring."):
         if not module.ispkg or module.name.startswith("mainspring.app"):
             continue
@@ -114,60 +114,60 @@ def taking() -> Iterator[str]:
             for spelled, part in parts:
                 try:
                     parameters = inspect.signature(part).parameters.values()
-                except (ValueError, TypeError, NameError):  # of a class that is only known to type checkers
+                except (ValueError, TypeError, NameError):  # a class that exists only for type checkers
                     continue
                 if any(p.kind is p.VAR_KEYWORD for p in parameters):
-                    yield spelled.replace("create_agent", "Agent")  # another name of it
+                    yield spelled.replace("create_agent", "Agent")  # an alias
 
 
-def test_all_that_take_options_are_tried_here() -> None:
-    assert set(taking()) == {*CASES, *OPEN}
+def test_every_function_with_options_has_a_case() -> None:
+    assert set(find_functions_with_options()) == {*CASES, *OPEN}
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_an_option_that_does_not_exist_is_refused(name: str, tmp_path: Path) -> None:
-    async def try_it() -> None:
-        made = CASES[name](tmp_path)
-        if inspect.isawaitable(made):
-            await made
+async def test_unknown_option_is_rejected(name: str, tmp_path: Path) -> None:
+    async def call_with_wrong_option() -> None:
+        created = CASES[name](tmp_path)
+        if inspect.isawaitable(created):
+            await created
 
     with pytest.raises((TypeError, mainspring.MainspringError), match="bse_url"):
-        await try_it()
+        await call_with_wrong_option()
 
 
-def test_options_beside_what_has_them_already_are_refused() -> None:
+def test_options_object_and_single_options_are_exclusive() -> None:
     with pytest.raises(TypeError, match="not both"):
         Telemetry(TelemetryOptions(), endpoint="http://localhost:1")
     with pytest.raises(TypeError, match="not both"):
-        install_tracing(agent(), Telemetry(), endpoint="http://localhost:1")
+        install_tracing(make_agent(), Telemetry(), endpoint="http://localhost:1")
 
 
 @pytest.mark.parametrize(
-    ("settings", "meant"), [({"apikey": "k"}, "api_key"), ({"max_tokens": 5}, "max_output_tokens")]
+    ("settings", "suggestion"), [({"apikey": "k"}, "api_key"), ({"max_tokens": 5}, "max_output_tokens")]
 )
-def test_a_setting_of_a_model_that_is_misspelt_names_the_one_that_was_meant(settings: Any, meant: str) -> None:
-    with pytest.raises(TypeError, match=f"Did you mean '{meant}'"):
+def test_misspelled_model_setting_suggests_the_right_name(settings: Any, suggestion: str) -> None:
+    with pytest.raises(TypeError, match=f"Did you mean '{suggestion}'"):
         create_model("openai:gpt-5-mini", **settings)
     create_model(
         "openai:gpt-5-mini", api_key="k", org="mine", mode="x", extra=settings
-    )  # known to some provider, or said so
+    )  # known to another provider, or declared as extra
 
 
-async def test_so_does_one_of_a_configuration() -> None:
+async def test_misspelled_configuration_key_suggests_the_right_name() -> None:
     result = await LLMClient({"provider": "openai", "modle": "gpt-5-mini"}).invoke("go")
     assert not isinstance(result, Success)
     assert "Unknown model setting 'modle'. Did you mean 'model'" in result.message
 
 
-async def test_what_is_set_later_is_checked_when_a_run_begins() -> None:
-    made = agent()
-    made.thinking = cast("Any", "lots")
+async def test_attribute_set_later_is_validated_when_a_run_starts() -> None:
+    created = make_agent()
+    created.thinking = cast("Any", "lots")
     with pytest.raises(ConfigError, match="thinking must be .*, not 'lots'"):
-        await made.run("go")
-    assert made.messages == ()
+        await created.run("go")
+    assert created.messages == ()
 
 
-def test_what_is_misspelt_elsewhere_is_told_too(tmp_path: Path) -> None:
+def test_invalid_tape_tool_and_agent_definition_options_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="mode of a tape must be 'replay' or 'once' or 'record', not 'onec'"):
         Tape(tmp_path / "t.jsonl", cast("Any", "onec"))
     with pytest.raises(ConfigError, match="tools of a tape must be .*, not 'liev'"):

@@ -1,4 +1,4 @@
-"""The public Agent: its options, and those of a run, as a caller writes them."""
+"""Options of the public Agent and of its runs."""
 
 import asyncio
 from typing import Any
@@ -17,11 +17,11 @@ def double(n: int) -> int:
     return 2 * n
 
 
-def make(*script: Any, **options: Any) -> Agent:
+def make_agent(*script: Any, **options: Any) -> Agent:
     return Agent(ScriptedModel(*script), execution=MemoryEnv({}), **options)
 
 
-def test_the_model_is_a_name_a_provider_or_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_agent_accepts_a_model_name_a_provider_or_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
     model = ScriptedModel("ok")
     assert Agent(model).model is model
@@ -42,7 +42,7 @@ def test_the_model_is_a_name_a_provider_or_an_object(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.covers("CFG-12")
-def test_without_a_model_the_environment_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_agent_reads_the_model_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENT_MODEL", "local:m")
     assert Agent().model.model == "m"
     monkeypatch.setenv("AGENT_MODEL", "")
@@ -51,11 +51,11 @@ def test_without_a_model_the_environment_names_it(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.covers("AGT-27")
-async def test_a_run_takes_model_thinking_and_plain_functions_for_itself_alone(
+async def test_run_overrides_apply_to_one_run_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     other = ScriptedModel(ScriptedCall("double", {"n": "21"}), "42")
-    agent = make("a", "b", behavior=RunOptions(thinking="low", temperature=0.5))
+    agent = make_agent("a", "b", behavior=RunOptions(thinking="low", temperature=0.5))
 
     result = await agent.run("go", model=other, thinking="high", tools=[double], behavior=RunOptions(max_turns=2))
     assert as_message(result.messages[2]).tool_results[0].text == "42"
@@ -74,13 +74,13 @@ async def test_a_run_takes_model_thinking_and_plain_functions_for_itself_alone(
     assert [t.name for t in agent.model.requests[1].request.tools] == ["later"]
 
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with pytest.raises(ProviderConfigError):  # the name was understood
+    with pytest.raises(ProviderConfigError):  # the name is parsed; only the key is missing
         await agent.run("go", model="openai:gpt-5")
 
 
 @pytest.mark.covers("MSG-25")
-async def test_text_stands_for_a_message_wherever_messages_are_taken() -> None:
-    agent = make("a", "b", NetworkError("too long", retryable=False), "c", messages="from before")
+async def test_text_is_accepted_wherever_a_message_is() -> None:
+    agent = make_agent("a", "b", NetworkError("too long", retryable=False), "c", messages="from before")
 
     def go_on(ctx: Any) -> Any:
         return {"continue_with": "go on"} if ctx.turn == 1 else None
@@ -97,8 +97,8 @@ async def test_text_stands_for_a_message_wherever_messages_are_taken() -> None:
 
 
 @pytest.mark.parametrize("blank", ["   ", "\n", [TextBlock(" ")], Message.user("\t")])
-async def test_a_blank_prompt_is_refused_here_and_asks_nobody(blank: Any) -> None:
-    agent = make("never", messages=[Message.user("x")])
+async def test_run_rejects_a_blank_prompt_without_calling_the_model(blank: Any) -> None:
+    agent = make_agent("never", messages=[Message.user("x")])
     with pytest.raises(AgentError, match="The prompt is empty."):
         await agent.run(blank)
     assert len(agent.messages) == 1
@@ -107,40 +107,40 @@ async def test_a_blank_prompt_is_refused_here_and_asks_nobody(blank: Any) -> Non
 
 
 @pytest.mark.covers("AGT-19")
-async def test_what_a_failed_run_used_is_told() -> None:
+async def test_failed_run_reports_its_usage() -> None:
     def script() -> tuple[Any, ...]:
         return Reply(calls=[ScriptedCall("double", {"n": 1})], usage=Usage(5, 6)), NetworkError("down", retryable=False)
 
-    result = await make(*script(), tools=[double]).run("go", raise_errors=False)
+    result = await make_agent(*script(), tools=[double]).run("go", raise_errors=False)
     assert (result.status, str(result.error)) == ("error", "down")
     assert (result.usage.total_tokens, result.stats.tool_counts, len(result.messages)) == (11, {"double": 1}, 3)
 
     with pytest.raises(AgentProviderError) as caught:
-        await make(*script(), tools=[double]).run("go")
+        await make_agent(*script(), tools=[double]).run("go")
     assert caught.value.outcome is not None
     assert caught.value.outcome.usage.total_tokens == 11
 
     signal = CancelToken()
-    agent = make(*script(), tools=[double], hooks={"tool:after": lambda ctx: signal.cancel("enough")})
+    agent = make_agent(*script(), tools=[double], hooks={"tool:after": lambda ctx: signal.cancel("enough")})
     result = await agent.run("go", raise_errors=False, signal=signal)
     assert (result.status, result.usage.total_tokens, str(result.error)) == ("aborted", 11, "enough")
 
-    rejected = await make("a").run("go", raise_errors=False, signal=signal)
+    rejected = await make_agent("a").run("go", raise_errors=False, signal=signal)
     assert (rejected.status, rejected.usage.total_tokens) == ("aborted", 0)
 
 
-def test_a_second_sync_run_has_an_event_loop_of_its_own() -> None:
-    agent = make("a", "b")
+def test_run_sync_creates_a_new_event_loop_for_each_run() -> None:
+    agent = make_agent("a", "b")
     assert (agent.run_sync("1").text, agent.run_sync("2").text) == ("a", "b")
 
 
-async def test_the_sync_way_says_what_to_use_inside_an_event_loop() -> None:
+async def test_run_sync_inside_an_event_loop_suggests_await() -> None:
     await asyncio.sleep(0)
     with pytest.raises(RuntimeError, match=r"await agent\.run"):
-        make("a").run_sync("go")
+        make_agent("a").run_sync("go")
 
 
-async def test_a_structured_answer_is_had_as_its_class_or_not_at_all() -> None:
+async def test_output_as_raises_on_a_type_mismatch() -> None:
     result = RunResult(status="completed", output=3)
     assert result.output_as(int) == 3
     with pytest.raises(AgentError, match="The output is of type int, not <class 'str'>"):

@@ -1,4 +1,4 @@
-"""Several agents in one process: side by side, in threads, in a notebook; and tools that know nothing of whoever watches them."""
+"""Several agents in one process: side by side, in threads, in a notebook; and tools that are unaware of observers."""
 
 import asyncio
 import subprocess
@@ -56,7 +56,7 @@ asyncio.run(notebook(), debug=True)
 
 
 @pytest.mark.covers("BYD-16")
-def test_a_process_holds_many_agents_and_prints_nothing() -> None:
+def test_one_process_runs_many_agents_without_output() -> None:
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-W", "error", "-c", SEVERAL], capture_output=True, text=True, check=False
     )
@@ -64,14 +64,14 @@ def test_a_process_holds_many_agents_and_prints_nothing() -> None:
 
 
 @pytest.mark.covers("BYD-16")
-def test_agents_in_threads_have_loops_of_their_own_and_abort_from_any() -> None:
-    def made(n: int) -> Agent:
+def test_agents_in_threads_run_independently_and_can_be_aborted() -> None:
+    def make_agent(n: int) -> Agent:
         return Agent(ScriptedModel(f"answer {n}"), execution=MemoryEnv({}))
 
     texts: dict[int, str] = {}
 
     def work(n: int) -> None:
-        texts[n] = made(n).run_sync("go").text
+        texts[n] = make_agent(n).run_sync("go").text
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
     for thread in threads:
@@ -91,46 +91,46 @@ def test_agents_in_threads_have_loops_of_their_own_and_abort_from_any() -> None:
 
 
 @pytest.mark.covers("TDF-19")
-async def test_permissions_and_telemetry_are_not_the_business_of_a_tool() -> None:
+async def test_permissions_and_events_need_no_code_in_the_tool() -> None:
     ran: list[str] = []
 
     @tool(access=lambda args: [Access("fs-write", args["path"])])
     async def scribble(path: str) -> str:
-        """Write into a file; asks nobody and tells nobody."""
+        """Write a file without permission checks or events."""
         ran.append(path)
         return "written"
 
     script = [ScriptedCall("scribble", {"path": "a"}, "1"), ScriptedCall("scribble", {"path": "b"}, "2")]
-    told: list[ToolExecutionEnd] = []
+    observed: list[ToolExecutionEnd] = []
     agent = Agent(
         ScriptedModel(script, "done"),
         tools=[scribble],
         execution=MemoryEnv({}),
         permissions=Permissions(allow=["scribble(a)"], deny=["scribble(b)"]),
     )
-    agent.subscribe(lambda event: told.append(event) if isinstance(event, ToolExecutionEnd) else None)
+    agent.subscribe(lambda event: observed.append(event) if isinstance(event, ToolExecutionEnd) else None)
     await agent.run("go")
     assert ran == ["a"]
-    assert {e.call.id: e.result.is_error for e in told} == {"1": False, "2": True}
+    assert {e.call.id: e.result.is_error for e in observed} == {"1": False, "2": True}
 
 
 @pytest.mark.covers("TDF-20")
-async def test_one_index_has_all_tools_and_each_is_told_of() -> None:
+async def test_callbacks_report_every_built_in_tool() -> None:
     tools = builtin_tools()
     assert len({t.name for t in tools}) == len(tools) >= 8
-    told: list[Any] = []
+    observed: list[Any] = []
     agent = Agent(
         ScriptedModel([ScriptedCall(t.name, {}, f"c{i}") for i, t in enumerate(tools)], "done"),
         tools=tools,
         execution=MemoryEnv({}),
-        callbacks=AgentCallbacks(on_tool_start=lambda span, name, args: told.append(name)),
+        callbacks=AgentCallbacks(on_tool_start=lambda span, name, args: observed.append(name)),
     )
     await agent.run("go")
-    assert told == [t.name for t in tools]
+    assert observed == [t.name for t in tools]
 
 
 @pytest.mark.covers("AGT-09")
-async def test_an_agent_made_by_the_function_is_one_and_may_be_eager() -> None:
+async def test_create_agent_returns_an_agent_and_supports_eager_warmup() -> None:
     agent = create_agent(ScriptedModel("hi"), execution=MemoryEnv({}), eager=True)
     assert isinstance(agent, Agent)
     await asyncio.gather(agent.warmup(), agent.warmup())

@@ -1,4 +1,4 @@
-"""Options that mean nothing are told when they are given, all at once, and nothing of them is done."""
+"""Invalid options are all reported when they are passed, and none of them takes effect."""
 
 import math
 import re
@@ -61,7 +61,7 @@ WRONG: list[dict[str, Any]] = [
 
 @pytest.mark.covers("AGT-27")
 @pytest.mark.parametrize("options", WRONG, ids=str)
-def test_a_value_that_means_nothing_is_refused(options: dict[str, Any]) -> None:
+def test_invalid_option_value_is_rejected(options: dict[str, Any]) -> None:
     [name] = options
     with pytest.raises(ConfigError, match=rf"^behavior: {name} must be .*, not "):
         Agent(ScriptedModel(), behavior=RunOptions(**options))
@@ -69,10 +69,10 @@ def test_a_value_that_means_nothing_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=name):
         agent.run_sync("go", behavior=RunOptions(**options))
     assert not agent.running
-    assert agent.run_sync("go").text == "ok", "the next run is as if nothing had been"
+    assert agent.run_sync("go").text == "ok", "the next run is unaffected"
 
 
-def test_all_of_them_are_told_at_once() -> None:
+def test_all_invalid_options_are_reported_together() -> None:
     with pytest.raises(ConfigError) as caught:
         validate_behavior(RunOptions(max_turns=-1, steering=cast("Any", "no")))
     assert str(caught.value) == (
@@ -80,7 +80,7 @@ def test_all_of_them_are_told_at_once() -> None:
     )
 
 
-def test_what_is_no_behavior_or_no_option_is_told() -> None:
+def test_wrong_behavior_type_and_unknown_run_option_are_rejected() -> None:
     with pytest.raises(ConfigError, match=r"behavior must be a Behavior\(\.\.\.\), not dict"):
         Agent(ScriptedModel(), behavior=cast("Any", {"max_turns": 1}))
     agent = Agent(ScriptedModel("ok"), execution=MemoryEnv())
@@ -111,27 +111,27 @@ def test_what_is_no_behavior_or_no_option_is_told() -> None:
         ),
     ],
 )
-def test_what_an_option_is_made_of_is_checked_too(options: dict[str, Any], text: str) -> None:
+def test_nested_option_values_are_validated(options: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(text)):
         Agent(ScriptedModel(), execution=MemoryEnv(), behavior=RunOptions(**options))
 
 
 @pytest.mark.parametrize("option", ["permissions", "session", "memory", "plugs"])
 @pytest.mark.parametrize("junk", ["deny", True, 3, Subagents])
-def test_what_is_no_plug_is_told(option: str, junk: Any) -> None:
+def test_object_that_is_not_a_plugin_is_rejected(option: str, junk: Any) -> None:
     with pytest.raises(ConfigError, match=f"is not a plugin. An agent takes {option}="):
         cast("Any", Agent)(ScriptedModel(), **{option: [junk] if option == "plugs" else junk})
 
 
-def test_every_default_passes() -> None:
+def test_default_options_are_valid() -> None:
     validate_behavior(
         RunOptions(**{name: getattr(ResolvedRunOptions(), name) for name in ResolvedRunOptions.__struct_fields__})
     )
 
 
 @given(st.sampled_from([f for f in RunOptions.__struct_fields__ if f != "schema"]), st.one_of(st.none(), st.integers(-3, 3), st.floats(), st.text(max_size=3), st.booleans(), st.just({"work": ToolBudget(max=1)}), st.just({}), st.just(())))  # fmt: skip
-def test_what_passes_runs_to_an_end_that_is_told(name: str, value: Any) -> None:
-    """Whatever a value is: it is refused, or the run with it ends by itself."""
+def test_accepted_option_value_never_hangs_a_run(name: str, value: Any) -> None:
+    """Every value is rejected or leads to a run that ends."""
     try:
         agent = Agent(
             ScriptedModel([ScriptedCall("nothing"), ScriptedCall("nothing")], "ok"),
@@ -144,7 +144,7 @@ def test_what_passes_runs_to_an_end_that_is_told(name: str, value: Any) -> None:
     assert result.status in ("completed", "max_turns", "max_tokens", "max_seconds", "max_cost", "error")
 
 
-async def test_a_limit_of_a_tool_that_is_not_there_is_told_once() -> None:
+async def test_unknown_tool_in_a_limit_warns_once() -> None:
     async def add() -> str:
         """Add."""
         return ""
@@ -155,10 +155,10 @@ async def test_a_limit_of_a_tool_that_is_not_there_is_told_once() -> None:
     agent = Agent(
         ScriptedModel("one", "two"), execution=MemoryEnv(), tools=[add], behavior=behavior, tool_aliases={"zzz": "z"}
     )
-    with pytest.warns(ConfigWarning) as told:
+    with pytest.warns(ConfigWarning) as caught_warnings:
         await agent.run("go")
     await agent.run("again")
-    assert [str(w.message) for w in told] == [
+    assert [str(w.message) for w in caught_warnings] == [
         "tool_budgets names the unknown tool 'adds'. Did you mean 'add'?",
         "dedup_tools names the unknown tool 'ad'. Did you mean 'add'?",
         "tool_aliases names the unknown tool 'zzz'",

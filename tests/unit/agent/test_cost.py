@@ -1,4 +1,4 @@
-"""What runs cost, out of their event logs."""
+"""Costs of runs, computed from their event logs."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -58,44 +58,44 @@ def environ(tmp_path: Path) -> dict[str, str]:
     return {"MAINSPRING_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
 
 
-def report(environ: dict[str, str], tmp_path: Path, **options: Any) -> CostReport:
+def load_report(environ: dict[str, str], tmp_path: Path, **options: Any) -> CostReport:
     return cost_report(WorkspaceOptions(cwd=str(tmp_path)), environ=environ, **options)
 
 
-def rows(found: CostReport) -> list[tuple[str, int, float, int]]:
-    return [(r.key, r.calls, round(r.cost, 6), r.unpriced_calls) for r in found.rows]
+def report_rows(report: CostReport) -> list[tuple[str, int, float, int]]:
+    return [(r.key, r.calls, round(r.cost, 6), r.unpriced_calls) for r in report.rows]
 
 
-def test_by_day_project_model_and_session(environ: dict[str, str], tmp_path: Path) -> None:
+def test_cost_is_grouped_by_day_project_model_and_session(environ: dict[str, str], tmp_path: Path) -> None:
     home = tmp_path / "home"
     converse(home, Reply("x", usage=KNOWN))
     converse(home, Reply("x", usage=KNOWN), folder="b")
     converse(home, Reply("x", usage=UNKNOWN), folder="b", model="mystery")
 
     today = f"{datetime.now().astimezone():%Y-%m-%d}"
-    by_day = report(environ, tmp_path)
-    assert rows(by_day) == [(today, 3, 0.062, 1)]
+    by_day = load_report(environ, tmp_path)
+    assert report_rows(by_day) == [(today, 3, 0.062, 1)]
     assert by_day.total.unpriced_tokens == 330
     assert (by_day.total.input_tokens, by_day.total.cache_read, by_day.total.output_tokens) == (500, 100, 70)
-    assert rows(report(environ, tmp_path, by="project")) == [
+    assert report_rows(load_report(environ, tmp_path, by="project")) == [
         (str(tmp_path / "b"), 2, 0.031, 1),
         (str(tmp_path / "a"), 1, 0.031, 0),
     ]
-    assert rows(report(environ, tmp_path, by="model")) == [
+    assert report_rows(load_report(environ, tmp_path, by="model")) == [
         ("openai:gpt-5-mini", 2, 0.062, 0),
         ("openai:mystery", 1, 0.0, 1),
     ]
-    assert len(report(environ, tmp_path, by="session").rows) == 3
+    assert len(load_report(environ, tmp_path, by="session").rows) == 3
     here = cost_report(WorkspaceOptions(cwd=str(tmp_path / "a")), environ=environ, here=True, by="project")
-    assert rows(here) == [(str(tmp_path / "a"), 1, 0.031, 0)]
+    assert report_rows(here) == [(str(tmp_path / "a"), 1, 0.031, 0)]
 
 
-def test_sub_agents_side_calls_and_failed_attempts_count(environ: dict[str, str], tmp_path: Path) -> None:
-    """CO-06: all that the run itself says it used is in the report, and nothing of it twice."""
+def test_report_includes_subagents_side_calls_and_failed_attempts(environ: dict[str, str], tmp_path: Path) -> None:
+    """CO-06: the report contains all usage that the run reports, and nothing twice."""
     used: list[Usage] = []
     request = False
 
-    async def beside(hook: UsageUpdate) -> None:
+    async def make_side_call(hook: UsageUpdate) -> None:
         nonlocal request
         used[:] = [hook.total]
         if not request:
@@ -104,63 +104,63 @@ def test_sub_agents_side_calls_and_failed_attempts_count(environ: dict[str, str]
 
     script = (
         Reply("a", calls=[ScriptedCall("spawn", {"task": "t"})], usage=KNOWN),  # the parent
-        Reply("title", usage=KNOWN),  # beside it
-        Reply("child", usage=KNOWN),  # its sub-agent
+        Reply("title", usage=KNOWN),  # a side call
+        Reply("child", usage=KNOWN),  # the subagent
         Reply("done", usage=KNOWN),
     )
-    converse(tmp_path / "home", *script, handler=(UsageUpdate, beside))
+    converse(tmp_path / "home", *script, handler=(UsageUpdate, make_side_call))
 
-    found = report(environ, tmp_path, by="model")
+    cost = load_report(environ, tmp_path, by="model")
 
-    assert sum(r.calls for r in found.rows) == 4
-    assert found.total.input_tokens == 400
-    assert found.total.cost == pytest.approx(4 * 0.031)
-    assert found.total.by_children == pytest.approx(0.031)
+    assert sum(r.calls for r in cost.rows) == 4
+    assert cost.total.input_tokens == 400
+    assert cost.total.cost == pytest.approx(4 * 0.031)
+    assert cost.total.by_children == pytest.approx(0.031)
     assert used[0].cost is not None
-    assert found.total.cost == pytest.approx(used[0].cost.total)
+    assert cost.total.cost == pytest.approx(used[0].cost.total)
 
 
-def test_what_a_failed_attempt_used_counts(environ: dict[str, str], tmp_path: Path) -> None:
+def test_report_includes_tokens_of_a_failed_attempt(environ: dict[str, str], tmp_path: Path) -> None:
     cut = Reply("a b c", chunk_count=3, truncate_after=2, usage=KNOWN, error=NetworkError("cut"))
     handler = (ModelErrorHook, lambda hook: hook.retry())
     converse(tmp_path / "home", cut, Reply("done", usage=KNOWN), handler=handler)
 
-    found = report(environ, tmp_path, by="model")
+    cost = load_report(environ, tmp_path, by="model")
 
-    assert rows(found) == [("openai:gpt-5-mini", 1, 0.062, 0)]
-    assert found.total.output_tokens == 40
+    assert report_rows(cost) == [("openai:gpt-5-mini", 1, 0.062, 0)]
+    assert cost.total.output_tokens == 40
 
 
-def event(kind: Any, run: str, at: datetime = NOW, agent: str = "main", **fields: Any) -> LogEvent:
+def make_event(kind: Any, run: str, at: datetime = NOW, agent: str = "main", **fields: Any) -> LogEvent:
     return LogEvent(event=kind, time=at, session="s", project="/p", run=run, agent=agent, **fields)
 
 
-def test_a_run_that_was_killed_counts_as_far_as_it_is_known() -> None:
+def test_killed_run_counts_its_recorded_model_calls() -> None:
     events = [
-        event("run_start", "1"),
-        event("model_call", "1", usage=KNOWN, provider="openai", model="m"),
-        event("run_start", "2"),
-        event("model_call", "2", usage=KNOWN, provider="openai", model="m"),
-        event("run_end", "2", usage=KNOWN),
+        make_event("run_start", "1"),
+        make_event("model_call", "1", usage=KNOWN, provider="openai", model="m"),
+        make_event("run_start", "2"),
+        make_event("model_call", "2", usage=KNOWN, provider="openai", model="m"),
+        make_event("run_end", "2", usage=KNOWN),
     ]
 
     assert [s.usage for s in iter_spending(iter(events))] == [KNOWN, KNOWN]
 
 
 @given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000), st.booleans()), max_size=6), st.integers(0, 500))
-def test_the_sum_is_what_the_run_came_to(calls: list[tuple[int, int, bool]], lost: int) -> None:
-    whole, events = Usage.zero(), [event("run_start", "1")]
+def test_spending_adds_up_to_the_run_total(calls: list[tuple[int, int, bool]], lost: int) -> None:
+    whole, events = Usage.zero(), [make_event("run_start", "1")]
     for tokens, out, child in calls:
         usage = Usage(tokens, out, cost=Cost(tokens / 1e6))
         run, agent = ("2", "child") if child else ("1", "main")
         if child:
-            events.append(event("run_start", "2", agent="child"))
-        events.append(event("model_call", run, agent=agent, usage=usage, model="m"))
+            events.append(make_event("run_start", "2", agent="child"))
+        events.append(make_event("model_call", run, agent=agent, usage=usage, model="m"))
         if child:
-            events.append(event("run_end", "2", agent="child", usage=usage))
+            events.append(make_event("run_end", "2", agent="child", usage=usage))
         whole += usage
     whole += Usage(lost, lost, cost=Cost(lost / 1e6))
-    events.append(event("run_end", "1", usage=whole))
+    events.append(make_event("run_end", "1", usage=whole))
 
     spent = [s.usage for s in iter_spending(iter(events))]
 
@@ -184,17 +184,17 @@ def test_the_sum_is_what_the_run_came_to(calls: list[tuple[int, int, bool]], los
         ("today", NOW.astimezone().replace(hour=0)),
     ],
 )
-def test_since(text: str, when: datetime) -> None:
+def test_parse_since_accepts_durations_and_dates(text: str, when: datetime) -> None:
     assert parse_since(text, NOW) == when
 
 
 @pytest.mark.parametrize("text", ["yesterday-ish", "7", "-3d", "2026-13-01"])
-def test_a_time_that_is_none_is_told(text: str) -> None:
+def test_parse_since_rejects_an_invalid_time(text: str) -> None:
     with pytest.raises(ConfigError, match="Invalid --since"):
         parse_since(text, NOW)
 
 
-def test_only_what_was_spent_since_counts(environ: dict[str, str], tmp_path: Path) -> None:
+def test_since_limits_the_report(environ: dict[str, str], tmp_path: Path) -> None:
     home = tmp_path / "home"
     converse(home, Reply("x", usage=KNOWN))
     log = next((home / "logs").glob("*.jsonl"))
@@ -202,6 +202,6 @@ def test_only_what_was_spent_since_counts(environ: dict[str, str], tmp_path: Pat
     old = [{**line, "time": "2020-01-01T00:00:00Z"} for line in lines]
     log.with_name("older.jsonl").write_bytes(b"\n".join(msgspec.json.encode(line) for line in old) + b"\n")
 
-    assert report(environ, tmp_path).total.calls == 2
-    assert report(environ, tmp_path, since="7d").total.calls == 1
-    assert [r.key for r in report(environ, tmp_path).rows][0].startswith("20")
+    assert load_report(environ, tmp_path).total.calls == 2
+    assert load_report(environ, tmp_path, since="7d").total.calls == 1
+    assert [r.key for r in load_report(environ, tmp_path).rows][0].startswith("20")

@@ -1,4 +1,4 @@
-"""What `mainspring.agent` offers."""
+"""Public names of `mainspring.agent`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""An agent on a chat model of LangChain, with its real classes."""
+"""An agent with a chat model of LangChain, using its real classes."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ from mainspring import Agent, tool
 from mainspring.env.memory import MemoryEnv
 
 
-class Calling(FakeMessagesListChatModel):
-    """Takes tools, as real ones do."""
+class ToolCallingModel(FakeMessagesListChatModel):
+    """Accepts tools, like real chat models."""
 
-    def bind_tools(self, tools: Any, **options: Any) -> "Calling":
+    def bind_tools(self, tools: Any, **options: Any) -> "ToolCallingModel":
         return self
 
 
@@ -28,9 +28,9 @@ async def double(n: int) -> int:
 
 
 @pytest.mark.covers("PRV-37")
-async def test_an_agent_takes_a_chat_model_of_langchain() -> None:
+async def test_agent_accepts_a_langchain_chat_model() -> None:
     call = AIMessage("", tool_calls=[{"name": "double", "args": {"n": 21}, "id": "c1"}])
-    model: Any = Calling(responses=[call, AIMessage("It is 42.")])
+    model: Any = ToolCallingModel(responses=[call, AIMessage("It is 42.")])
     agent = Agent(model, tools=[double], execution=MemoryEnv())
 
     result = await agent.run("Double 21")

@@ -1,4 +1,4 @@
-"""What an agent and a run are given is what they know, or is refused in words before anything is done with it."""
+"""Unknown and invalid options of an agent or a run are rejected before anything runs."""
 
 import re
 from pathlib import Path
@@ -20,26 +20,26 @@ def greet(name: str) -> str:
     return f"hello {name}"
 
 
-def agent(**options: Any) -> Agent:
+def make_agent(**options: Any) -> Agent:
     options.setdefault("execution", MemoryEnv({}))
     return Agent(options.pop("model", None) or ScriptedModel("done"), **options)
 
 
-def test_an_option_that_does_not_exist_names_the_one_that_was_meant() -> None:
-    for make in (agent, lambda **o: create_agent(ScriptedModel(), **o)):
+def test_unknown_agent_option_suggests_the_right_name() -> None:
+    for make in (make_agent, lambda **o: create_agent(ScriptedModel(), **o)):
         with pytest.raises(TypeError, match="Unknown option of Agent: 'sytem'. Did you mean 'system'"):
             make(sytem="x")
     with pytest.raises(TypeError, match="Did you mean 'tool_aliases'"):
-        agent(tool_alias={})
+        make_agent(tool_alias={})
     with pytest.raises(TypeError, match="'zzz'. Options: behavior, callbacks, convert, eager, execution"):
-        agent(zzz=1)
+        make_agent(zzz=1)
 
 
-async def test_so_does_one_of_a_run() -> None:
+async def test_unknown_run_option_suggests_the_right_name() -> None:
     with pytest.raises(TypeError, match="Unknown option of a run: 'behaviour'. Did you mean 'behavior'"):
-        await agent().run("go", **cast("Any", {"behaviour": None}))
+        await make_agent().run("go", **cast("Any", {"behaviour": None}))
     with pytest.raises(TypeError, match="Did you mean 'tools'"):
-        agent().stream("go", **cast("Any", {"tool": []}))  # at once, not when somebody waits
+        make_agent().stream("go", **cast("Any", {"tool": []}))  # raised by the call, not by the first await
 
 
 @pytest.mark.parametrize(
@@ -72,48 +72,52 @@ async def test_so_does_one_of_a_run() -> None:
         ("extra", 5, "a mapping"),
     ],
 )
-def test_a_value_that_cannot_be_is_told(option: str, value: Any, text: str) -> None:
+def test_invalid_agent_option_value_is_rejected(option: str, value: Any, text: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(text)):
-        agent(**{option: value})
+        make_agent(**{option: value})
 
 
 @pytest.mark.parametrize(
     ("option", "value"),
     [("model", 5), ("tools", "greet"), ("tools", ["greet"]), ("system", 5), ("hooks", [1]), ("signal", 5)],
 )
-async def test_nor_can_one_of_a_run(option: str, value: Any) -> None:
-    made = agent()
+async def test_invalid_run_option_value_is_rejected(option: str, value: Any) -> None:
+    agent = make_agent()
     with pytest.raises(ConfigError):
-        await made.run("go", **cast("Any", {option: value}))
-    assert made.messages == ()
+        await agent.run("go", **cast("Any", {option: value}))
+    assert agent.messages == ()
 
 
-def test_a_folder_that_is_not_there_is_told_and_not_made(tmp_path: Path) -> None:
+def test_missing_working_folder_is_rejected_and_not_created(tmp_path: Path) -> None:
     wrong = tmp_path / "typo"
-    for make in (lambda: agent(execution=str(wrong)), lambda: agent(execution=wrong), lambda: LocalEnv(wrong)):
+    for make in (
+        lambda: make_agent(execution=str(wrong)),
+        lambda: make_agent(execution=wrong),
+        lambda: LocalEnv(wrong),
+    ):
         with pytest.raises(ConfigError, match=f"Folder not found: {re.escape(str(wrong))}"):
             make()
     assert not wrong.exists()
-    assert agent(execution=tmp_path).env.cwd == str(tmp_path)
+    assert make_agent(execution=tmp_path).env.cwd == str(tmp_path)
 
 
-async def test_so_is_a_folder_of_skills_before_the_model_is_asked(tmp_path: Path) -> None:
-    made = agent(skills=str(tmp_path / "typo"))
+async def test_missing_skills_folder_is_rejected_before_the_model_call(tmp_path: Path) -> None:
+    agent = make_agent(skills=str(tmp_path / "typo"))
     with pytest.raises(ConfigError, match=f"Skills folder not found: {re.escape(str(tmp_path / 'typo'))}"):
-        await made.run("go")
-    assert made.messages == ()
-    assert (await agent(skills=tmp_path).run("go")).text == "done"
+        await agent.run("go")
+    assert agent.messages == ()
+    assert (await make_agent(skills=tmp_path).run("go")).text == "done"
 
 
-def test_sub_agents_are_definitions() -> None:
+def test_subagents_must_be_agent_definitions() -> None:
     with pytest.raises(ConfigError, match=r"Subagents must be AgentDefinition\(...\), not 'x'"):
         Subagents(cast("Any", ["x"]))
 
 
-def test_a_function_that_cannot_be_a_tool_says_what_to_write() -> None:
+def test_tool_function_with_an_untyped_context_is_rejected_with_a_hint() -> None:
     def look(ctx, key: str) -> str:
         """Look."""
         return key
 
     with pytest.raises(TypeError, match=f"Write `ctx: {ToolContext.__name__}` if it receives the context of the call"):
-        agent(tools=[look])
+        make_agent(tools=[look])

@@ -1,4 +1,4 @@
-"""A run tells of the tokens that its own requests had renewed."""
+"""A run reports the tokens that its own requests refreshed."""
 
 import time
 from pathlib import Path
@@ -19,28 +19,28 @@ from tests.unit.models.server import Received, chunked, serve
 
 
 @pytest.mark.covers("PRV-29")
-async def test_a_renewed_token_fires_oauth_refresh_on_the_run_that_needed_it(tmp_path: Path) -> None:
+async def test_oauth_refresh_fires_on_the_run_that_needed_the_token(tmp_path: Path) -> None:
     file = TokenFile(tmp_path / "codex.json")
     file.write(OAuthTokens("old", "refresh-1", time.time() - 5, "acc-1"))
 
-    def host(request: Received) -> Any:
+    def respond(request: Received) -> Any:
         if request.target == "/oauth/token":
             return given(access_token="new", expires_in=3600)
         return chunked(sse(completed(text_item("Hello"))))
 
-    heard: list[tuple[str, str, str]] = []
-    deaf: list[OAuthRefresh] = []
-    async with serve(host) as server:
+    refreshes: list[tuple[str, str, str]] = []
+    other_refreshes: list[OAuthRefresh] = []
+    async with serve(respond) as server:
         model = create_model("codex", base_url=server.url, tokenFile=str(file.path), issuer=server.url)
         agent = Agent(model, execution=MemoryEnv({}))
-        agent.on(OAuthRefresh, lambda hook: heard.append((hook.provider, hook.account, hook.reason)))
+        agent.on(OAuthRefresh, lambda hook: refreshes.append((hook.provider, hook.account, hook.reason)))
         other = Agent(ScriptedModel("ok"), execution=MemoryEnv({}))
-        other.on(OAuthRefresh, deaf.append)
+        other.on(OAuthRefresh, other_refreshes.append)
 
         await other.run("Hi")
         await agent.run("Hi")
         await agent.run("Hi again")
 
-    assert heard == [("codex", "acc-1", "expired")]
-    assert deaf == []
+    assert refreshes == [("codex", "acc-1", "expired")]
+    assert other_refreshes == []
     assert current_listener() is None

@@ -1,11 +1,11 @@
-"""The command line as values."""
+"""Parsing of command line arguments."""
 
 import pytest
 
 from mainspring.app.cli.arguments import COMMANDS, UsageError, parse_arguments, run_parser
 
 
-def test_a_run() -> None:
+def test_run_options_are_parsed() -> None:
     name, options = parse_arguments(
         [
             "-p",
@@ -30,18 +30,18 @@ def test_a_run() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["-p"], ["-p", "-"], ["-p", "--output", "json"]])
-def test_a_prompt_from_stdin(arguments: list[str]) -> None:
+def test_prompt_can_come_from_stdin(arguments: list[str]) -> None:
     assert parse_arguments(arguments)[1].prompt == "-"
 
 
-def test_a_prompt_may_look_like_an_option_or_a_command() -> None:
+def test_prompt_can_look_like_an_option_or_a_command() -> None:
     assert parse_arguments(["-p", "check"])[1].prompt == "check"
     assert parse_arguments(["-p", "-5 degrees?"])[1].prompt == "-5 degrees?"
     assert parse_arguments(["--prompt=--help"])[1].prompt == "--help"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_commands_have_options_of_their_own(name: str) -> None:
+def test_every_command_is_parsed(name: str) -> None:
     more = {"replay": ["traffic", "x"], "completion": ["bash"], "serve": ["--rpc"]}.get(name, [])
 
     assert parse_arguments([name, *more, "--cwd", "/x"])[0] == name
@@ -66,23 +66,23 @@ def test_commands_have_options_of_their_own(name: str) -> None:
         (["replay"], "required"),
     ],
 )
-def test_what_is_wrong_is_said(arguments: list[str], text: str) -> None:
+def test_usage_errors_explain_the_problem(arguments: list[str], text: str) -> None:
     with pytest.raises(UsageError, match=text):
         parse_arguments(arguments)
 
 
 def test_help_names_commands_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exited:
         parse_arguments(["--help"])
 
-    shown = capsys.readouterr().out
-    assert left.value.code == 0
+    output = capsys.readouterr().out
+    assert exited.value.code == 0
     for name in COMMANDS:
-        assert name in shown
-    assert "exit codes: 0 success" in shown
+        assert name in output
+    assert "exit codes: 0 success" in output
 
 
-def test_every_option_is_explained() -> None:
+def test_every_option_has_help() -> None:
     for parser in (run_parser(), *(make() for make in COMMANDS.values())):
         for action in parser._actions:
             assert action.help, action

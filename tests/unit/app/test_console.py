@@ -1,4 +1,4 @@
-"""What reaches the terminal."""
+"""Output on the terminal."""
 
 import io
 import os
@@ -15,7 +15,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "escaped"),
     [
         ("plain\n\ttext", "plain\n\ttext"),
         ("\x1b]52;c;ZXZpbA==\x07", "\\x1b]52;c;ZXZpbA==\\x07"),
@@ -27,11 +27,11 @@ class Terminal(io.StringIO):
         ("[bold]no markup[/bold]", "[bold]no markup[/bold]"),
     ],
 )
-def test_control_characters_are_spelled_out(text: str, shown: str) -> None:
-    assert escape_invisible(text, prose=True) == shown
+def test_control_characters_are_escaped(text: str, escaped: str) -> None:
+    assert escape_invisible(text, prose=True) == escaped
 
 
-def test_an_escape_that_comes_in_pieces_stays_harmless() -> None:
+def test_escape_sequence_in_chunks_is_harmless() -> None:
     out = Terminal()
     console = Console(out, io.StringIO(), {})
 
@@ -41,7 +41,7 @@ def test_an_escape_that_comes_in_pieces_stays_harmless() -> None:
     assert "\x1b" not in out.getvalue()
 
 
-def test_a_pipe_gets_the_answer_as_it_is() -> None:
+def test_pipe_gets_the_answer_unchanged() -> None:
     out = io.StringIO()
 
     Console(out, io.StringIO(), {}).answer("a\x1b[31mb")
@@ -49,18 +49,18 @@ def test_a_pipe_gets_the_answer_as_it_is() -> None:
     assert out.getvalue() == "a\x1b[31mb"
 
 
-def test_lines_are_dim_only_where_a_terminal_can_show_it() -> None:
-    def said(environ: dict[str, str], err: io.StringIO) -> str:
+def test_info_lines_are_dim_only_on_a_capable_terminal() -> None:
+    def print_info(environ: dict[str, str], err: io.StringIO) -> str:
         Console(io.StringIO(), err, environ).info("x")
         return err.getvalue()
 
-    assert said({}, Terminal()) == "\x1b[2mx\x1b[0m\n"
-    assert said({"NO_COLOR": "1"}, Terminal()) == "x\n"
-    assert said({"TERM": "dumb"}, Terminal()) == "x\n"
-    assert said({}, io.StringIO()) == "x\n"
+    assert print_info({}, Terminal()) == "\x1b[2mx\x1b[0m\n"
+    assert print_info({"NO_COLOR": "1"}, Terminal()) == "x\n"
+    assert print_info({"TERM": "dumb"}, Terminal()) == "x\n"
+    assert print_info({}, io.StringIO()) == "x\n"
 
 
-def test_a_line_beside_a_half_written_answer_begins_anew() -> None:
+def test_info_line_after_partial_output_starts_a_new_line() -> None:
     out, err = Terminal(), Terminal()
     console = Console(out, err, {"NO_COLOR": "1"})
 
@@ -72,7 +72,7 @@ def test_a_line_beside_a_half_written_answer_begins_anew() -> None:
     assert out.getvalue() == "half\nrest\n"
 
 
-def test_progress_ends_before_other_lines() -> None:
+def test_other_output_ends_a_progress_line() -> None:
     err = Terminal()
     console = Console(io.StringIO(), err, {"NO_COLOR": "1"})
 
@@ -83,7 +83,7 @@ def test_progress_ends_before_other_lines() -> None:
     assert err.getvalue() == "\r1 %\r2 %\nx\n"
 
 
-def test_progress_off_a_terminal_is_a_line_for_each_tenth() -> None:
+def test_progress_without_a_terminal_prints_every_tenth() -> None:
     err = io.StringIO()
     console = Console(io.StringIO(), err, {})
 
@@ -94,7 +94,7 @@ def test_progress_off_a_terminal_is_a_line_for_each_tenth() -> None:
     assert err.getvalue() == "0 %\n12 %\n21 %\n30 %\ndone\n"
 
 
-def test_a_closed_stderr_is_no_matter() -> None:
+def test_closed_stderr_is_ignored() -> None:
     err = io.StringIO()
     err.close()
     console = Console(io.StringIO(), io.StringIO(), {})
@@ -103,16 +103,16 @@ def test_a_closed_stderr_is_no_matter() -> None:
     console.fail("x")
 
 
-def test_json_for_a_terminal_means_the_same() -> None:
+def test_visible_json_keeps_the_value() -> None:
     assert visible_json('"\x9b31m\u202e é"') == '"\\u009b31m\\u202e é"'
 
 
-def test_one_line() -> None:
+def test_one_line_joins_and_truncates() -> None:
     assert one_line("a\n  b\x1b") == "a b\\x1b"
     assert one_line("x" * 300) == "x" * 197 + "..."
 
 
-def test_a_reader_that_left_makes_no_noise_at_the_end() -> None:
+def test_broken_pipe_is_silent_on_close() -> None:
     read, write = os.pipe()
     os.close(read)
     with open(write, "w", encoding="utf-8") as out:
@@ -123,7 +123,7 @@ def test_a_reader_that_left_makes_no_noise_at_the_end() -> None:
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\x1b[2Jb", "a\tb", "a\r\nb", "a\u2028b", "a\u202eb", "a\u3164b"])
-def test_a_row_stays_one_row_in_a_pipe_too(name: str) -> None:
+def test_row_is_one_line_in_a_pipe(name: str) -> None:
     out = io.StringIO()
     Console(out, io.StringIO(), {}).row(f"* {name} model")
 
@@ -135,7 +135,7 @@ def test_a_row_stays_one_row_in_a_pipe_too(name: str) -> None:
     assert row == visible_row(f"* {name} model") + "\n"
 
 
-def test_marks_are_counted_over_pieces_of_an_answer() -> None:
+def test_combining_marks_are_counted_across_chunks() -> None:
     out = Terminal()
     console = Console(out, io.StringIO(), {})
     for _ in range(20):

@@ -1,4 +1,4 @@
-"""Failures in plain words."""
+"""Error messages for users."""
 
 import pytest
 
@@ -7,19 +7,19 @@ from mainspring.errors import AgentProviderError, ModelError, RateLimitedError
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "text"),
     [(1.0, "1 seconds"), (90.0, "90 seconds"), (600.0, "10 minutes"), (7300.0, "2 hours"), (3600.0, "60 minutes")],
 )
-def test_how_long_a_server_asks_to_wait_is_told(seconds: float, told: str) -> None:
+def test_retry_time_of_the_server_is_shown(seconds: float, text: str) -> None:
     error = RateLimitedError("slow down", retry_after=seconds)
 
-    assert f"Retry after {told}, as the server requests: resume with --continue" in describe_error(
+    assert f"Retry after {text}, as the server requests: resume with --continue" in describe_error(
         AgentProviderError(str(error), cause=error)
     )
     assert "Wait and resume" in describe_error(RateLimitedError("slow down"))
 
 
-def test_an_address_where_nothing_is_points_to_the_base_url() -> None:
+def test_not_found_error_suggests_the_base_url() -> None:
     error = ModelError("404 Not Found (HTTP 404, compatible, host)", status=404, provider="compatible")
 
     assert "check the base URL" in describe_error(AgentProviderError(str(error), cause=error))

@@ -1,4 +1,4 @@
-"""The command stays outside the agent."""
+"""Front ends use only the public layers of the agent."""
 
 import ast
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ FRONT_ENDS = (
     "cli", "export", "printing/json_output.py", "printing/text_output.py", "servers/acp", "servers/http", "servers/mcp", "servers/rpc",
     "tui",
 )  # fmt: skip
-"""What shows the agent or takes input for it. The commands do the work of their noun, and print mode composes a run."""
+"""Code that shows the agent or reads input for it, without commands and print mode."""
 
 ALLOWED = (
     "mainspring.app",
@@ -25,14 +25,14 @@ ALLOWED = (
     "mainspring.redaction",
     "mainspring.text",
 )
-"""The layers below a front end that it sees, and the bottom modules that all share."""
+"""The layers that a front end may import, and the modules that all layers share."""
 
 EXCEPTIONS = {("export", "mainspring.sessions.transcript"), ("servers", "mainspring.durable.feed")}
-"""The values that an export renders and that a stream of the HTTP server sends."""
+"""Modules with the values that exports render and that HTTP streams send."""
 
 
-def imported(tree: ast.AST) -> Iterator[str]:
-    """Our own modules that a file names in an import, at the top or inside a function."""
+def iter_imports(tree: ast.AST) -> Iterator[str]:
+    """Yield the modules that a file imports, at the top or inside a function."""
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
@@ -54,14 +54,14 @@ def python_files(path: Path) -> list[Path]:
 
 
 @pytest.mark.covers("PKG-04")
-def test_the_command_knows_neither_models_nor_the_inside_of_the_agent(repository: Path) -> None:
+def test_front_ends_import_only_allowed_layers(repository: Path) -> None:
     source = repository / "src" / "mainspring" / "app"
     files = sorted(path for part in FRONT_ENDS for path in python_files(source / part))
 
     found = [
         f"{path.relative_to(source)}: {name}"
         for path in files
-        for name in imported(ast.parse(path.read_text(encoding="utf-8")))
+        for name in iter_imports(ast.parse(path.read_text(encoding="utf-8")))
         if name.startswith("mainspring.")
         and not any(name == allowed or name.startswith(f"{allowed}.") for allowed in ALLOWED)
         and (path.relative_to(source).parts[0], name) not in EXCEPTIONS
@@ -71,21 +71,21 @@ def test_the_command_knows_neither_models_nor_the_inside_of_the_agent(repository
     assert found == []
 
 
-def named_a_model(receiver: ast.expr) -> bool:
-    """Whether what a method is called on is named as a model is: ``self.model``, ``choice.model``, ``provider``."""
+def is_model_name(receiver: ast.expr) -> bool:
+    """Return True if a method is called on something with a model's name: ``self.model``, ``choice.model``, ``provider``."""
     names = {node.attr if isinstance(node, ast.Attribute) else node.id for node in ast.walk(receiver)
              if isinstance(node, ast.Attribute | ast.Name)}  # fmt: skip
     return any(word in name.lower() for name in names for word in ("model", "provider", "client"))
 
 
 @pytest.mark.covers("PKG-04")
-def test_the_command_calls_no_model(repository: Path) -> None:
+def test_app_never_calls_a_model_directly(repository: Path) -> None:
     source = repository / "src" / "mainspring" / "app"
     calls = {
         "stream",
         "complete",
         "invoke",
-    }  # of the model's port; a chat and a request have methods of these names, too
+    }  # methods of a model; chats and requests have methods with the same names
 
     found = [
         f"{path.relative_to(source)}:{node.lineno}: {node.func.attr}"
@@ -93,7 +93,7 @@ def test_the_command_calls_no_model(repository: Path) -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
-        and (node.func.attr == "side_call" or (node.func.attr in calls and named_a_model(node.func.value)))
+        and (node.func.attr == "side_call" or (node.func.attr in calls and is_model_name(node.func.value)))
     ]
 
     assert found == []

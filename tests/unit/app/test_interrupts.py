@@ -1,4 +1,4 @@
-"""A signal always ends the process, also where an output that nobody reads holds it."""
+"""A signal always ends the process, even if its output is blocked."""
 
 import signal
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-HELD = """
+BLOCKED_PROGRAM = """
 import sys
 from mainspring.app.cli import signals
 from mainspring.cancellation import CancelToken
@@ -22,13 +22,15 @@ with signals.GracefulShutdown(CancelToken(), leave):
     sys.stderr.write("here")
     sys.stderr.flush()
     while True:
-        sys.stdout.write("x" * 100_000)  # nobody reads: it blocks, and keeps the lock of the stream
+        sys.stdout.write("x" * 100_000)  # blocks without a reader, and keeps the lock of the stream
 """
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_an_output_that_nobody_reads_does_not_keep_the_process(times: int) -> None:
-    with subprocess.Popen([sys.executable, "-c", HELD], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+def test_blocked_output_does_not_prevent_exit(times: int) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", BLOCKED_PROGRAM], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         assert process.stderr is not None
         assert process.stderr.read(4) == b"here"
         try:

@@ -1,4 +1,4 @@
-"""What a run looks like, in each form."""
+"""Output of a run in each format."""
 
 import argparse
 import io
@@ -54,7 +54,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def shown(
+def print_run(
     form: str, outcome: RunOutcome = OUTCOME, *, live: bool = False, events: list[RunEvent] = EVENTS
 ) -> tuple[str, str, int]:
     out, err = (Terminal(), Terminal()) if live else (io.StringIO(), io.StringIO())
@@ -65,8 +65,8 @@ def shown(
     return out.getvalue(), err.getvalue(), code
 
 
-def test_text_in_a_pipe_is_the_answer_alone() -> None:
-    out, err, code = shown("text")
+def test_text_output_in_a_pipe_is_the_response_only() -> None:
+    out, err, code = print_run("text")
 
     assert (out, code) == ("Done\x1b[2J.\n", 0)
     assert err.splitlines() == [
@@ -78,8 +78,8 @@ def test_text_in_a_pipe_is_the_answer_alone() -> None:
     ]
 
 
-def test_text_on_a_terminal_comes_as_it_arrives_and_steers_nothing() -> None:
-    out, err, _ = shown("text", live=True)
+def test_text_on_a_terminal_streams_without_control_sequences() -> None:
+    out, err, _ = print_run("text", live=True)
 
     assert out == "Let me look.\nDone\\x1b[2J.\n"
     assert "Let me look." not in err
@@ -87,7 +87,7 @@ def test_text_on_a_terminal_comes_as_it_arrives_and_steers_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "said", "code"),
+    ("outcome", "message", "code"),
     [
         (
             RunOutcome(status="max_turns", turns=3, session_id="s"),
@@ -101,22 +101,22 @@ def test_text_on_a_terminal_comes_as_it_arrives_and_steers_nothing() -> None:
         (RunOutcome(status="error", error=ConfigError("bad")), "Error: bad", 2),
     ],
 )
-def test_what_went_wrong_is_said(outcome: RunOutcome, said: str, code: int) -> None:
-    _, err, given = shown("text", outcome, events=[])
+def test_problems_are_reported(outcome: RunOutcome, message: str, code: int) -> None:
+    _, err, given = print_run("text", outcome, events=[])
 
-    assert said in err
+    assert message in err
     assert given == code
 
 
-def test_json_is_the_result_alone() -> None:
-    out, err, _ = shown("json")
+def test_json_output_is_the_result_only() -> None:
+    out, err, _ = print_run("json")
 
     assert json.loads(out)["text"] == "Done\x1b[2J."
     assert err == ""
 
 
-def test_stream_json_is_one_line_for_each_event() -> None:
-    lines = [json.loads(line) for line in shown("stream-json")[0].splitlines()]
+def test_stream_json_is_one_line_per_event() -> None:
+    lines = [json.loads(line) for line in print_run("stream-json")[0].splitlines()]
 
     assert [line["type"] for line in lines] == [
         "start", "turn_start", "text", "text", "message", "tool_start", "tool_end", "turn_start", "text", "message", "result"
@@ -125,35 +125,35 @@ def test_stream_json_is_one_line_for_each_event() -> None:
     assert lines[-1]["usage"]["output_tokens"] == 3
 
 
-def test_the_first_line_of_stream_json_waits_for_the_tools_that_join_when_the_run_begins() -> None:
+def test_stream_json_start_line_waits_for_late_tools() -> None:
     started = RunStarting(model=MODEL, session_id="s1", tools=("read_file",))
     equipped = ToolsReady(("read_file", "mcp__x__y"))
 
-    first, second, *_ = shown("stream-json", events=[started, Notice("a server is slow"), equipped])[0].splitlines()
-    unknown, _ = shown("stream-json", RunOutcome(status="aborted"), events=[started])[0].splitlines()
+    first, second, *_ = print_run("stream-json", events=[started, Notice("a server is slow"), equipped])[0].splitlines()
+    unknown, _ = print_run("stream-json", RunOutcome(status="aborted"), events=[started])[0].splitlines()
 
     assert json.loads(first)["type"] == "notice"
     assert json.loads(second)["tools"] == ["read_file", "mcp__x__y"]
     assert json.loads(unknown)["tools"] == ["read_file"]
 
 
-def test_downloads_are_told_on_stderr_only() -> None:
+def test_downloads_are_reported_on_stderr_only() -> None:
     events: list[RunEvent] = [Progress("fetching 1 MB", last=True), Notice("odd")]
 
     for form in ("text", "json", "stream-json"):
-        out, err, _ = shown(form, events=events)
+        out, err, _ = print_run(form, events=events)
         assert "fetching" in err
         assert "fetching" not in out
 
 
-def test_a_lone_surrogate_is_no_reason_to_fail() -> None:
+def test_lone_surrogate_is_replaced_in_json() -> None:
     line = to_json_line(TextDelta(0, "a\udcff"))
 
     assert line is not None
     assert json.loads(json_schema.encode(line))["text"] == "a\ufffd"
 
 
-def test_what_json_cannot_say_is_said_as_text() -> None:
+def test_value_without_json_form_is_printed_as_text() -> None:
     end = ToolExecutionEnd(CALL, ToolResultBlock("c1", details={"where": object}))
     line = to_json_line(end)
 
@@ -161,7 +161,7 @@ def test_what_json_cannot_say_is_said_as_text() -> None:
     assert "object" in json.loads(json_schema.encode(line))["details"]["where"]
 
 
-def test_the_published_schema_is_current(repository: Path) -> None:
+def test_published_schema_is_current(repository: Path) -> None:
     file = repository / "docs" / "stream-json.schema.json"
 
     current = tidy(file.read_text(encoding="utf-8")) == tidy(json_schema.schema())
@@ -206,7 +206,7 @@ def test_exit_codes_of_errors(error: BaseException, code: int) -> None:
         (RunOutcome(status="aborted"), 15, 143),
     ],
 )
-def test_every_form_of_output_gives_the_same_code(outcome: RunOutcome, signal: int, code: int) -> None:
+def test_every_output_format_has_the_same_exit_code(outcome: RunOutcome, signal: int, code: int) -> None:
     for form in ("text", "json", "stream-json"):
         out = io.StringIO()
         assert create_printer(form, Console(out, io.StringIO(), {"NO_COLOR": "1"})).finish(outcome, signal) == code
@@ -220,7 +220,7 @@ def test_exit_codes_of_signals() -> None:
 
 
 @pytest.mark.covers("ERR-09")
-def test_failures_say_what_to_do_and_hold_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_suggest_a_fix_and_redact_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_API_KEY", "correct-horse-battery")
 
     text = describe_error(AgentProviderError("x", cause=NetworkError("no route")))
@@ -237,23 +237,23 @@ def test_failures_say_what_to_do_and_hold_no_secret(monkeypatch: pytest.MonkeyPa
     ("error", "code"),
     [(ZeroDivisionError("x"), 1), (ConfigError("x"), 2), (KeyboardInterrupt(), 130), (BrokenPipeError(), 141)],
 )
-def test_whatever_a_command_raises_becomes_a_line_and_a_code(
+def test_any_exception_becomes_one_line_and_an_exit_code(
     capsys: pytest.CaptureFixture[str], error: BaseException, code: int
 ) -> None:
-    def work(console: Console) -> int:
+    def raise_error(console: Console) -> int:
         raise error
 
-    assert run_command(argparse.Namespace(verbose=False), work) == code
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert len(told.err.splitlines()) == (0 if isinstance(error, BrokenPipeError) else 1)
+    assert run_command(argparse.Namespace(verbose=False), raise_error) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert len(captured.err.splitlines()) == (0 if isinstance(error, BrokenPipeError) else 1)
 
 
 @pytest.mark.covers("ERR-04", "OPT-03")
-def test_details_come_with_v(capsys: pytest.CaptureFixture[str]) -> None:
-    def work(console: Console) -> int:
+def test_verbose_errors_have_a_stack_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    def raise_error(console: Console) -> int:
         raise ZeroDivisionError("x")
 
-    run_command(argparse.Namespace(verbose=True), work)
+    run_command(argparse.Namespace(verbose=True), raise_error)
 
     assert "Traceback" in capsys.readouterr().err

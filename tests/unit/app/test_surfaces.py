@@ -1,4 +1,4 @@
-"""Each hidden character in each place that foreign text goes to."""
+"""Hidden characters in every output for untrusted text."""
 
 import io
 from collections.abc import Callable
@@ -31,34 +31,34 @@ class Terminal(io.StringIO):
         return True
 
 
-def _answer(text: str) -> str:
+def _print_answer(text: str) -> str:
     out = Terminal()
     Console(out, io.StringIO(), {}).answer(text)
     return out.getvalue()
 
 
-def _said(text: str) -> str:
+def _print_info(text: str) -> str:
     err = io.StringIO()
     Console(io.StringIO(), err, {}).info(text)
     return err.getvalue()
 
 
-def _row(text: str) -> str:
+def _print_row(text: str) -> str:
     out = io.StringIO()
     Console(out, io.StringIO(), {}).row(text)
     return out.getvalue()
 
 
-def _approval(text: str) -> str:
+def _render_approval(text: str) -> str:
     request = chat_events.ApprovalAsked("q", "t", "shell", "Shell", "run", text, reason=text, suggestions=(text,))
     return to_text(ApprovalDialog(request, lambda _: None).rows(200, 40))
 
 
-def _picker(text: str) -> str:
+def _render_picker(text: str) -> str:
     return to_text(PickerDialog(Picker(text, (Choice(text, "/x", text),)), lambda _: None).rows(200, 20))
 
 
-def _screen(text: str) -> str:
+def _render_screen(text: str) -> str:
     screen = Screen(Theme(), 200, 40)
     events = (
         chat_events.UserText(text),
@@ -71,7 +71,7 @@ def _screen(text: str) -> str:
     return to_text([row for event in events for row in screen.add_event(event, 1.0)])
 
 
-def _transcript(text: str) -> Transcript:
+def _make_transcript(text: str) -> Transcript:
     when = datetime(2025, 1, 1, tzinfo=UTC)
     call = TranscriptCall(id="c", name=text, input={"command": text}, output=text, details={"diff": text})
     item = TranscriptItem(id="i", parent=None, kind="assistant", when=when, text=text, thinking=text, calls=(call,), model=text,
@@ -80,24 +80,24 @@ def _transcript(text: str) -> Transcript:
 
 
 SURFACES: dict[str, Callable[[str], str]] = {
-    "answer on a terminal": _answer,
-    "tool activity of print mode": _said,
-    "row of a list in a pipe": _row,
+    "answer on a terminal": _print_answer,
+    "tool activity of print mode": _print_info,
+    "row of a list in a pipe": _print_row,
     "one line": one_line,
     "screen text": sanitize,
     "screen, to the letter": escape_all,
     "screen row": lambda text: to_one_row(text, 200),
-    "approval": _approval,
-    "picker": _picker,
-    "chat": _screen,
-    "Markdown export": lambda text: render_markdown(_transcript(text)),
-    "HTML export": lambda text: render_html(_transcript(text)),
-    "tree": lambda text: "\n".join(format_tree(_transcript(text))),
+    "approval": _render_approval,
+    "picker": _render_picker,
+    "chat": _render_screen,
+    "Markdown export": lambda text: render_markdown(_make_transcript(text)),
+    "HTML export": lambda text: render_html(_make_transcript(text)),
+    "tree": lambda text: "\n".join(format_tree(_make_transcript(text))),
 }
 
 
 @pytest.mark.parametrize("surface", SURFACES)
-def test_hidden_characters_are_seen_everywhere(surface: str) -> None:
+def test_hidden_characters_are_escaped_everywhere(surface: str) -> None:
     show = SURFACES[surface]
     for code in CODES:
         text = f"name{chr(code)}rest é"
@@ -105,7 +105,7 @@ def test_hidden_characters_are_seen_everywhere(surface: str) -> None:
     assert show("Z" + "\u0301" * 40).count("\u0301" * 5) == 0
 
 
-async def test_permission_questions_hide_nothing() -> None:
+async def test_approval_requests_escape_hidden_characters() -> None:
     env = MemoryEnv({"a": "b"})
     permissions = Permissions()
     for code in CODES:
@@ -126,9 +126,9 @@ async def test_permission_questions_hide_nothing() -> None:
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\x1b[2Jb", "a\r\nb", "a\u2028b", "a`b", "a\x9bb"])
-def test_a_name_adds_no_line_to_an_export(name: str) -> None:
-    plain_lines = render_markdown(_transcript("name")).count("\n")
-    transcript = _transcript("name")
+def test_name_adds_no_line_to_an_export(name: str) -> None:
+    plain_lines = render_markdown(_make_transcript("name")).count("\n")
+    transcript = _make_transcript("name")
     item = transcript.items[0]
     call = TranscriptCall(id="c", name=name, input={"command": "name"}, output="name", details={"diff": "name"})
     named = Transcript(

@@ -1,4 +1,4 @@
-"""What several sub-agents ask at once."""
+"""Approval requests of several subagents at the same time."""
 
 import asyncio
 from typing import Any, cast
@@ -13,8 +13,8 @@ from mainspring.messages import ToolUseBlock
 pytestmark = pytest.mark.covers("BYD-31")
 
 
-class Slow:
-    """A log whose first write takes until it is let go, as writes in threads may."""
+class SlowLog:
+    """A log whose first write blocks until it is released, like a write in a thread."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
@@ -28,17 +28,17 @@ class Slow:
         self.pending = decode(value, Asked)
 
 
-def asked(agent: str) -> Asked:
+def make_request(agent: str) -> Asked:
     return Asked(1, (WaitingCall(ToolUseBlock(f"{agent}/c", "write", {}), agent=agent, number=1),), agent)
 
 
-async def test_what_is_asked_last_is_what_stands_though_a_write_before_was_slow() -> None:
-    log = Slow()
+async def test_slow_write_does_not_overwrite_a_later_request() -> None:
+    log = SlowLog()
     questions = PendingApprovals(cast("Any", log))
-    first = asyncio.ensure_future(questions.ask(asked("one")))
-    second = asyncio.ensure_future(questions.ask(asked("two")))
+    first = asyncio.ensure_future(questions.ask(make_request("one")))
+    second = asyncio.ensure_future(questions.ask(make_request("two")))
     for _ in range(5):
-        await asyncio.sleep(0)  # both have come as far as they can
+        await asyncio.sleep(0)  # both requests have progressed as far as possible
     log.go.set()
     await asyncio.wait_for(asyncio.gather(first, second), 5)
     assert [call.agent for call in log.pending.calls] == ["one", "two"]

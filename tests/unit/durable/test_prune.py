@@ -1,4 +1,4 @@
-"""Old runs are deleted now and then."""
+"""Periodic deletion of old runs."""
 
 import asyncio
 import logging
@@ -12,39 +12,39 @@ from mainspring.durable.engine import FINAL_STATES, prune_periodically
 pytestmark = pytest.mark.covers("BYD-31")
 
 
-class Failing(MemoryEngine):
-    """Fails once, and says when it was asked three times."""
+class FailingEngine(MemoryEngine):
+    """Fails on the first call, and signals the third."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[float] = []
-        self.thrice = asyncio.Event()
+        self.requested_ages: list[float] = []
+        self.called_three_times = asyncio.Event()
 
     async def prune(
         self, older_than: float, states: Sequence[RunState] = FINAL_STATES, *, dry_run: bool = False
     ) -> int:
-        self.asked.append(older_than)
-        if len(self.asked) == 1:
+        self.requested_ages.append(older_than)
+        if len(self.requested_ages) == 1:
             raise OSError("the database is away")
-        if len(self.asked) == 3:
-            self.thrice.set()
+        if len(self.requested_ages) == 3:
+            self.called_three_times.set()
         return await super().prune(older_than, states, dry_run=dry_run)
 
 
-async def test_old_runs_go_again_and_again_and_a_failure_is_no_end(caplog: pytest.LogCaptureFixture) -> None:
-    engine = Failing()
+async def test_old_runs_are_deleted_periodically_despite_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    engine = FailingEngine()
     runs = DurableClient(engine)
     for name in ("over", "going"):
         await runs.start("a", "Go.", run_id=name)
     await runs.run("over").cancel()
     with caplog.at_level(logging.INFO, "mainspring"):
-        tidying = asyncio.ensure_future(prune_periodically(engine, 0.0, interval_seconds=0.001))
+        task = asyncio.ensure_future(prune_periodically(engine, 0.0, interval_seconds=0.001))
         async with asyncio.timeout(5):
-            await engine.thrice.wait()
-        tidying.cancel()
-        await asyncio.wait([tidying])
+            await engine.called_three_times.wait()
+        task.cancel()
+        await asyncio.wait([task])
     assert [info.id for info in await runs.list()] == ["going"]
-    assert set(engine.asked) == {0.0}
+    assert set(engine.requested_ages) == {0.0}
     assert [record.getMessage() for record in caplog.records][:2] == [
         "could not delete old runs; retrying in 0 seconds",
         "deleted 1 old runs",

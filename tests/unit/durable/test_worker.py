@@ -1,4 +1,4 @@
-"""Durable agents as an application uses them: what is misused is told, and how a run ended can be seen."""
+"""Durable agents as an application uses them: misuse is reported, and the result of a run is readable."""
 
 import pytest
 
@@ -10,12 +10,12 @@ from mainspring.errors import AuthenticationError, DurableError
 from mainspring.testing import ScriptedModel
 
 
-def make(steps: DurableSteps) -> Agent:
+def make_agent(steps: DurableSteps) -> Agent:
     return Agent(ScriptedModel(AuthenticationError("the key is wrong")), execution=MemoryEnv({}), steps=steps)
 
 
-async def test_agents_that_were_not_entered_say_so_where_somebody_waits() -> None:
-    agents = DurableWorker(MemoryEngine(), {"one": make})
+async def test_timeout_explains_that_the_worker_was_not_entered() -> None:
+    agents = DurableWorker(MemoryEngine(), {"one": make_agent})
     run = await agents.start("one", "go")
     with pytest.raises(
         TimeoutError, match=r"is not finished after 0.01s. It is waiting: no worker.*only inside `async with`"
@@ -23,8 +23,8 @@ async def test_agents_that_were_not_entered_say_so_where_somebody_waits() -> Non
         await run.result(timeout=0.01)
 
 
-async def test_what_failed_in_a_run_that_is_done_is_told() -> None:
-    async with DurableWorker(MemoryEngine(), {"one": make}) as agents:
+async def test_finished_run_reports_its_error() -> None:
+    async with DurableWorker(MemoryEngine(), {"one": make_agent}) as agents:
         run = await agents.start("one", "go")
         assert (await run.result()).status == "error"
         info = await run.info()
@@ -32,7 +32,7 @@ async def test_what_failed_in_a_run_that_is_done_is_told() -> None:
 
 
 @pytest.mark.parametrize("prompt", ["", "  ", []])
-async def test_a_run_with_nothing_to_do_is_refused(prompt: str) -> None:
+async def test_empty_prompt_is_rejected(prompt: str) -> None:
     runs = DurableClient(MemoryEngine())
     with pytest.raises(DurableError, match="The prompt is empty.|Nothing to run"):
         await runs.start("one", prompt)

@@ -1,4 +1,4 @@
-"""A chat with a scripted model, and a reader of what it tells."""
+"""A chat with a scripted model, and a reader of its events."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -24,8 +24,8 @@ class Reader:
 
     Attributes:
         chat: The chat.
-        seen: Everything that was read.
-        model: Who answers.
+        seen: The events read so far.
+        model: The scripted model.
     """
 
     def __init__(self, chat: Chat, model: ScriptedModel) -> None:
@@ -49,7 +49,7 @@ class Reader:
                 return event
 
     async def run(self, text: str, answer: Approve | None = None) -> RunFinished:
-        """Say something, give every question about a call the same answer, and wait for the end."""
+        """Send a prompt, answer every approval the same way, and wait for the end of the run."""
         await self.send(Prompt(text))
         while True:
             event = await self.next()
@@ -59,36 +59,36 @@ class Reader:
                 return event
 
     async def slash(self, line: str) -> CommandDone:
-        """Do a slash command."""
+        """Run a slash command."""
         receipt = await self.send(Slash(line))
         assert receipt.accepted, receipt.refused
         return await self.until(CommandDone, lambda done: done.id == receipt.id)
 
     def of(self, kind: type[E]) -> list[E]:
-        """What was read of a kind."""
+        """Return the events of one type."""
         return [event for event in self.seen if isinstance(event, kind)]
 
     def kinds(self) -> list[str]:
-        """The names of what was read."""
+        """Return the type names of the events."""
         return [type(event).__name__ for event in self.seen]
 
 
 @asynccontextmanager
 async def chatting(folder: Path, home: Path, *script: Any, **options: Any) -> AsyncGenerator[Reader]:
-    """A chat in a folder; ``script`` is what the model says, or the model."""
+    """Open a chat in a folder; ``script`` is the responses of the model, or the model itself."""
     model = script[0] if len(script) == 1 and isinstance(script[0], ScriptedModel) else ScriptedModel(*script)
     ask = options.pop("ask", {})
-    made = ChatOptions(
+    chat_options = ChatOptions(
         ask=LaunchOptions(**{"prompt": "", "place": WorkspaceOptions(cwd=str(folder), offline=True), **ask}),
         environ={"MAINSPRING_HOME": str(home / ".agent"), "HOME": str(home), "PATH": "/usr/bin:/bin"},
         **{"model": model, **options},
     )
-    async with Chat.open(made) as chat:
+    async with Chat.open(chat_options) as chat:
         yield Reader(chat, model)
 
 
 class Gate:
-    """Lets a model wait until a test says go."""
+    """Blocks a model until a test opens the gate."""
 
     def __init__(self) -> None:
         self.reached_limit = asyncio.Event()
@@ -100,11 +100,11 @@ class Gate:
 
 
 class WaitingModel(ScriptedModel):
-    """A scripted model that waits at a gate before each answer that has one.
+    """A scripted model that waits at a gate before some of its responses.
 
     Args:
-        script: The answers.
-        gates: By the number of an answer, from 0, the gate before it.
+        script: The responses.
+        gates: The gate before a response, by the index of the response.
     """
 
     def __init__(self, *script: Any, gates: dict[int, Gate], **options: Any) -> None:

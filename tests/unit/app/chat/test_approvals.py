@@ -1,4 +1,4 @@
-"""Answers about calls: for once, for the session, for good, for some of the edits, with other arguments."""
+"""Approvals: once, for the session, always, for some of the edits, and with other arguments."""
 
 import json
 from pathlib import Path
@@ -21,44 +21,44 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def write(path: str = "b.txt", content: str = "new\n") -> ScriptedCall:
+def write_call(path: str = "b.txt", content: str = "new\n") -> ScriptedCall:
     return ScriptedCall("write_file", {"path": path, "content": content})
 
 
-def shell(command: str) -> ScriptedCall:
+def shell_call(command: str) -> ScriptedCall:
     return ScriptedCall("shell", {"command": command})
 
 
-def grants_of(home: Path) -> list[tuple[str, str]]:
-    """What is saved for the one project that there is."""
+def read_grants(home: Path) -> list[tuple[str, str]]:
+    """Return the rules that are saved for the only project."""
     [project] = json.loads((home / ".agent" / "grants.json").read_text(encoding="utf-8"))["projects"]
     return [(grant["effect"], grant["rule"]) for grant in project["grants"]]
 
 
-def edits(*pairs: tuple[str, str]) -> ScriptedCall:
+def edits_call(*pairs: tuple[str, str]) -> ScriptedCall:
     return ScriptedCall(
         "multi_edit", {"path": "a.txt", "edits": [{"old_string": a, "new_string": b} for a, b in pairs]}
     )
 
 
 READ = ScriptedCall("read_file", {"path": "a.txt"})
-"""The profile that works changes no file that it has not read."""
+"""The agent must read a file before it can edit it."""
 
 
 # --- scopes --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("BYD-18")
-async def test_once_is_for_this_call_only(folder: Path, home: Path) -> None:
-    async with chatting(folder, home, write(), write(content="2"), "done") as chat:
+async def test_once_allows_one_call(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, write_call(), write_call(content="2"), "done") as chat:
         await chat.run("go", Approve("", "once"))
 
     assert len(chat.of(ApprovalAsked)) == 2
 
 
 @pytest.mark.covers("BYD-18")
-async def test_session_is_for_such_calls_from_now_on(folder: Path, home: Path) -> None:
-    async with chatting(folder, home, write(), write(content="2"), "done") as chat:
+async def test_session_allows_matching_calls_until_the_session_ends(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, write_call(), write_call(content="2"), "done") as chat:
         await chat.run("go", Approve("", "session"))
 
     assert len(chat.of(ApprovalAsked)) == 1
@@ -66,13 +66,13 @@ async def test_session_is_for_such_calls_from_now_on(folder: Path, home: Path) -
 
 
 @pytest.mark.covers("BYD-18")
-async def test_always_saves_the_rule_that_was_shown(folder: Path, home: Path) -> None:
+async def test_always_saves_the_suggested_rule(folder: Path, home: Path) -> None:
     settings, grants = home / ".agent" / "settings.json", home / ".agent" / "grants.json"
-    async with chatting(folder, home, write(), write(content="2"), "done") as chat:
+    async with chatting(folder, home, write_call(), write_call(content="2"), "done") as chat:
         await chat.run("go", Approve("", "always"))
         [request] = chat.of(ApprovalAsked)
     (folder / "b.txt").unlink()
-    async with chatting(folder, home, write(content="3"), "done") as again:
+    async with chatting(folder, home, write_call(content="3"), "done") as again:
         await again.run("go")
 
     assert request.suggestions == ("write_file(b.txt)",)
@@ -87,15 +87,15 @@ async def test_always_saves_the_rule_that_was_shown(folder: Path, home: Path) ->
 
 
 @pytest.mark.covers("BYD-18")
-async def test_everywhere_saves_in_the_settings_for_every_project(folder: Path, home: Path) -> None:
+async def test_everywhere_saves_the_rule_in_the_user_settings(folder: Path, home: Path) -> None:
     settings = home / ".agent" / "settings.json"
     settings.parent.mkdir(parents=True)
     settings.write_text('{\n  // mine\n  "permissions": {"allow": ["shell(ls)"]}\n}\n', encoding="utf-8")
-    async with chatting(folder, home, shell("touch q"), "done") as chat:
+    async with chatting(folder, home, shell_call("touch q"), "done") as chat:
         await chat.run("go", Approve("", "everywhere"))
     other = folder / "other"
     other.mkdir()
-    async with chatting(other, home, shell("touch q"), "done") as again:
+    async with chatting(other, home, shell_call("touch q"), "done") as again:
         await again.run("go")
 
     text = settings.read_text(encoding="utf-8")
@@ -110,8 +110,8 @@ async def test_everywhere_saves_in_the_settings_for_every_project(folder: Path, 
 @pytest.mark.parametrize(
     "rule", ["shell(./deploy.sh)", "shell(bash deploy.sh)", "shell(scripts/run *)", "edit(src/app.py)"]
 )
-async def test_a_program_of_the_project_is_allowed_in_this_project_only(folder: Path, home: Path, rule: str) -> None:
-    async with chatting(folder, home, write(), "done") as chat:
+async def test_rule_for_a_project_program_cannot_be_saved_globally(folder: Path, home: Path, rule: str) -> None:
+    async with chatting(folder, home, write_call(), "done") as chat:
         await chat.run("go", Approve("", "everywhere", rule=rule))
         rejected = await chat.slash(f"/permissions allow --global {rule}")
         listed = await chat.slash("/permissions")
@@ -123,42 +123,42 @@ async def test_a_program_of_the_project_is_allowed_in_this_project_only(folder: 
     assert not (home / ".agent" / "settings.json").exists()
 
 
-async def test_a_yes_is_for_one_call_even_if_a_later_call_has_the_same_id(folder: Path, home: Path) -> None:
-    def touch() -> ScriptedCall:
+async def test_once_allows_one_call_even_if_call_ids_repeat(folder: Path, home: Path) -> None:
+    def touch_call() -> ScriptedCall:
         return ScriptedCall("shell", {"command": "touch q"}, id="call_1")
 
-    async with chatting(folder, home, touch(), touch(), "done") as chat:
+    async with chatting(folder, home, touch_call(), touch_call(), "done") as chat:
         await chat.run("go", Approve("", "once"))
 
     assert len(chat.of(ApprovalAsked)) == 2
 
 
 @pytest.mark.covers("BYD-18")
-async def test_a_wider_rule_may_be_saved(folder: Path, home: Path) -> None:
-    async with chatting(folder, home, write(), write("c.txt"), "done") as chat:
+async def test_wider_rule_can_be_saved(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, write_call(), write_call("c.txt"), "done") as chat:
         await chat.run("go", Approve("", "always", rule="write_file(**)"))
 
     assert len(chat.of(ApprovalAsked)) == 1
-    assert grants_of(home) == [("allow", "write_file(**)")]
+    assert read_grants(home) == [("allow", "write_file(**)")]
 
 
 @pytest.mark.covers("BYD-18")
-async def test_never_denies_and_saves(folder: Path, home: Path) -> None:
-    async with chatting(folder, home, write(), write(), "done") as chat:
+async def test_never_denies_and_saves_a_deny_rule(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, write_call(), write_call(), "done") as chat:
         end = await chat.run("go", Approve("", "never", "these are not yours"))
 
     assert len(chat.of(ApprovalAsked)) == 1
     assert end.denied == 2
     assert not (folder / "b.txt").exists()
-    assert grants_of(home) == [("deny", "write_file(b.txt)")]
+    assert read_grants(home) == [("deny", "write_file(b.txt)")]
 
 
 @pytest.mark.parametrize(("decision", "name"), [("always", "grants.json"), ("everywhere", "settings.json")])
-async def test_a_rule_that_cannot_be_saved_allows_this_call_only(
+async def test_rule_that_cannot_be_saved_allows_one_call_only(
     folder: Path, home: Path, decision: Any, name: str
 ) -> None:
     (home / ".agent").mkdir()
-    async with chatting(folder, home, write(), write(content="2"), "done") as chat:
+    async with chatting(folder, home, write_call(), write_call(content="2"), "done") as chat:
         await chat.send(Prompt("go"))
         request = await chat.until(ApprovalAsked)
         (home / ".agent" / name).write_text("{ broken", encoding="utf-8")
@@ -172,8 +172,8 @@ async def test_a_rule_that_cannot_be_saved_allows_this_call_only(
     assert (home / ".agent" / name).read_text(encoding="utf-8") == "{ broken"
 
 
-async def test_no_garbage_is_saved(folder: Path, home: Path) -> None:
-    async with chatting(folder, home, write(), "done") as chat:
+async def test_invalid_rule_is_not_saved(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, write_call(), "done") as chat:
         await chat.send(Prompt("go"))
         request = await chat.until(ApprovalAsked)
         await chat.send(Approve(request.id, "always", rule="write_file(("))
@@ -183,33 +183,33 @@ async def test_no_garbage_is_saved(folder: Path, home: Path) -> None:
 
 
 @pytest.mark.covers("BYD-18")
-async def test_the_rule_that_asks_is_named(folder: Path, home: Path) -> None:
+async def test_approval_names_the_ask_rule(folder: Path, home: Path) -> None:
     settings = home / ".agent" / "settings.json"
     settings.parent.mkdir(parents=True)
     settings.write_text('{"permissions": {"ask": ["write_file(b.txt)"]}}', encoding="utf-8")
-    async with chatting(folder, home, write(), "done") as chat:
+    async with chatting(folder, home, write_call(), "done") as chat:
         await chat.run("go", Approve("", "once"))
 
     [request] = chat.of(ApprovalAsked)
     assert request.rule.startswith("ask write_file(b.txt)")
     assert "settings.json" in request.rule
-    assert request.suggestions == ()  # no rule can allow what another one asks about
+    assert request.suggestions == ()  # a saved rule cannot override an ask rule
 
 
-async def test_questions_come_one_after_the_other(folder: Path, home: Path) -> None:
+async def test_approvals_are_requested_one_at_a_time(folder: Path, home: Path) -> None:
     calls = [ScriptedCall("write_file", {"path": f"{i}.txt", "content": "x"}, id=f"w{i}") for i in range(3)]
     async with chatting(folder, home, Reply(calls=calls), "done") as chat:
         await chat.run("go", Approve("", "once"))
 
-    told = [kind for kind in chat.kinds() if kind.startswith("Approval")]
-    assert told == ["ApprovalAsked", "ApprovalSettled"] * 3
+    kinds = [kind for kind in chat.kinds() if kind.startswith("Approval")]
+    assert kinds == ["ApprovalAsked", "ApprovalSettled"] * 3
 
 
-# --- the change that is shown is the change that is made --------------------------------------------------------------------
+# --- diffs ------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("CLI-12")
-async def test_the_exact_change_is_shown(folder: Path, home: Path) -> None:
+async def test_approval_shows_the_exact_diff(folder: Path, home: Path) -> None:
     (folder / "crlf.txt").write_bytes(b"one\r\ntwo\r\n")
     seen = ScriptedCall("read_file", {"path": "crlf.txt"})
     call = ScriptedCall("write_file", {"path": "crlf.txt", "content": "one\ntwo\n"})
@@ -223,8 +223,8 @@ async def test_the_exact_change_is_shown(folder: Path, home: Path) -> None:
     assert (folder / "crlf.txt").read_bytes() == b"one\r\ntwo\r\n"
 
 
-async def test_a_new_file_and_a_patch_are_shown(folder: Path, home: Path) -> None:
-    async with chatting(folder, home, write(), "done") as chat:
+async def test_diff_of_a_new_file_is_shown(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, write_call(), "done") as chat:
         await chat.run("go", Approve("", "once"))
 
     [diff] = chat.of(ApprovalAsked)[0].diffs
@@ -234,7 +234,7 @@ async def test_a_new_file_and_a_patch_are_shown(folder: Path, home: Path) -> Non
     assert done.diffs[0].change == "create"
 
 
-async def test_what_changed_after_the_yes_is_not_written_over(folder: Path, home: Path) -> None:
+async def test_file_changed_after_approval_is_not_overwritten(folder: Path, home: Path) -> None:
     edit = ScriptedCall("edit", {"path": "a.txt", "old_string": "two", "new_string": "2"})
     async with chatting(folder, home, READ, edit, "done") as chat:
         await chat.send(Prompt("go"))
@@ -249,7 +249,7 @@ async def test_what_changed_after_the_yes_is_not_written_over(folder: Path, home
     assert (folder / "a.txt").read_text(encoding="utf-8") == "two, but another two\n"
 
 
-async def test_a_call_that_was_not_made_after_all_is_not_asked_about_twice(folder: Path, home: Path) -> None:
+async def test_edit_needs_approval_only_after_the_file_was_read(folder: Path, home: Path) -> None:
     edit = ScriptedCall("edit", {"path": "a.txt", "old_string": "two", "new_string": "2"})
     async with chatting(folder, home, edit, READ, edit, edit, "done") as chat:
         await chat.run("go", Approve("", "once"))
@@ -257,10 +257,10 @@ async def test_a_call_that_was_not_made_after_all_is_not_asked_about_twice(folde
     request = len(chat.of(ApprovalAsked))
     assert "was not read" in chat.of(ToolFinished)[0].output
     assert (folder / "a.txt").read_text(encoding="utf-8") == "one\n2\nthree\n"
-    assert request == 2  # once for the edit, and once for the same edit again after it was made
+    assert request == 2  # one for each edit after the read
 
 
-async def test_nobody_is_asked_about_an_edit_of_a_file_that_was_not_read(folder: Path, home: Path) -> None:
+async def test_edit_of_an_unread_file_fails_without_approval(folder: Path, home: Path) -> None:
     edit = ScriptedCall("edit", {"path": "a.txt", "old_string": "two", "new_string": "2"})
     async with chatting(folder, home, edit, "done") as chat:
         await chat.run("go", Approve("", "once"))
@@ -271,7 +271,7 @@ async def test_nobody_is_asked_about_an_edit_of_a_file_that_was_not_read(folder:
     assert (folder / "a.txt").read_text(encoding="utf-8") == "one\ntwo\nthree\n"
 
 
-async def test_an_edit_behind_the_read_of_the_same_answer_is_asked_about(folder: Path, home: Path) -> None:
+async def test_edit_after_a_read_in_the_same_response_needs_approval(folder: Path, home: Path) -> None:
     edit = ScriptedCall("edit", {"path": "a.txt", "old_string": "two", "new_string": "2"}, id="e")
     read = ScriptedCall("read_file", {"path": "./a.txt"}, id="r")
     async with chatting(folder, home, Reply(calls=[read, edit]), "done") as chat:
@@ -281,7 +281,7 @@ async def test_an_edit_behind_the_read_of_the_same_answer_is_asked_about(folder:
     assert (folder / "a.txt").read_text(encoding="utf-8") == "one\n2\nthree\n"
 
 
-async def test_two_edits_of_one_file_may_be_approved_before_either_is_made(folder: Path, home: Path) -> None:
+async def test_two_edits_of_one_file_can_be_approved_together(folder: Path, home: Path) -> None:
     first = ScriptedCall("edit", {"path": "a.txt", "old_string": "one", "new_string": "1"}, id="e1")
     second = ScriptedCall("edit", {"path": "a.txt", "old_string": "three", "new_string": "3"}, id="e2")
     async with chatting(folder, home, READ, Reply(calls=[first, second]), "done") as chat:
@@ -290,7 +290,7 @@ async def test_two_edits_of_one_file_may_be_approved_before_either_is_made(folde
     assert (folder / "a.txt").read_text(encoding="utf-8") == "1\ntwo\n3\n"
 
 
-async def test_an_edit_that_would_fail_says_so(folder: Path, home: Path) -> None:
+async def test_approval_warns_that_an_edit_would_fail(folder: Path, home: Path) -> None:
     edit = ScriptedCall("edit", {"path": "a.txt", "old_string": "nine", "new_string": "9"})
     async with chatting(folder, home, READ, edit, "done") as chat:
         await chat.run("go", Approve("", "once"))
@@ -298,12 +298,12 @@ async def test_an_edit_that_would_fail_says_so(folder: Path, home: Path) -> None
     assert "it would fail" in chat.of(ApprovalAsked)[0].reason
 
 
-# --- some of the edits ------------------------------------------------------------------------------------------------------
+# --- partial approval -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("CLI-12", "TOL-14")
-async def test_each_edit_is_a_hunk_that_can_be_left_out(folder: Path, home: Path) -> None:
-    async with chatting(folder, home, READ, edits(("one", "1"), ("two", "2"), ("three", "3")), "done") as chat:
+async def test_single_edits_can_be_denied(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, READ, edits_call(("one", "1"), ("two", "2"), ("three", "3")), "done") as chat:
         await chat.run("go", Approve("", "once", "leave the middle", hunks=(0, 2)))
 
     [request] = chat.of(ApprovalAsked)
@@ -319,8 +319,8 @@ async def test_each_edit_is_a_hunk_that_can_be_left_out(folder: Path, home: Path
 
 
 @pytest.mark.covers("TOL-14")
-async def test_what_is_left_is_made_as_a_whole_or_not_at_all(folder: Path, home: Path) -> None:
-    async with chatting(folder, home, READ, edits(("one", "1"), ("1\ntwo", "1\n2")), "done") as chat:
+async def test_approved_edits_are_applied_together_or_not_at_all(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, READ, edits_call(("one", "1"), ("1\ntwo", "1\n2")), "done") as chat:
         await chat.run("go", Approve("", "once", hunks=(1,)))
 
     assert (folder / "a.txt").read_text(encoding="utf-8") == "one\ntwo\nthree\n"
@@ -328,8 +328,8 @@ async def test_what_is_left_is_made_as_a_whole_or_not_at_all(folder: Path, home:
     assert done.edits[0].failed == 1
 
 
-async def test_a_hunk_that_there_is_not_is_refused_and_the_question_stays(folder: Path, home: Path) -> None:
-    async with chatting(folder, home, READ, edits(("one", "1"), ("two", "2")), "done") as chat:
+async def test_unknown_hunk_is_rejected_and_the_approval_stays_open(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, READ, edits_call(("one", "1"), ("two", "2")), "done") as chat:
         await chat.send(Prompt("go"))
         request = await chat.until(ApprovalAsked)
         wrong = await chat.send(Approve(request.id, "once", hunks=(7,)))
@@ -341,24 +341,24 @@ async def test_a_hunk_that_there_is_not_is_refused_and_the_question_stays(folder
 
 
 @pytest.mark.covers("CLI-13")
-async def test_a_replay_reads_the_outcomes_again(folder: Path, home: Path) -> None:
-    async with chatting(folder, home, READ, edits(("one", "1"), ("two", "2")), "done") as chat:
+async def test_replay_restores_edit_outcomes(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, READ, edits_call(("one", "1"), ("two", "2")), "done") as chat:
         await chat.run("go", Approve("", "once", "no", hunks=(0,)))
         live = chat.of(ToolFinished)[-1]
     async with chatting(folder, home, ask={"continued": True}) as again:
-        told = await again.until(ToolFinished, lambda t: t.name == "multi_edit")
+        replayed = await again.until(ToolFinished, lambda t: t.name == "multi_edit")
 
-    assert told.edits == live.edits == (EditOutcome("a.txt", 1, 2, 1, 0, "no"),)
-    assert told.diffs == live.diffs
-    assert told.display == live.display
+    assert replayed.edits == live.edits == (EditOutcome("a.txt", 1, 2, 1, 0, "no"),)
+    assert replayed.diffs == live.diffs
+    assert replayed.display == live.display
 
 
-# --- other arguments --------------------------------------------------------------------------------------------------------
+# --- edited arguments -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("CLI-12")
-async def test_a_call_may_be_made_with_other_arguments(folder: Path, home: Path) -> None:
-    async with chatting(folder, home, write(), "done") as chat:
+async def test_call_can_be_approved_with_edited_arguments(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, write_call(), "done") as chat:
         end = await chat.run("go", Approve("", "edit", input={"path": "b.txt", "content": "mine\n"}))
 
     assert end.status == "completed"
@@ -367,7 +367,7 @@ async def test_a_call_may_be_made_with_other_arguments(folder: Path, home: Path)
     assert len(chat.of(ApprovalAsked)) == 1
 
 
-async def test_what_was_answered_beside_an_edited_call_is_not_asked_again(folder: Path, home: Path) -> None:
+async def test_approved_call_is_not_asked_about_again_after_another_is_edited(folder: Path, home: Path) -> None:
     calls = [
         ScriptedCall("write_file", {"path": "b.txt", "content": "x"}, id="w1"),
         ScriptedCall("write_file", {"path": "c.txt", "content": "x"}, id="w2"),
@@ -385,8 +385,8 @@ async def test_what_was_answered_beside_an_edited_call_is_not_asked_again(folder
     assert (folder / "c.txt").read_text(encoding="utf-8") == "mine"
 
 
-async def test_arguments_that_do_not_fit_are_an_error_for_the_model(folder: Path, home: Path) -> None:
-    async with chatting(folder, home, write(), "done") as chat:
+async def test_invalid_edited_arguments_are_an_error_for_the_model(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, write_call(), "done") as chat:
         end = await chat.run("go", Approve("", "edit", input={"nonsense": 1}))
 
     assert end.status == "completed"
@@ -394,12 +394,12 @@ async def test_arguments_that_do_not_fit_are_an_error_for_the_model(folder: Path
     assert "Validation error" in chat.of(ToolFinished)[-1].output
 
 
-# --- by command -------------------------------------------------------------------------------------------------------------
+# --- /permissions -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("BYD-18")
-async def test_permissions_by_command(folder: Path, home: Path) -> None:
-    async with chatting(folder, home, write(), "done") as chat:
+async def test_permissions_command_adds_shows_and_explains_rules(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, write_call(), "done") as chat:
         added = await chat.slash("/permissions allow write_file(b.txt)")
         shown = await chat.slash("/permissions")
         reason = await chat.slash("/permissions explain shell rm -rf x")
@@ -415,10 +415,10 @@ async def test_permissions_by_command(folder: Path, home: Path) -> None:
 
 
 @pytest.mark.covers("BYD-18")
-async def test_what_was_granted_is_listed_with_its_place_and_revoked(folder: Path, home: Path) -> None:
+async def test_granted_rules_are_listed_with_their_scope_and_revoked(folder: Path, home: Path) -> None:
     script = [
-        *(write(), write("c.txt"), shell("touch q"), "done"),
-        *(write(content="2"), write("c.txt", "2"), shell("touch q"), "done"),
+        *(write_call(), write_call("c.txt"), shell_call("touch q"), "done"),
+        *(write_call(content="2"), write_call("c.txt", "2"), shell_call("touch q"), "done"),
     ]
     async with chatting(folder, home, *script) as chat:
         empty = await chat.slash("/permissions")
@@ -461,26 +461,33 @@ async def test_what_was_granted_is_listed_with_its_place_and_revoked(folder: Pat
     assert (folder / "b.txt").read_text(encoding="utf-8") == "new\n"
 
 
-# --- all edits in this project, this session -------------------------------------------------------------------------
+# --- accept edits mode -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("BYD-18")
-async def test_all_edits_are_allowed_for_the_session_and_nothing_else_is(folder: Path, home: Path) -> None:
+async def test_accept_edits_allows_project_edits_and_nothing_else(folder: Path, home: Path) -> None:
     outside = folder.parent / "outside.txt"
     patch = "*** Begin Patch\n*** Add File: d.txt\n+new\n*** End Patch"
     delete = "*** Begin Patch\n*** Delete File: d.txt\n*** End Patch"
-    free = [write("c.txt"), ScriptedCall("apply_patch", {"patch": patch}), READ, edits(("one", "1"))]
+    free = [write_call("c.txt"), ScriptedCall("apply_patch", {"patch": patch}), READ, edits_call(("one", "1"))]
     asks = [
-        *(shell("touch ran"), write(".git/hooks/pre-commit"), write(".agent/settings.json"), write(".env")),
         *(
-            write(str(outside)),
-            write("../outside.txt"),
+            shell_call("touch ran"),
+            write_call(".git/hooks/pre-commit"),
+            write_call(".agent/settings.json"),
+            write_call(".env"),
+        ),
+        *(
+            write_call(str(outside)),
+            write_call("../outside.txt"),
             ScriptedCall("apply_patch", {"patch": delete}),
-            shell("echo x > e.txt"),
+            shell_call("echo x > e.txt"),
         ),
     ]
     tools = {"tools": ("write_file", "apply_patch", "read_file", "multi_edit", "shell")}
-    async with chatting(folder, home, write(), *free, *asks, "done", write("f.txt"), "done", ask=tools) as chat:
+    async with chatting(
+        folder, home, write_call(), *free, *asks, "done", write_call("f.txt"), "done", ask=tools
+    ) as chat:
         await chat.send(Prompt("go"))
         first = await chat.until(ApprovalAsked)
         await chat.send(Approve(first.id, "edits"))
@@ -508,12 +515,12 @@ async def test_all_edits_are_allowed_for_the_session_and_nothing_else_is(folder:
     assert not (home / ".agent" / "grants.json").exists()
 
 
-async def test_rules_that_ask_or_deny_apply_where_all_edits_are_accepted(folder: Path, home: Path) -> None:
+async def test_ask_and_deny_rules_apply_in_accept_edits_mode(folder: Path, home: Path) -> None:
     settings = home / ".agent" / "settings.json"
     settings.parent.mkdir(parents=True)
     settings.write_text('{"permissions": {"ask": ["write_file(b.txt)"], "deny": ["write_file(c.txt)"]}}')
     (folder / ".agentignore").write_text("d.txt\n")
-    script = [write(), write("c.txt"), write("d.txt"), write("e.txt"), "done"]
+    script = [write_call(), write_call("c.txt"), write_call("d.txt"), write_call("e.txt"), "done"]
     async with chatting(folder, home, *script, ask={"accept_edits": True}) as chat:
         assert chat.chat.status.mode == "accept_edits"
         end = await chat.run("go", Approve("", "deny"))
@@ -523,10 +530,8 @@ async def test_rules_that_ask_or_deny_apply_where_all_edits_are_accepted(folder:
     assert [name for name in "bcde" if (folder / f"{name}.txt").exists()] == ["e"]
 
 
-async def test_modes_follow_each_other_and_a_resumed_session_begins_in_the_default_mode(
-    folder: Path, home: Path
-) -> None:
-    async with chatting(folder, home, write(), "done", write(content="2"), "done") as chat:
+async def test_modes_can_change_and_a_resumed_session_starts_in_the_default_mode(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, write_call(), "done", write_call(content="2"), "done") as chat:
         await chat.send(SetMode("accept_edits"))
         await chat.run("go")
         await chat.send(SetMode("plan"))
@@ -534,7 +539,7 @@ async def test_modes_follow_each_other_and_a_resumed_session_begins_in_the_defau
         assert end.denied == 1
         await chat.send(SetMode("accept_edits"))
         await chat.until(StatusChanged, lambda event: event.status.mode == "accept_edits")
-    async with chatting(folder, home, write(content="3"), "done", ask={"continued": True}) as again:
+    async with chatting(folder, home, write_call(content="3"), "done", ask={"continued": True}) as again:
         mode = again.chat.status.mode
         await again.run("go", Approve("", "deny"))
 

@@ -1,4 +1,4 @@
-"""Events on their way: in order, and bounded where the reader is slow."""
+"""The event buffer: order, and limits for a slow reader."""
 
 import asyncio
 
@@ -19,29 +19,29 @@ from mainspring.app.chat.events import (
 from mainspring.app.chat.types import Status
 
 
-async def read(outbox: EventBuffer) -> list[ChatEvent]:
-    outbox.close()
-    return [event async for event in outbox]
+async def read_all(buffer: EventBuffer) -> list[ChatEvent]:
+    buffer.close()
+    return [event async for event in buffer]
 
 
-async def test_pieces_that_wait_are_joined() -> None:
-    outbox = EventBuffer()
+async def test_waiting_chunks_are_joined() -> None:
+    buffer = EventBuffer()
     for piece in ("a", "b", "c"):
-        outbox.publish(AnswerText(piece))
-    outbox.publish(Notice("between"))
-    outbox.publish(AnswerText("d"))
+        buffer.publish(AnswerText(piece))
+    buffer.publish(Notice("between"))
+    buffer.publish(AnswerText("d"))
 
-    assert await read(outbox) == [AnswerText("abc"), Notice("between"), AnswerText("d")]
+    assert await read_all(buffer) == [AnswerText("abc"), Notice("between"), AnswerText("d")]
 
 
-async def test_what_a_slow_reader_waits_for_does_not_grow_with_the_number_of_pieces() -> None:
-    outbox = EventBuffer()
+async def test_buffer_stays_small_for_a_slow_reader() -> None:
+    buffer = EventBuffer()
     for i in range(100_000):
-        outbox.publish(ChildEvent(f"agent-{i % 3}", AnswerText("x")))
-        outbox.publish(ToolProgress("call", "y" * 10))
+        buffer.publish(ChildEvent(f"agent-{i % 3}", AnswerText("x")))
+        buffer.publish(ToolProgress("call", "y" * 10))
 
-    assert len(outbox) == 4
-    events = await read(outbox)
+    assert len(buffer) == 4
+    events = await read_all(buffer)
     assert (
         sum(len(e.event.text) for e in events if isinstance(e, ChildEvent) and isinstance(e.event, AnswerText))
         == 100_000
@@ -50,47 +50,47 @@ async def test_what_a_slow_reader_waits_for_does_not_grow_with_the_number_of_pie
     assert len(progress.output) <= MAX_PENDING_PROGRESS
 
 
-async def test_only_the_latest_state_matters() -> None:
-    outbox = EventBuffer()
+async def test_only_the_latest_status_is_kept() -> None:
+    buffer = EventBuffer()
     for turns in range(5):
-        outbox.publish(StatusChanged(Status(model="m", turns=turns)))
+        buffer.publish(StatusChanged(Status(model="m", turns=turns)))
 
-    assert await read(outbox) == [StatusChanged(Status(model="m", turns=4))]
+    assert await read_all(buffer) == [StatusChanged(Status(model="m", turns=4))]
 
 
-async def test_a_piece_that_was_read_takes_no_more() -> None:
-    outbox = EventBuffer()
-    outbox.publish(AnswerText("a"))
-    first = await anext(outbox)
-    outbox.publish(AnswerText("b"))
+async def test_chunk_that_was_read_is_not_extended() -> None:
+    buffer = EventBuffer()
+    buffer.publish(AnswerText("a"))
+    first = await anext(buffer)
+    buffer.publish(AnswerText("b"))
 
     assert first == AnswerText("a")
-    assert await read(outbox) == [AnswerText("b")]
+    assert await read_all(buffer) == [AnswerText("b")]
 
 
-async def test_the_title_of_progress_is_the_last_one() -> None:
-    outbox = EventBuffer()
-    outbox.publish(ToolProgress("1", "a", "first"))
-    outbox.publish(ToolProgress("1", "b"))
-    outbox.publish(ToolProgress("1", "", "second"))
+async def test_progress_keeps_the_last_title() -> None:
+    buffer = EventBuffer()
+    buffer.publish(ToolProgress("1", "a", "first"))
+    buffer.publish(ToolProgress("1", "b"))
+    buffer.publish(ToolProgress("1", "", "second"))
 
-    assert await read(outbox) == [ToolProgress("1", "ab", "second")]
+    assert await read_all(buffer) == [ToolProgress("1", "ab", "second")]
 
 
-async def test_a_reader_that_waits_is_woken_and_released() -> None:
-    outbox = EventBuffer()
-    waiting = asyncio.ensure_future(anext(outbox))
+async def test_waiting_reader_is_woken_and_released() -> None:
+    buffer = EventBuffer()
+    waiting = asyncio.ensure_future(anext(buffer))
     await asyncio.sleep(0)
-    outbox.publish(Notice("now"))
+    buffer.publish(Notice("now"))
     assert await waiting == Notice("now")
-    last = asyncio.ensure_future(anext(outbox))
+    last = asyncio.ensure_future(anext(buffer))
     await asyncio.sleep(0)
-    outbox.close()
+    buffer.close()
 
     with pytest.raises(StopAsyncIteration):
         await last
-    outbox.publish(Notice("too late"))
-    assert len(outbox) == 0
+    buffer.publish(Notice("too late"))
+    assert len(buffer) == 0
 
 
 _EVENTS = st.one_of(
@@ -102,24 +102,24 @@ _EVENTS = st.one_of(
 
 
 @given(st.lists(st.one_of(_EVENTS, st.none()), max_size=30))
-def test_nothing_is_lost_and_each_text_stays_in_order(steps: list[ChatEvent | None]) -> None:
-    """``None`` is a reader that takes one event."""
+def test_no_event_is_lost_and_text_stays_in_order(steps: list[ChatEvent | None]) -> None:
+    """``None`` means that the reader takes one event."""
 
     async def go() -> list[ChatEvent]:
-        outbox, got = EventBuffer(), list[ChatEvent]()
+        buffer, got = EventBuffer(), list[ChatEvent]()
         for step in steps:
             if step is not None:
-                outbox.publish(step)
-            elif len(outbox):
-                got.append(await anext(outbox))
-        return got + await read(outbox)
+                buffer.publish(step)
+            elif len(buffer):
+                got.append(await anext(buffer))
+        return got + await read_all(buffer)
 
     got = asyncio.run(go())
     pushed = [s for s in steps if s is not None]
 
     def texts(events: list[ChatEvent], kind: type[AnswerText] | type[ThinkingText], child: str = "") -> str:
-        own = [e.event for e in events if isinstance(e, ChildEvent) and e.id == child] if child else events
-        return "".join(e.text for e in own if isinstance(e, kind))
+        nested = [e.event for e in events if isinstance(e, ChildEvent) and e.id == child] if child else events
+        return "".join(e.text for e in nested if isinstance(e, kind))
 
     for kind in (AnswerText, ThinkingText):
         assert texts(got, kind) == texts(pushed, kind)

@@ -1,4 +1,4 @@
-"""Runs of a chat: what is told, what is asked, what is typed meanwhile."""
+"""Runs of a chat: events, approvals, and messages typed while the agent works."""
 
 import asyncio
 from pathlib import Path
@@ -48,21 +48,21 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def write(content: str = "new\n", path: str = "b.txt") -> ScriptedCall:
+def write_call(content: str = "new\n", path: str = "b.txt") -> ScriptedCall:
     return ScriptedCall("write_file", {"path": path, "content": content})
 
 
 @pytest.mark.covers("CLI-06", "CLI-08", "CLI-10", "CLI-16")
-async def test_a_run_is_told_by_events_in_order(folder: Path, home: Path) -> None:
+async def test_run_publishes_events_in_order(folder: Path, home: Path) -> None:
     read = Reply("I look.", thinking="hm", calls=[ScriptedCall("read_file", {"path": "a.txt"})])
     async with chatting(folder, home, read, Reply("Three lines.", chunk_count=3)) as chat:
         end = await chat.run("what is in a.txt?")
 
     assert end.status == "completed"
     assert (end.text, end.turns) == ("Three lines.", 2)
-    told = [kind for kind in chat.kinds() if kind not in ("StatusChanged", "Working")]
-    start = told.index("UserText")
-    assert told[start:] == [
+    published = [kind for kind in chat.kinds() if kind not in ("StatusChanged", "Working")]
+    start = published.index("UserText")
+    assert published[start:] == [
         *("UserText", "RunStarted", "ThinkingText", "ThinkingEnd", "AnswerText", "AnswerEnd"),
         *("ToolStarted", "ToolFinished", "AnswerText", "AnswerEnd", "RunFinished"),
     ]
@@ -73,18 +73,18 @@ async def test_a_run_is_told_by_events_in_order(folder: Path, home: Path) -> Non
 
 
 @pytest.mark.covers("HOK-04")
-async def test_what_is_waited_for_is_told_until_nothing_is(folder: Path, home: Path) -> None:
+async def test_working_status_follows_the_run(folder: Path, home: Path) -> None:
     async with chatting(folder, home, ScriptedCall("read_file", {"path": "a.txt"}), "done") as chat:
         await chat.run("go")
 
-    told = [w.message for w in chat.of(Working)]
-    assert "Waiting for the model" in told
-    assert "Running Read" in told
-    assert told[-1] == ""
+    published = [w.message for w in chat.of(Working)]
+    assert "Waiting for the model" in published
+    assert "Running Read" in published
+    assert published[-1] == ""
 
 
 @pytest.mark.covers("HOK-05")
-async def test_an_answer_comes_in_pieces_and_then_as_a_whole(folder: Path, home: Path) -> None:
+async def test_response_is_streamed_and_then_published_whole(folder: Path, home: Path) -> None:
     async with chatting(folder, home, Reply("a long answer", chunk_count=4)) as chat:
         await chat.run("go")
 
@@ -93,8 +93,8 @@ async def test_an_answer_comes_in_pieces_and_then_as_a_whole(folder: Path, home:
 
 
 @pytest.mark.covers("CLI-20")
-@pytest.mark.parametrize("call", [write(), ScriptedCall("shell", {"command": "touch b.txt"})])
-async def test_writes_and_shell_ask_first(folder: Path, home: Path, call: ScriptedCall) -> None:
+@pytest.mark.parametrize("call", [write_call(), ScriptedCall("shell", {"command": "touch b.txt"})])
+async def test_writes_and_shell_commands_need_approval(folder: Path, home: Path, call: ScriptedCall) -> None:
     async with chatting(folder, home, call, "done") as chat:
         await chat.send(Prompt("go"))
         request = await chat.until(ApprovalAsked)
@@ -107,9 +107,9 @@ async def test_writes_and_shell_ask_first(folder: Path, home: Path, call: Script
 
 
 @pytest.mark.covers("HOK-08")
-async def test_a_question_never_blocks_the_event_loop(folder: Path, home: Path) -> None:
+async def test_approval_never_blocks_the_event_loop(folder: Path, home: Path) -> None:
     ticks = 0
-    async with chatting(folder, home, write(), "done") as chat:
+    async with chatting(folder, home, write_call(), "done") as chat:
         await chat.send(Prompt("go"))
         request = await chat.until(ApprovalAsked)
         for _ in range(100):
@@ -127,15 +127,15 @@ async def test_a_question_never_blocks_the_event_loop(folder: Path, home: Path) 
     assert done.denied
 
 
-async def test_a_denial_may_end_the_run(folder: Path, home: Path) -> None:
-    async with chatting(folder, home, write()) as chat:
+async def test_denial_can_stop_the_run(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, write_call()) as chat:
         end = await chat.run("go", Approve("", "deny", "no", stop=True))
 
     assert end.status == "denied"
 
 
-async def test_with_nobody_there_what_would_ask_is_denied(folder: Path, home: Path) -> None:
-    async with chatting(folder, home, write(), "done", attended=False) as chat:
+async def test_unattended_chat_denies_calls_that_need_approval(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, write_call(), "done", attended=False) as chat:
         end = await chat.run("go")
 
     assert end.status == "completed"
@@ -143,7 +143,7 @@ async def test_with_nobody_there_what_would_ask_is_denied(folder: Path, home: Pa
     assert chat.of(ApprovalAsked) == []
 
 
-async def test_a_failed_model_is_told_and_the_chat_goes_on(folder: Path, home: Path) -> None:
+async def test_chat_continues_after_a_failed_model_call(folder: Path, home: Path) -> None:
     bad = NetworkError("no route to host", retryable=False)
     async with chatting(folder, home, Reply(error=bad), "better") as chat:
         failed = await chat.run("one")
@@ -154,8 +154,8 @@ async def test_a_failed_model_is_told_and_the_chat_goes_on(folder: Path, home: P
     assert (well.status, well.text) == ("completed", "better")
 
 
-async def test_an_abort_settles_questions_and_gives_every_call_a_result(folder: Path, home: Path) -> None:
-    async with chatting(folder, home, Reply(calls=[write(), write(path="c.txt")]), "again") as chat:
+async def test_abort_settles_approvals_and_finishes_every_call(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, Reply(calls=[write_call(), write_call(path="c.txt")]), "again") as chat:
         await chat.send(Prompt("go"))
         await chat.until(ApprovalAsked)
         await chat.send(Abort())
@@ -172,9 +172,9 @@ async def test_an_abort_settles_questions_and_gives_every_call_a_result(folder: 
 @pytest.mark.covers("CLI-20", "CLI-10")
 @pytest.mark.parametrize("decision", ["once", "always", "never", "edit"])
 @pytest.mark.parametrize("order", ["abort first", "answer first", "answer first, a little later", "closed"])
-async def test_an_answer_and_an_abort_at_the_same_time(folder: Path, home: Path, decision: Any, order: str) -> None:
+async def test_approval_and_abort_at_the_same_time(folder: Path, home: Path, decision: Any, order: str) -> None:
     changed = {"path": "b.txt", "content": "changed"} if decision == "edit" else None
-    async with chatting(folder, home, write(), "done", "more") as chat:
+    async with chatting(folder, home, write_call(), "done", "more") as chat:
         await chat.send(Prompt("go"))
         request = await chat.until(ApprovalAsked)
         await chat.send(Queue("do not lose this"))
@@ -192,7 +192,7 @@ async def test_an_answer_and_an_abort_at_the_same_time(folder: Path, home: Path,
             assert not (order == "abort first" and written)
             await chat.send(RemoveQueued(chat.of(QueueChanged)[-1].items[0].id))
             await chat.run("what I want now")
-            assert (folder / "b.txt").exists() == written  # the call is not made by a later run
+            assert (folder / "b.txt").exists() == written  # a later run does not repeat the call
         session = chat.chat.status.session_id
     chat.seen += [event async for event in chat.chat.events()]
 
@@ -204,7 +204,7 @@ async def test_an_answer_and_an_abort_at_the_same_time(folder: Path, home: Path,
         assert (await again.run("and now?")).status == "completed"
 
 
-async def test_an_answer_to_no_question_is_refused(folder: Path, home: Path) -> None:
+async def test_approval_with_an_unknown_id_is_rejected(folder: Path, home: Path) -> None:
     async with chatting(folder, home) as chat:
         receipt = await chat.send(Approve("q99", "once"))
         rejected = await chat.until(Refused)
@@ -214,16 +214,16 @@ async def test_an_answer_to_no_question_is_refused(folder: Path, home: Path) -> 
 
 
 @pytest.mark.covers("CLI-02")
-async def test_an_empty_prompt_is_refused(folder: Path, home: Path) -> None:
+async def test_empty_prompt_is_rejected(folder: Path, home: Path) -> None:
     async with chatting(folder, home) as chat:
         assert not (await chat.send(Prompt("  \n"))).accepted
 
 
-# --- what is typed meanwhile --------------------------------------------------------------------------------------------
+# --- messages during a run ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("CLI-02", "BYD-04")
-async def test_steering_is_seen_at_the_next_step_and_queued_text_afterwards(folder: Path, home: Path) -> None:
+async def test_steering_joins_the_next_turn_and_queued_text_the_next_run(folder: Path, home: Path) -> None:
     gate = Gate()
     model = WaitingModel(
         ScriptedCall("read_file", {"path": "a.txt"}), "with steering", "then the queue", gates={0: gate}
@@ -250,7 +250,7 @@ async def test_steering_is_seen_at_the_next_step_and_queued_text_afterwards(fold
 
 @pytest.mark.covers("BYD-04")
 @pytest.mark.parametrize("kind", [Steer, Queue])
-async def test_what_waits_can_be_changed_and_taken_back(
+async def test_queued_messages_can_be_edited_and_removed(
     folder: Path, home: Path, kind: type[Steer] | type[Queue]
 ) -> None:
     gate = Gate()
@@ -267,14 +267,14 @@ async def test_what_waits_can_be_changed_and_taken_back(
         await chat.until(UserText, lambda u: u.text == "first thought")
         await chat.until(RunFinished)
 
-    everything = str([seen.messages for seen in model.requests])
-    assert "first thought" in everything
-    assert "thuoght" not in everything
-    assert "never mind" not in everything
+    sent_messages = str([seen.messages for seen in model.requests])
+    assert "first thought" in sent_messages
+    assert "thuoght" not in sent_messages
+    assert "never mind" not in sent_messages
 
 
 @pytest.mark.covers("BYD-04")
-async def test_queued_text_survives_an_abort_and_is_said_when_asked_for(folder: Path, home: Path) -> None:
+async def test_queued_messages_survive_an_abort_until_they_are_sent(folder: Path, home: Path) -> None:
     gate = Gate()
     model = WaitingModel("sooner", "later", gates={0: gate})
     async with chatting(folder, home, model) as chat:
@@ -284,25 +284,25 @@ async def test_queued_text_survives_an_abort_and_is_said_when_asked_for(folder: 
         await chat.send(Steer("sooner"))
         await chat.send(Abort())
         await chat.until(RunFinished)
-        held = chat.of(QueueChanged)[-1]
-        assert held.held
-        assert {(q.text, q.kind) for q in held.items} == {("later", "queue"), ("sooner", "queue")}
+        queue = chat.of(QueueChanged)[-1]
+        assert queue.held
+        assert {(q.text, q.kind) for q in queue.items} == {("later", "queue"), ("sooner", "queue")}
         gate.open.set()
         await chat.send(SendQueued())
         await chat.until(RunFinished)
-        await chat.until(RunFinished)  # said in their order, one run after the other
+        await chat.until(RunFinished)  # sent in order, one run each
 
     assert [u.text for u in chat.of(UserText)] == ["go", "later", "sooner"]
 
 
 @pytest.mark.covers("BYD-04")
-async def test_what_was_said_to_a_run_that_could_not_begin_waits_again(folder: Path, home: Path) -> None:
+async def test_prompt_aborted_before_its_run_starts_is_queued_again(folder: Path, home: Path) -> None:
     async with chatting(folder, home, "said now") as chat:
         await chat.send(Prompt("do not lose this"))
         await chat.send(Abort())  # before the run has done anything
         assert (await chat.until(RunFinished)).status == "aborted"
-        held = chat.of(QueueChanged)[-1]
-        assert ([q.text for q in held.items], held.held) == (["do not lose this"], True)
+        queue = chat.of(QueueChanged)[-1]
+        assert ([q.text for q in queue.items], queue.held) == (["do not lose this"], True)
         assert not chat.model.requests
         await chat.send(SendQueued())
         assert (await chat.until(RunFinished)).text == "said now"
@@ -311,7 +311,7 @@ async def test_what_was_said_to_a_run_that_could_not_begin_waits_again(folder: P
 
 
 @pytest.mark.covers("BYD-04")
-async def test_queued_text_is_there_again_when_the_session_is_resumed(folder: Path, home: Path) -> None:
+async def test_queued_messages_are_restored_with_the_session(folder: Path, home: Path) -> None:
     gate = Gate()
     async with chatting(folder, home, WaitingModel("never", gates={0: gate})) as chat:
         await chat.send(Prompt("go"))
@@ -319,16 +319,16 @@ async def test_queued_text_is_there_again_when_the_session_is_resumed(folder: Pa
         await chat.send(Queue("do not lose this"))
 
     async with chatting(folder, home, "found", ask={"continued": True}) as again:
-        held = await again.until(QueueChanged)
-        assert held.held
-        assert [q.text for q in held.items] == ["do not lose this"]
-        await again.send(SendQueued(held.items[0].id))
+        queue = await again.until(QueueChanged)
+        assert queue.held
+        assert [q.text for q in queue.items] == ["do not lose this"]
+        await again.send(SendQueued(queue.items[0].id))
         await again.until(RunFinished)
         assert [u.text for u in again.of(UserText) if u.source == "queue"] == ["do not lose this"]
 
 
 @pytest.mark.covers("BYD-04")
-async def test_a_prompt_while_a_run_goes_on_is_queued(folder: Path, home: Path) -> None:
+async def test_prompt_during_a_run_is_queued(folder: Path, home: Path) -> None:
     gate = Gate()
     async with chatting(folder, home, WaitingModel("one", "two", gates={0: gate})) as chat:
         await chat.send(Prompt("first"))
@@ -342,7 +342,7 @@ async def test_a_prompt_while_a_run_goes_on_is_queued(folder: Path, home: Path) 
     assert changed.items[0].id == receipt.id
 
 
-async def test_a_text_that_waits_can_be_said_now(folder: Path, home: Path) -> None:
+async def test_queued_message_can_be_sent_as_steering(folder: Path, home: Path) -> None:
     gate = Gate()
     model = WaitingModel(ScriptedCall("read_file", {"path": "a.txt"}), "done", gates={0: gate})
     async with chatting(folder, home, model) as chat:
@@ -356,7 +356,7 @@ async def test_a_text_that_waits_can_be_said_now(folder: Path, home: Path) -> No
     assert ("now please", "steer") in [(u.text, u.source) for u in chat.of(UserText)]
 
 
-async def test_images_and_texts_go_along(folder: Path, home: Path) -> None:
+async def test_images_and_text_files_are_attached(folder: Path, home: Path) -> None:
     model = ScriptedModel("seen")
     image = Attachment(media_type="image/png", data=b"\x89PNG")
     note = Attachment(media_type="text/plain", text="notes", name="n.txt")
@@ -371,7 +371,7 @@ async def test_images_and_texts_go_along(folder: Path, home: Path) -> None:
     assert sent.media_type == "image/png"
 
 
-async def test_a_file_that_is_not_there_is_told_and_the_text_is_said(folder: Path, home: Path) -> None:
+async def test_missing_file_is_reported_and_the_prompt_is_sent(folder: Path, home: Path) -> None:
     async with chatting(folder, home, "ok") as chat:
         end = await chat.run("mail me@example and look at @nothing.txt")
 
@@ -379,18 +379,18 @@ async def test_a_file_that_is_not_there_is_told_and_the_text_is_said(folder: Pat
     assert any("No file was attached" in n.text for n in chat.of(Notice))
 
 
-async def test_a_prompt_of_the_options_is_said_at_once(folder: Path, home: Path) -> None:
+async def test_prompt_option_is_sent_at_start(folder: Path, home: Path) -> None:
     async with chatting(folder, home, "hello", ask={"prompt": "hi"}) as chat:
         end = await chat.until(RunFinished)
 
     assert end.text == "hello"
 
 
-# --- how it stands -------------------------------------------------------------------------------------------------------
+# --- status --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("BYD-20")
-async def test_the_status_tells_costs_limits_and_branch(folder: Path, home: Path) -> None:
+async def test_status_shows_cost_limits_and_branch(folder: Path, home: Path) -> None:
     (folder / ".git").mkdir()
     (folder / ".git" / "HEAD").write_text("ref: refs/heads/feature/x\n", encoding="utf-8")
     usage = Usage(1000, 50, cost=Cost(input=0.25, output=0.25))
@@ -408,7 +408,7 @@ async def test_the_status_tells_costs_limits_and_branch(folder: Path, home: Path
 
 
 @pytest.mark.covers("BYD-20")
-async def test_people_are_told_when_a_limit_is_near(folder: Path, home: Path) -> None:
+async def test_warning_appears_near_the_cost_limit(folder: Path, home: Path) -> None:
     usage = Usage(1000, 0, cost=Cost(input=0.9))
     read = Reply(calls=[ScriptedCall("read_file", {"path": "a.txt"})], usage=usage)
     async with chatting(folder, home, read, "done", ask={"max_cost": 1.0}) as chat:
@@ -417,7 +417,7 @@ async def test_people_are_told_when_a_limit_is_near(folder: Path, home: Path) ->
     assert any("$0.90 of $1.00" in n.text and n.level == "warn" for n in chat.of(Notice))
 
 
-async def test_what_steered_a_run_that_is_over_does_not_hold_up_the_next_one(folder: Path, home: Path) -> None:
+async def test_steering_of_an_aborted_run_does_not_affect_the_next_run(folder: Path, home: Path) -> None:
     gate = Gate()
     two = Reply(
         calls=[ScriptedCall("todo_write", {"todos": []}, id="t1"), ScriptedCall("todo_write", {"todos": []}, id="t2")]
@@ -436,7 +436,7 @@ async def test_what_steered_a_run_that_is_over_does_not_hold_up_the_next_one(fol
     assert not any("kipped" in t.output for t in chat.of(ToolFinished))
 
 
-async def test_a_limit_ends_the_run_and_the_queue_waits(folder: Path, home: Path) -> None:
+async def test_run_stops_at_a_limit_and_keeps_the_queue(folder: Path, home: Path) -> None:
     gate = Gate()
     model = WaitingModel(ScriptedCall("read_file", {"path": "a.txt"}), gates={0: gate})
     async with chatting(folder, home, model, ask={"max_turns": 1}) as chat:
@@ -445,21 +445,21 @@ async def test_a_limit_ends_the_run_and_the_queue_waits(folder: Path, home: Path
         await chat.send(Queue("not lost at the limit"))
         gate.open.set()
         end = await chat.until(RunFinished)
-        held = chat.chat.status.queued
+        queue = chat.chat.status.queued
 
     assert end.status == "max_turns"
-    assert held == 1
+    assert queue == 1
 
 
 @pytest.mark.parametrize("queued", [(), ("not lost",)])
-async def test_a_chat_is_closed_though_its_task_is_cancelled_again(
+async def test_chat_closes_even_if_its_task_is_cancelled_twice(
     folder: Path, home: Path, queued: tuple[str, ...]
 ) -> None:
-    """A first cancellation leaves the block, a second one comes while the chat is being closed: it closes, and keeps what is queued."""
+    """The chat closes and keeps its queue when a second cancellation arrives while it is closing."""
     model = WaitingModel("never said", gates={0: (gate := Gate())})
-    said, left = asyncio.Event(), asyncio.Event()
+    prompt_sent, chat_left = asyncio.Event(), asyncio.Event()
 
-    async def live() -> None:
+    async def run_chat() -> None:
         async with chatting(folder, home, model) as chat:
             try:
                 await chat.send(Prompt("go"))
@@ -467,15 +467,15 @@ async def test_a_chat_is_closed_though_its_task_is_cancelled_again(
                 for text in queued:
                     await chat.send(Queue(text))
                 await chat.until(StatusChanged, lambda event: event.status.queued == len(queued))
-                said.set()
+                prompt_sent.set()
                 await asyncio.Event().wait()
             finally:
-                left.set()
+                chat_left.set()
 
-    task = asyncio.create_task(live())
-    await said.wait()
+    task = asyncio.create_task(run_chat())
+    await prompt_sent.wait()
     task.cancel()
-    await left.wait()
+    await chat_left.wait()
     task.cancel()
     closed, _ = await asyncio.wait((task,), timeout=10)
     task.cancel()
@@ -484,7 +484,7 @@ async def test_a_chat_is_closed_though_its_task_is_cancelled_again(
         assert chat.chat.status.queued == len(queued)
 
 
-async def test_nothing_is_kept_where_nothing_is_to_be(folder: Path, home: Path) -> None:
+async def test_unsaved_chat_stores_no_session(folder: Path, home: Path) -> None:
     async with chatting(folder, home, "ok", ask={"save": False}) as chat:
         await chat.run("go")
         [opened] = chat.of(SessionChanged)
@@ -493,5 +493,5 @@ async def test_nothing_is_kept_where_nothing_is_to_be(folder: Path, home: Path) 
     assert not (home / ".agent" / "sessions").exists()
 
 
-def test_options_need_nothing() -> None:
+def test_chat_options_have_defaults() -> None:
     assert ChatOptions().attended

@@ -1,4 +1,4 @@
-"""Sessions of a chat: replayed, resumed, forked, rewound, named, exported, summed up."""
+"""Sessions of a chat: replayed, resumed, forked, rewound, named, exported, and compacted."""
 
 from pathlib import Path
 
@@ -32,23 +32,23 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def write(content: str) -> ScriptedCall:
+def write_call(content: str) -> ScriptedCall:
     return ScriptedCall("write_file", {"path": "b.txt", "content": content})
 
 
 @pytest.mark.covers("CLI-13")
-async def test_a_session_is_told_again_by_the_same_events(folder: Path, home: Path) -> None:
+async def test_replay_publishes_the_same_events(folder: Path, home: Path) -> None:
     script = (Reply("I look.", thinking="hm", calls=[ScriptedCall("read_file", {"path": "a.txt"})]), "It says one.")
-    told = ("UserText", "ThinkingText", "ThinkingEnd", "AnswerText", "AnswerEnd", "ToolStarted", "ToolFinished")
+    compared = ("UserText", "ThinkingText", "ThinkingEnd", "AnswerText", "AnswerEnd", "ToolStarted", "ToolFinished")
     async with chatting(folder, home, *script) as chat:
         await chat.run("what is in a.txt?")
-        live = [e for e in chat.seen if type(e).__name__ in told]
+        live = [e for e in chat.seen if type(e).__name__ in compared]
     async with chatting(folder, home, ask={"continued": True}) as again:
         await again.until(ReplayFinished)
 
     assert again.of(ReplayStarted)[0].messages == 4
     assert again.of(SessionChanged)[0].reason == "resumed"
-    replayed = [e for e in again.seen if type(e).__name__ in told]
+    replayed = [e for e in again.seen if type(e).__name__ in compared]
     assert [type(e) for e in replayed] == [type(e) for e in live]
     for kind in (ThinkingEnd, ToolStarted):
         assert again.of(kind) == chat.of(kind)
@@ -57,17 +57,17 @@ async def test_a_session_is_told_again_by_the_same_events(folder: Path, home: Pa
     assert again.of(UserText)[0].text == "what is in a.txt?"
 
 
-async def test_what_was_attached_is_not_shown_as_typed(folder: Path, home: Path) -> None:
+async def test_replayed_prompt_omits_attached_files(folder: Path, home: Path) -> None:
     async with chatting(folder, home, "ok") as chat:
         await chat.run("see @a.txt")
     async with chatting(folder, home, ask={"continued": True}) as again:
-        said = await again.until(UserText)
+        replayed_text = await again.until(UserText)
 
-    assert said.text == "see @a.txt"
+    assert replayed_text.text == "see @a.txt"
 
 
 @pytest.mark.covers("CLI-04", "BYD-12")
-async def test_other_sessions_are_gone_on_with(folder: Path, home: Path) -> None:
+async def test_earlier_session_can_be_resumed(folder: Path, home: Path) -> None:
     async with chatting(folder, home, "one", "two", "three") as chat:
         await chat.run("first")
         await chat.send(Rename("the first"))
@@ -91,7 +91,7 @@ async def test_other_sessions_are_gone_on_with(folder: Path, home: Path) -> None
     assert "second" not in seen
 
 
-async def test_an_unknown_session_leaves_everything_as_it_is(folder: Path, home: Path) -> None:
+async def test_unknown_session_changes_nothing(folder: Path, home: Path) -> None:
     async with chatting(folder, home, "one", "two") as chat:
         await chat.run("first")
         before = chat.chat.status.session_id
@@ -103,7 +103,7 @@ async def test_an_unknown_session_leaves_everything_as_it_is(folder: Path, home:
     assert before == after
 
 
-async def test_a_fork_goes_on_from_an_entry(folder: Path, home: Path) -> None:
+async def test_fork_continues_from_an_entry(folder: Path, home: Path) -> None:
     async with chatting(folder, home, ScriptedCall("read_file", {"path": "a.txt"}), "one", "two", "three") as chat:
         await chat.run("first")
         await chat.run("second")
@@ -111,7 +111,7 @@ async def test_a_fork_goes_on_from_an_entry(folder: Path, home: Path) -> None:
         tree = await chat.slash("/tree")
         assert isinstance(tree.shown, Picker)
         places = [c.line.split()[1] for c in tree.shown.choices]
-        await chat.send(Fork(places[1]))  # an answer with calls: it goes on behind their results
+        await chat.send(Fork(places[1]))  # a response with tool calls: the fork starts after their results
         await chat.until(SessionChanged, lambda s: s.reason == "forked")
         await chat.until(ReplayFinished)
         new = chat.chat.status.session_id
@@ -123,7 +123,7 @@ async def test_a_fork_goes_on_from_an_entry(folder: Path, home: Path) -> None:
     assert "second" not in seen
 
 
-# --- going back -----------------------------------------------------------------------------------------------------------
+# --- rewind ---------------------------------------------------------------------------------------------------------------
 
 
 async def two_writes(chat: Reader) -> None:
@@ -132,9 +132,11 @@ async def two_writes(chat: Reader) -> None:
 
 
 @pytest.mark.covers("BYD-02")
-async def test_conversation_and_files_go_back_together_and_come_again(folder: Path, home: Path) -> None:
+async def test_rewind_restores_conversation_and_files_and_can_be_undone(folder: Path, home: Path) -> None:
     read = ScriptedCall("read_file", {"path": "b.txt"})
-    async with chatting(folder, home, write("1"), "done", Reply(calls=[read, write("2")]), "done", "again") as chat:
+    async with chatting(
+        folder, home, write_call("1"), "done", Reply(calls=[read, write_call("2")]), "done", "again"
+    ) as chat:
         await two_writes(chat)
         preview = await chat.slash("/rewind 1 preview")
         assert (folder / "b.txt").read_text(encoding="utf-8") == "2"
@@ -154,47 +156,47 @@ async def test_conversation_and_files_go_back_together_and_come_again(folder: Pa
 
 
 @pytest.mark.covers("BYD-02")
-async def test_files_and_conversation_go_back_apart(folder: Path, home: Path) -> None:
-    async with chatting(folder, home, write("1"), "done") as chat:
+async def test_rewind_can_restore_files_or_conversation_alone(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, write_call("1"), "done") as chat:
         await chat.run("write one", YES)
         await chat.slash("/rewind 1 conversation")
-        kept = (folder / "b.txt").exists()
+        file_exists = (folder / "b.txt").exists()
         messages = chat.of(SessionChanged)[-1].messages
         await chat.slash("/rewind undo")
         await chat.slash("/rewind 1 files")
-        gone = not (folder / "b.txt").exists()
-        left = len(await told(chat))
+        file_removed = not (folder / "b.txt").exists()
+        remaining = len(await rewind_choices(chat))
 
-    assert kept
+    assert file_exists
     assert messages == 0
-    assert gone
-    assert left == 1
+    assert file_removed
+    assert remaining == 1
 
 
-async def told(chat: Reader) -> list[str]:
+async def rewind_choices(chat: Reader) -> list[str]:
     picker = await chat.slash("/rewind")
     assert isinstance(picker.shown, Picker)
     return [c.line for c in picker.shown.choices]
 
 
 @pytest.mark.covers("BYD-02")
-async def test_a_file_that_somebody_else_changed_is_not_rewound(folder: Path, home: Path) -> None:
-    async with chatting(folder, home, write("1"), "done") as chat:
+async def test_rewind_skips_a_file_changed_by_another_program(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, write_call("1"), "done") as chat:
         await chat.run("write one", YES)
         (folder / "b.txt").write_text("mine", encoding="utf-8")
         rejected = await chat.slash("/rewind")
         done = await chat.slash("/rewind 1")
-        kept = (folder / "b.txt").read_text(encoding="utf-8")
+        file_text = (folder / "b.txt").read_text(encoding="utf-8")
         forced = await chat.slash("/rewind 1 force")
 
     assert rejected.error == ""
     assert "Nothing was rewound" in done.error
-    assert kept == "mine"
+    assert file_text == "mine"
     assert forced.error == ""
     assert not (folder / "b.txt").exists()
 
 
-async def test_what_needs_that_no_run_goes_on_is_refused_while_one_does(folder: Path, home: Path) -> None:
+async def test_commands_that_need_an_idle_agent_are_rejected_during_a_run(folder: Path, home: Path) -> None:
     gate = Gate()
     async with chatting(folder, home, WaitingModel("one", gates={0: gate})) as chat:
         await chat.send(Prompt("go"))
@@ -209,7 +211,7 @@ async def test_what_needs_that_no_run_goes_on_is_refused_while_one_does(folder: 
     assert end.status == "completed"
 
 
-async def test_a_conversation_is_summed_up(folder: Path, home: Path) -> None:
+async def test_compact_command_shortens_the_conversation(folder: Path, home: Path) -> None:
     long = "word " * 30_000
     async with chatting(folder, home, long, long, "## Summary\n\nThey talked about words.", "go on") as chat:
         await chat.run("one")
@@ -226,7 +228,7 @@ async def test_a_conversation_is_summed_up(folder: Path, home: Path) -> None:
     assert after < before
 
 
-async def test_names_exports_and_copies(folder: Path, home: Path) -> None:
+async def test_session_can_be_renamed_exported_and_copied(folder: Path, home: Path) -> None:
     exporters = {"md": lambda transcript: f"# {transcript.title}\n{len(transcript.items)} items\n"}
     async with chatting(folder, home, "the answer", exporters=exporters) as chat:
         await chat.run("question")
@@ -243,5 +245,5 @@ async def test_names_exports_and_copies(folder: Path, home: Path) -> None:
     assert lines.error == page.error == ""
     assert (folder / "out.md").read_text(encoding="utf-8").startswith("# A title")
     assert "question" in (folder / "out.jsonl").read_text(encoding="utf-8")
-    assert again.error  # nothing is replaced
+    assert again.error  # an existing file is not replaced
     assert ".md, .jsonl" in odd.error

@@ -1,4 +1,4 @@
-"""Slash commands: routed, completed, and each gives something to show."""
+"""Slash commands: routing, completion, and output."""
 
 import json
 import sys
@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.covers("CLI-03", "CLI-04")
-async def test_every_command_gives_something_or_says_why_not(folder: Path, home: Path) -> None:
+async def test_every_command_returns_something_to_show(folder: Path, home: Path) -> None:
     shapes: dict[str, object] = {}
     async with chatting(folder, home, "the answer") as chat:
         await chat.run("hello")
@@ -54,7 +54,7 @@ async def test_every_command_gives_something_or_says_why_not(folder: Path, home:
 
 
 @pytest.mark.covers("CLI-03")
-async def test_help_lists_all_there_is(folder: Path, home: Path) -> None:
+async def test_help_lists_every_command(folder: Path, home: Path) -> None:
     async with chatting(folder, home) as chat:
         done = await chat.slash("/help")
         one = await chat.slash("/help rewind")
@@ -69,7 +69,7 @@ async def test_help_lists_all_there_is(folder: Path, home: Path) -> None:
 
 
 @pytest.mark.covers("CLI-03")
-async def test_an_unknown_command_is_not_sent_to_the_model(folder: Path, home: Path) -> None:
+async def test_unknown_command_is_not_sent_to_the_model(folder: Path, home: Path) -> None:
     model = ScriptedModel("never")
     async with chatting(folder, home, model) as chat:
         receipt = await chat.send(Slash("/modle openai:x"))
@@ -80,7 +80,7 @@ async def test_an_unknown_command_is_not_sent_to_the_model(folder: Path, home: P
     assert model.requests == []
 
 
-async def test_telemetry_and_trust_tell_their_state(folder: Path, home: Path) -> None:
+async def test_telemetry_and_trust_commands_show_their_state(folder: Path, home: Path) -> None:
     (home / ".agent").mkdir()
     (home / ".agent" / "settings.json").write_text(
         '{"telemetry": {"enabled": true, "endpoint": "http://localhost:4318"}}', encoding="utf-8"
@@ -100,7 +100,7 @@ async def test_telemetry_and_trust_tell_their_state(folder: Path, home: Path) ->
 
 
 @pytest.mark.covers("CLI-04")
-async def test_settings_and_memory_are_changed_by_command(folder: Path, home: Path) -> None:
+async def test_config_and_memory_commands_change_files(folder: Path, home: Path) -> None:
     async with chatting(folder, home) as chat:
         changed = await chat.slash("/config agent.maxTurns 7")
         shown = await chat.slash("/config agent")
@@ -115,7 +115,7 @@ async def test_settings_and_memory_are_changed_by_command(folder: Path, home: Pa
     assert "tests run with pytest" in str(memory.shown)
 
 
-async def test_several_commands_take_effect_in_order(folder: Path, home: Path) -> None:
+async def test_several_commands_run_in_order(folder: Path, home: Path) -> None:
     async with chatting(folder, home, "ok") as chat:
         for line in ("/name one", "/name two", "/name three"):
             await chat.send(Slash(line))
@@ -126,10 +126,10 @@ async def test_several_commands_take_effect_in_order(folder: Path, home: Path) -
     names = [done.name for done in chat.of(CommandDone)]
     assert names == ["name"] * 3
     assert title == "three"
-    assert [u.source for u in chat.of(UserText)] == ["queue"]  # it waited for the commands before it
+    assert [u.source for u in chat.of(UserText)] == ["queue"]  # the prompt was queued behind the commands
 
 
-async def test_a_command_while_a_run_goes_on(folder: Path, home: Path) -> None:
+async def test_some_commands_are_available_during_a_run(folder: Path, home: Path) -> None:
     gate = Gate()
     async with chatting(folder, home, WaitingModel("ok", gates={0: gate})) as chat:
         await chat.send(Prompt("go"))
@@ -143,11 +143,11 @@ async def test_a_command_while_a_run_goes_on(folder: Path, home: Path) -> None:
     assert "not available while the agent is working" in rejected.refused
 
 
-# --- prompts by name ------------------------------------------------------------------------------------------------------
+# --- commands, skills, and MCP prompts ------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("OPT-04")
-async def test_custom_commands_of_markdown_files(folder: Path, home: Path) -> None:
+async def test_custom_command_from_a_markdown_file(folder: Path, home: Path) -> None:
     commands = home / ".agent" / "commands"
     commands.mkdir(parents=True)
     (commands / "review.md").write_text(
@@ -168,7 +168,7 @@ async def test_custom_commands_of_markdown_files(folder: Path, home: Path) -> No
 
 
 @pytest.mark.covers("CLI-14")
-async def test_a_skill_is_activated_by_its_name(folder: Path, home: Path) -> None:
+async def test_skill_is_activated_by_name(folder: Path, home: Path) -> None:
     skill = home / ".agent" / "skills" / "brew-tea"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text(
@@ -193,7 +193,7 @@ async def test_a_skill_is_activated_by_its_name(folder: Path, home: Path) -> Non
 
 
 @pytest.mark.covers("CLI-03")
-async def test_a_prompt_of_a_server_is_said(folder: Path, home: Path) -> None:
+async def test_mcp_prompt_is_sent(folder: Path, home: Path) -> None:
     server = {"command": sys.executable, "args": ["-S", "-E", str(RAW)]}
     (home / ".agent").mkdir()
     (home / ".agent" / "settings.json").write_text(
@@ -220,7 +220,7 @@ async def test_a_prompt_of_a_server_is_said(folder: Path, home: Path) -> None:
 # --- completion -----------------------------------------------------------------------------------------------------------
 
 
-async def test_names_and_arguments_are_completed(folder: Path, home: Path) -> None:
+async def test_commands_and_arguments_are_completed(folder: Path, home: Path) -> None:
     async with chatting(folder, home, "ok") as chat:
         await chat.run("hi")
         session = chat.chat.status.session_id
@@ -232,7 +232,7 @@ async def test_names_and_arguments_are_completed(folder: Path, home: Path) -> No
         nothing = await chat.chat.completions("just words")
 
     assert names[:4] == ["/mcp", "/memory", "/mode", "/model"]
-    assert exact[0] == "/mode"  # what was typed in full goes before what begins with it
+    assert exact[0] == "/mode"  # an exact match comes before longer names
     assert models
     assert all(m.text.startswith("anthropic:claude-son") for m in models)
     assert models[0].start == len("/model ")
@@ -247,12 +247,12 @@ async def test_files_are_completed_after_an_at_sign(folder: Path, home: Path) ->
         dotted = await chat.chat.completions("@./src/a")
         mail = await chat.chat.completions("me@ap")
 
-    assert [(c.text, c.start) for c in found] == [("@src/app.py", 8)]  # what is ignored is not offered
+    assert [(c.text, c.start) for c in found] == [("@src/app.py", 8)]  # ignored files are not offered
     assert [c.text for c in dotted] == ["@./src/app.py"]
     assert mail == ()
 
 
-# --- typed lines ----------------------------------------------------------------------------------------------------------
+# --- parsing of lines -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -271,16 +271,16 @@ async def test_files_are_completed_after_an_at_sign(folder: Path, home: Path) ->
         ("/mcp:docs:summary a", Slash("/mcp:docs:summary a")),
     ],
 )
-def test_what_a_line_means(line: str, command: object) -> None:
+def test_parse_line_recognizes_each_kind_of_input(line: str, command: object) -> None:
     assert parse_line(line) == command
 
 
-def test_a_line_may_be_said_in_other_ways() -> None:
+def test_parse_line_can_make_steering_and_queued_messages() -> None:
     assert parse_line("x", message_type=Steer) == Steer("x")
     assert parse_line("x", message_type=Queue) == Queue("x")
 
 
-async def test_quit_and_clear_are_the_front_ends(folder: Path, home: Path) -> None:
+async def test_quit_and_clear_commands(folder: Path, home: Path) -> None:
     async with chatting(folder, home, "ok") as chat:
         quit_ = await chat.slash("/quit")
         await chat.run("hi")

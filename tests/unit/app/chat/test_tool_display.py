@@ -1,4 +1,4 @@
-"""Calls, results and diffs in a few words and lines."""
+"""Short forms of tool calls, results, and diffs."""
 
 import difflib
 from pathlib import Path
@@ -17,7 +17,7 @@ from mainspring.app.workspace.git import current_branch
 from mainspring.messages import ToolUseBlock
 
 
-def test_a_call_says_what_it_is_about() -> None:
+def test_summary_shows_the_main_argument() -> None:
     assert summarize_arguments({"content": "x", "path": "a.txt"}) == "a.txt"
     assert summarize_arguments({"command": "ls\n  -l"}) == "ls -l"
     assert summarize_arguments({"odd": "only this"}) == "only this"
@@ -25,22 +25,22 @@ def test_a_call_says_what_it_is_about() -> None:
     assert len(summarize_arguments({"command": "x" * 10_000})) <= 160
 
 
-def test_arguments_that_nobody_can_read_are_shown_as_they_came() -> None:
+def test_unreadable_arguments_are_shown_unchanged() -> None:
     event = tool_started_event(ToolUseBlock("1", "shell", raw_input='{"command": "ls'), "Shell")
 
     assert event.arguments == {"(not readable)": '{"command": "ls'}
 
 
-def test_a_long_result_loses_its_middle() -> None:
-    shown, hidden = truncate_middle("\n".join(map(str, range(1000))))
+def test_long_result_is_truncated_in_the_middle() -> None:
+    truncated, hidden = truncate_middle("\n".join(map(str, range(1000))))
 
     assert hidden == 1000 - MAX_LINES
-    assert shown.startswith("0\n1\n")
-    assert shown.endswith("\n999")
+    assert truncated.startswith("0\n1\n")
+    assert truncated.endswith("\n999")
     assert len(truncate_middle("x" * 1_000_000)[0]) < 20_000
 
 
-def test_a_removed_line_may_look_like_a_header() -> None:
+def test_removed_line_can_look_like_a_header() -> None:
     before = ["-- a/x\n", "@@ -1 +1 @@\n", "++ b/x\n", "same\n"]
     after = ["same\n"]
     text = "".join(difflib.unified_diff(before, after, "a/f", "b/f"))
@@ -61,7 +61,7 @@ _LINES = st.lists(
 
 
 @given(_LINES, _LINES)
-def test_a_diff_says_what_changed(before: list[str], after: list[str]) -> None:
+def test_parsed_diff_reproduces_the_change(before: list[str], after: list[str]) -> None:
     a, b = [line + "\n" for line in before], [line + "\n" for line in after]
     text = "".join(difflib.unified_diff(a, b, "a/some file", "b/some file"))
 
@@ -73,29 +73,29 @@ def test_a_diff_says_what_changed(before: list[str], after: list[str]) -> None:
     [diff] = found
     assert diff.path == "some file"
     assert len(b) - len(a) == diff.added - diff.removed
-    assert _patched(before, [(hunk.header, hunk.lines) for hunk in diff.hunks]) == after
+    assert _apply_hunks(before, [(hunk.header, hunk.lines) for hunk in diff.hunks]) == after
     assert [hunk.number for hunk in diff.hunks] == list(range(len(diff.hunks)))
 
 
-def _patched(before: list[str], hunks: list[tuple[str, tuple[str, ...]]]) -> list[str]:
-    """The text with the hunks applied, as any program would."""
-    made: list[str] = []
+def _apply_hunks(before: list[str], hunks: list[tuple[str, tuple[str, ...]]]) -> list[str]:
+    """Apply hunks to lines, like `patch`."""
+    result: list[str] = []
     at = 0
     for header, lines in hunks:
         start, _, count = header.split()[1][1:].partition(",")
         first = int(start) - (count != "0")
-        made += before[at:first]
-        made += [line[1:] for line in lines if line[0] != "-"]
+        result += before[at:first]
+        result += [line[1:] for line in lines if line[0] != "-"]
         at = first + sum(line[0] != "+" for line in lines)
-    return made + before[at:]
+    return result + before[at:]
 
 
 @given(st.text(max_size=300))
-def test_no_text_breaks_the_reader(text: str) -> None:
+def test_any_text_can_be_parsed(text: str) -> None:
     parse_diff(text)
 
 
-def test_the_branch_of_a_worktree(tmp_path: Path) -> None:
+def test_current_branch_of_a_worktree(tmp_path: Path) -> None:
     git = tmp_path / "repo" / ".git" / "worktrees" / "w"
     git.mkdir(parents=True)
     (git / "HEAD").write_text("ref: refs/heads/topic\n", encoding="utf-8")

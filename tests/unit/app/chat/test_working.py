@@ -1,4 +1,4 @@
-"""Models, modes, sub-agents, questions, shell commands and extensions in a chat."""
+"""Models, modes, subagents, questions, shell commands, and extensions in a chat."""
 
 import asyncio
 import json
@@ -52,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def other(*script: Any, model: str = "other-2") -> ScriptedModel:
+def make_other_model(*script: Any, model: str = "other-2") -> ScriptedModel:
     return ScriptedModel(*script, model=model, provider="elsewhere", info=ModelInfo(model, "elsewhere", 5000))
 
 
@@ -60,10 +60,10 @@ def other(*script: Any, model: str = "other-2") -> ScriptedModel:
 
 
 @pytest.mark.covers("BYD-09")
-async def test_another_model_answers_from_the_next_request_on(folder: Path, home: Path) -> None:
+async def test_model_switch_applies_to_the_next_request(folder: Path, home: Path) -> None:
     gate = Gate()
     first = WaitingModel(ScriptedCall("read_file", {"path": "a.txt"}), gates={0: gate})
-    second = other("I am another one")
+    second = make_other_model("I am another one")
     async with chatting(folder, home, first, make_model={"elsewhere:other-2": second}.__getitem__) as chat:
         await chat.send(Prompt("go"))
         await gate.reached_limit.wait()
@@ -82,8 +82,8 @@ async def test_another_model_answers_from_the_next_request_on(folder: Path, home
 
 
 @pytest.mark.covers("BYD-09")
-async def test_the_model_stays_in_a_new_session(folder: Path, home: Path) -> None:
-    second = other("hi", "again")
+async def test_model_is_kept_in_a_new_session(folder: Path, home: Path) -> None:
+    second = make_other_model("hi", "again")
     async with chatting(folder, home, make_model=lambda _: second) as chat:
         await chat.slash("/model elsewhere:other-2")
         await chat.slash("/clear")
@@ -92,7 +92,7 @@ async def test_the_model_stays_in_a_new_session(folder: Path, home: Path) -> Non
     assert end.text == "hi"
 
 
-async def test_a_model_that_there_is_not_changes_nothing(folder: Path, home: Path) -> None:
+async def test_unknown_model_changes_nothing(folder: Path, home: Path) -> None:
     async with chatting(folder, home, "still here") as chat:
         done = await chat.slash("/model nonsense:x")
         end = await chat.run("go")
@@ -101,7 +101,7 @@ async def test_a_model_that_there_is_not_changes_nothing(folder: Path, home: Pat
     assert end.text == "still here"
 
 
-async def test_reasoning_is_set_by_command(folder: Path, home: Path) -> None:
+async def test_reasoning_effort_can_be_changed(folder: Path, home: Path) -> None:
     model = ScriptedModel("a", "b", info=ModelInfo("m", "p", reasoning=True))
     async with chatting(folder, home, model) as chat:
         await chat.send(SetThinking("high"))
@@ -117,17 +117,17 @@ async def test_reasoning_is_set_by_command(folder: Path, home: Path) -> None:
 # --- modes ----------------------------------------------------------------------------------------------------------------
 
 
-def write(content: str = "x") -> ScriptedCall:
+def write_call(content: str = "x") -> ScriptedCall:
     return ScriptedCall("write_file", {"path": "b.txt", "content": content})
 
 
 @pytest.mark.covers("BYD-05")
-async def test_in_plan_mode_nothing_changes_and_the_plan_is_a_file(folder: Path, home: Path) -> None:
-    async with chatting(folder, home, write(), "# The plan\n\n1. Write b.txt", write(), "done") as chat:
+async def test_plan_mode_writes_only_the_plan_file(folder: Path, home: Path) -> None:
+    async with chatting(folder, home, write_call(), "# The plan\n\n1. Write b.txt", write_call(), "done") as chat:
         await chat.send(SetMode("plan"))
         await chat.until(CommandDone)
         planned = await chat.run("add b.txt")
-        asked_in_plan = len(chat.of(ApprovalAsked))
+        approvals_in_plan = len(chat.of(ApprovalAsked))
         written_in_plan = (folder / "b.txt").exists()
         [plan] = (folder / ".agent" / "plans").glob("*.md")
         await chat.send(ExecutePlan())
@@ -137,7 +137,7 @@ async def test_in_plan_mode_nothing_changes_and_the_plan_is_a_file(folder: Path,
         mode = chat.chat.status.mode
 
     assert planned.denied == 1
-    assert (asked_in_plan, written_in_plan) == (0, False)
+    assert (approvals_in_plan, written_in_plan) == (0, False)
     assert plan.read_text(encoding="utf-8").startswith("# The plan")
     assert (done.status, mode) == ("completed", "build")
     assert (folder / "b.txt").exists()
@@ -145,9 +145,9 @@ async def test_in_plan_mode_nothing_changes_and_the_plan_is_a_file(folder: Path,
 
 
 @pytest.mark.covers("BYD-05")
-async def test_an_approved_plan_ends_plan_mode(folder: Path, home: Path) -> None:
+async def test_approved_plan_ends_plan_mode(folder: Path, home: Path) -> None:
     present = ScriptedCall("present_plan", {"plan": "1. Write b.txt", "title": "B"})
-    async with chatting(folder, home, present, write(), "done", ask={"plan": True}) as chat:
+    async with chatting(folder, home, present, write_call(), "done", ask={"plan": True}) as chat:
         await chat.send(Prompt("go"))
         request = await chat.until(QuestionAsked)
         await chat.send(Answer(request.id, ("approve",)))
@@ -162,7 +162,7 @@ async def test_an_approved_plan_ends_plan_mode(folder: Path, home: Path) -> None
 
 
 @pytest.mark.covers("BYD-05")
-async def test_the_mode_is_kept_with_the_session(folder: Path, home: Path) -> None:
+async def test_mode_is_stored_with_the_session(folder: Path, home: Path) -> None:
     async with chatting(folder, home, "ok") as chat:
         await chat.slash("/mode plan")
         await chat.run("go")
@@ -175,7 +175,7 @@ async def test_the_mode_is_kept_with_the_session(folder: Path, home: Path) -> No
 # --- questions ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_question_of_the_agent_is_answered_or_not(folder: Path, home: Path) -> None:
+async def test_ask_user_question_is_answered_or_declined(folder: Path, home: Path) -> None:
     ask = ScriptedCall("ask_user", {"question": "Which?", "options": [{"label": "red"}, {"label": "blue"}]})
     async with chatting(folder, home, ask, ask, "done") as chat:
         await chat.send(Prompt("go"))
@@ -187,22 +187,22 @@ async def test_a_question_of_the_agent_is_answered_or_not(folder: Path, home: Pa
         await chat.send(Answer(second.id, declined=True))
         await chat.until(RunFinished)
 
-    told = [t.output for t in chat.of(ToolFinished)]
-    assert "blue" in told[0]
-    assert "but dark" in told[0]
-    assert "no answer" in told[1]
+    outputs = [t.output for t in chat.of(ToolFinished)]
+    assert "blue" in outputs[0]
+    assert "but dark" in outputs[0]
+    assert "no answer" in outputs[1]
     assert [s.outcome for s in chat.of(QuestionSettled)] == ["answered", "declined"]
 
 
-# --- sub-agents -----------------------------------------------------------------------------------------------------------
+# --- subagents ------------------------------------------------------------------------------------------------------------
 
 
-def spawn(task: str, kind: str = "", id: str = "") -> ScriptedCall:
+def spawn_call(task: str, kind: str = "", id: str = "") -> ScriptedCall:
     return ScriptedCall("spawn", {"task": task, **({"agent": kind} if kind else {})}, id=id)
 
 
 @pytest.mark.covers("CLI-15", "BYD-03")
-async def test_sub_agents_of_files_run_in_parallel_and_are_shown(folder: Path, home: Path) -> None:
+async def test_subagents_run_in_parallel_and_publish_events(folder: Path, home: Path) -> None:
 
     agents = home / ".agent" / "agents"
     agents.mkdir(parents=True)
@@ -213,13 +213,14 @@ async def test_sub_agents_of_files_run_in_parallel_and_are_shown(folder: Path, h
     both = asyncio.Event()
     started: list[str] = []
 
-    def answer(request: object) -> Reply:
+    def respond(request: object) -> Reply:
         text = str(request)
         if "You look." not in text:
             if len(started) == 2:
                 return Reply("both are back", usage=usage)
             return Reply(
-                calls=[spawn("look at one", "looker", "s1"), spawn("look at two", "looker", "s2")], usage=usage
+                calls=[spawn_call("look at one", "looker", "s1"), spawn_call("look at two", "looker", "s2")],
+                usage=usage,
             )
         if "tool_result" in text or "ToolResultBlock" in text:
             return Reply("seen", usage=usage)
@@ -228,7 +229,7 @@ async def test_sub_agents_of_files_run_in_parallel_and_are_shown(folder: Path, h
             both.set()
         return Reply(calls=[ScriptedCall("read_file", {"path": "a.txt"})], usage=usage)
 
-    async with chatting(folder, home, ScriptedModel(*[answer] * 6)) as chat:
+    async with chatting(folder, home, ScriptedModel(*[respond] * 6)) as chat:
         end = await chat.run("go")
         cost = chat.chat.status.cost
 
@@ -249,14 +250,16 @@ async def test_sub_agents_of_files_run_in_parallel_and_are_shown(folder: Path, h
     kinds = chat.kinds()
     first_end = kinds.index("ChildFinished")
     assert kinds.count("ChildStarted") == 2
-    assert max(i for i, k in enumerate(kinds) if k == "ChildStarted") < first_end  # beside each other
-    assert end.cost == cost == pytest.approx(3.0)  # one total
+    assert max(i for i, k in enumerate(kinds) if k == "ChildStarted") < first_end  # in parallel
+    assert end.cost == cost == pytest.approx(3.0)  # the total includes subagents
 
 
 @pytest.mark.covers("BYD-03", "CLI-15")
-async def test_a_sub_agent_is_stopped_alone_and_asks_under_its_own_name(folder: Path, home: Path) -> None:
+async def test_subagent_can_be_aborted_alone_and_asks_under_its_id(folder: Path, home: Path) -> None:
     gate = Gate()
-    model = WaitingModel(spawn("write b.txt"), write("theirs"), "never said", "the parent goes on", gates={2: gate})
+    model = WaitingModel(
+        spawn_call("write b.txt"), write_call("theirs"), "never said", "the parent goes on", gates={2: gate}
+    )
     async with chatting(folder, home, model) as chat:
         await chat.send(Prompt("go"))
         request = await chat.until(ApprovalAsked)
@@ -275,10 +278,10 @@ async def test_a_sub_agent_is_stopped_alone_and_asks_under_its_own_name(folder: 
     assert end.status == "completed"
 
 
-# --- shell commands of the user's -----------------------------------------------------------------------------------------
+# --- shell commands of the user -------------------------------------------------------------------------------------------
 
 
-async def test_a_shell_command_joins_the_conversation_or_not(folder: Path, home: Path) -> None:
+async def test_shell_command_is_shared_with_the_model_unless_hidden(folder: Path, home: Path) -> None:
     model = ScriptedModel("ok")
     async with chatting(folder, home, model) as chat:
         await chat.send(Shell("echo seen; exit 3"))
@@ -296,18 +299,18 @@ async def test_a_shell_command_joins_the_conversation_or_not(folder: Path, home:
     assert "unseen" not in request
 
 
-async def test_what_a_shell_command_said_is_kept_with_the_session(folder: Path, home: Path) -> None:
+async def test_shell_output_is_stored_with_the_session(folder: Path, home: Path) -> None:
     async with chatting(folder, home) as chat:
         await chat.send(Shell("echo kept"))
         await chat.until(UserText)
     async with chatting(folder, home, ask={"continued": True}) as again:
-        said = await again.until(UserText)
+        user_text = await again.until(UserText)
 
-    assert said.source == "shell"
-    assert "kept" in said.text
+    assert user_text.source == "shell"
+    assert "kept" in user_text.text
 
 
-async def test_a_shell_command_is_stopped(folder: Path, home: Path) -> None:
+async def test_shell_command_can_be_stopped(folder: Path, home: Path) -> None:
     async with chatting(folder, home) as chat:
         await chat.send(Shell("echo started; sleep 60"))
         await chat.until(ShellOutput)
@@ -321,7 +324,7 @@ async def test_a_shell_command_is_stopped(folder: Path, home: Path) -> None:
 
 
 @pytest.mark.covers("CLI-09")
-async def test_extensions_bring_commands_shortcuts_and_questions(folder: Path, home: Path) -> None:
+async def test_extension_adds_commands_shortcuts_and_questions(folder: Path, home: Path) -> None:
     extensions = home / ".agent" / "extensions"
     extensions.mkdir(parents=True)
     (extensions / "greeter.py").write_text(
@@ -359,7 +362,7 @@ async def test_extensions_bring_commands_shortcuts_and_questions(folder: Path, h
 
 
 @pytest.mark.covers("CLI-09")
-async def test_no_extension_gets_the_name_of_a_command_of_the_chat(folder: Path, home: Path) -> None:
+async def test_extension_cannot_replace_a_built_in_command(folder: Path, home: Path) -> None:
     extensions = home / ".agent" / "extensions"
     extensions.mkdir(parents=True)
     (extensions / "thief.py").write_text(
@@ -371,7 +374,7 @@ async def test_no_extension_gets_the_name_of_a_command_of_the_chat(folder: Path,
     assert "mine" not in str(done.shown)
 
 
-async def test_a_command_in_the_background_wakes_the_agent(folder: Path, home: Path) -> None:
+async def test_background_command_wakes_the_agent(folder: Path, home: Path) -> None:
     call = ScriptedCall("shell", {"command": "sleep 0.6; echo over", "background": True})
     async with chatting(folder, home, call, "it runs", "it has ended") as chat:
         first = await chat.run("start it", YES)

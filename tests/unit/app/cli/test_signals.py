@@ -28,19 +28,19 @@ def run(work: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.covers("CLI-19")
-def test_an_end_that_hangs_is_cut_short_with_the_terminal_restored() -> None:
+def test_hanging_shutdown_is_cut_short_and_restores_the_terminal() -> None:
     done = run("signals.start_deadline(0.2)\n    while True: pass")
     assert (done.returncode, done.stdout) == (1, "restored\n")
 
 
-def test_a_terminal_that_nobody_reads_does_not_keep_it() -> None:
+def test_blocked_terminal_does_not_delay_the_exit() -> None:
     done = run(
         "signals._restore = __import__('threading').Event().wait\n    signals.start_deadline(0.1)\n    while True: pass"
     )
     assert (done.returncode, done.stdout) == (1, "")
 
 
-def test_the_first_signal_leaves_and_the_second_ends_at_once() -> None:
+def test_first_signal_leaves_and_second_signal_exits() -> None:
     done = run("os.kill(os.getpid(), 15)")
     assert (done.returncode, done.stdout) == (0, "leave\nnumber 15\n")
     done = run("os.kill(os.getpid(), 15)\n    os.kill(os.getpid(), 15)")

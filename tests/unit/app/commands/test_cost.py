@@ -1,4 +1,4 @@
-"""How money is told."""
+"""Formatting of costs."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from mainspring.app.commands.cost import CostRow, format_cost_row
 
 
 @pytest.mark.parametrize(
-    ("cost", "unpriced", "told"),
+    ("cost", "unpriced", "text"),
     [
         (0.0, 0, "$0.0000"),
         (0.00001, 0, "< $0.0001"),
@@ -16,5 +16,5 @@ from mainspring.app.commands.cost import CostRow, format_cost_row
         (0.5, 2, "$0.5000 + unknown"),
     ],
 )
-def test_small_sums_are_not_told_as_nothing(cost: float, unpriced: int, told: str) -> None:
-    assert format_cost_row(CostRow(key="x", cost=cost, unpriced_calls=unpriced)) == told
+def test_small_amounts_are_not_shown_as_zero(cost: float, unpriced: int, text: str) -> None:
+    assert format_cost_row(CostRow(key="x", cost=cost, unpriced_calls=unpriced)) == text

@@ -1,4 +1,4 @@
-"""``mainspring mcp``, in this process, with servers that are small programs."""
+"""``mainspring mcp`` in this process, with small programs as servers."""
 
 import json
 import stat
@@ -13,7 +13,7 @@ from tests.e2e.mcp_server import command_line
 
 
 @dataclass
-class Done:
+class CommandResult:
     code: int
     out: str
     err: str
@@ -21,17 +21,17 @@ class Done:
 
 @dataclass
 class Command:
-    """The command, called in a folder."""
+    """Runs commands in a folder."""
 
     folder: Path
     home: Path
     capture: pytest.CaptureFixture[str]
 
-    def run(self, *arguments: str) -> Done:
+    def run(self, *arguments: str) -> CommandResult:
         at = arguments.index("--") if "--" in arguments else len(arguments)
         code = main([*arguments[:at], "--cwd", str(self.folder), *arguments[at:]])
-        told = self.capture.readouterr()
-        return Done(code, told.out, told.err)
+        output = self.capture.readouterr()
+        return CommandResult(code, output.out, output.err)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def server(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.covers("BYD-11", "MCP-04", "MCP-09")
-def test_servers_are_added_listed_with_their_cost_and_removed(command: Command, server: list[str]) -> None:
+def test_servers_can_be_added_listed_and_removed(command: Command, server: list[str]) -> None:
     added = command.run("mcp", "add", "little", "--", *server)
     lazy = command.run("mcp", "add", "quiet", "--disclosure", "lazy", "--", *server)
     listed = command.run("mcp", "list", "--json")
@@ -67,8 +67,8 @@ def test_servers_are_added_listed_with_their_cost_and_removed(command: Command, 
     shown = command.run("mcp")
     for each in (little, quiet):
         cost = each["cost"]
-        told = f"3 tools, about {cost['eager']} tokens in each request ({cost['lazy']} if lazy); {each['disclosure']}"
-        assert f"ready    {each['name']:6}  {told}" in shown.out
+        output = f"3 tools, about {cost['eager']} tokens in each request ({cost['lazy']} if lazy); {each['disclosure']}"
+        assert f"ready    {each['name']:6}  {output}" in shown.out
     now = little["cost"]["eager"] + quiet["cost"]["lazy"] + found["search"]
     eager = little["cost"]["eager"] + quiet["cost"]["eager"]
     assert f"Total: about {now} tokens in each request ({eager} if all servers were eager)" in shown.err
@@ -78,7 +78,7 @@ def test_servers_are_added_listed_with_their_cost_and_removed(command: Command, 
     ]
 
 
-def test_what_else_stands_in_the_file_stays(command: Command, server: list[str]) -> None:
+def test_other_content_of_the_file_is_kept(command: Command, server: list[str]) -> None:
     file = command.home / ".agent" / "mcp.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     before = '{\n  // mine\n  "inputs": [1, 2],\n  "mcpServers": {\n    "a": {"command": "x"} // the first\n  }\n}\n'
@@ -95,7 +95,7 @@ def test_what_else_stands_in_the_file_stays(command: Command, server: list[str])
     assert json.loads(command.run("mcp", "list", "--no-connect", "--json").out)["servers"][0]["name"] == "a"
 
 
-def test_a_project_s_servers_wait_until_it_is_trusted(command: Command, server: list[str]) -> None:
+def test_project_servers_need_trust(command: Command, server: list[str]) -> None:
     added = command.run("mcp", "add", "little", "--project", "--", *server)
     assert "mainspring trust" in added.err
     assert (command.folder / ".agent" / "mcp.json").exists()
@@ -110,7 +110,7 @@ def test_a_project_s_servers_wait_until_it_is_trusted(command: Command, server: 
     assert command.run("mcp", "remove", "little", "--project").code == 0
 
 
-def test_a_server_that_stands_elsewhere_is_taken_out_there(command: Command) -> None:
+def test_remove_names_the_file_of_a_server(command: Command) -> None:
     command.run("mcp", "add", "mine", "--", "x")
     shared = command.folder / ".mcp.json"
     shared.write_text(json.dumps({"mcpServers": {"theirs": {"command": "x", "enabled": False}}}), encoding="utf-8")
@@ -122,7 +122,7 @@ def test_a_server_that_stands_elsewhere_is_taken_out_there(command: Command) -> 
     assert (off.code, f"MCP server 'theirs' is disabled in {shared}" in off.err) == (1, True)
 
 
-def test_a_server_is_tried_and_its_words_are_kept(command: Command, server: list[str]) -> None:
+def test_server_can_be_tested_and_its_logs_are_stored(command: Command, server: list[str]) -> None:
     command.run("mcp", "add", "little", "--", *server)
     command.run("mcp", "add", "broken", "--", sys.executable, "-c", "import sys; sys.exit('no licence')")
 
@@ -145,7 +145,7 @@ def test_a_server_is_tried_and_its_words_are_kept(command: Command, server: list
     assert "ready    little" in listed.out
 
 
-def test_a_program_that_is_not_there_is_told(command: Command) -> None:
+def test_missing_program_is_reported(command: Command) -> None:
     added = command.run("mcp", "add", "bad", "name")
     there = command.run("mcp", "add", "good", "--", sys.executable)
 
@@ -156,7 +156,7 @@ def test_a_program_that_is_not_there_is_told(command: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "output"),
     [
         (["add"], 2, "requires the NAME"),
         (["add", "x"], 2, "requires a command after --"),
@@ -171,14 +171,14 @@ def test_a_program_that_is_not_there_is_told(command: Command) -> None:
         (["lst"], 2, "invalid choice"),
     ],
 )
-def test_mistakes_are_told_and_change_nothing(command: Command, arguments: list[str], code: int, told: str) -> None:
+def test_usage_errors_change_nothing(command: Command, arguments: list[str], code: int, output: str) -> None:
     done = command.run("mcp", *arguments)
 
-    assert (done.code, told in done.err) == (code, True), done.err
+    assert (done.code, output in done.err) == (code, True), done.err
     assert not (command.home / ".agent" / "mcp.json").exists()
 
 
-def test_a_name_that_is_taken_is_replaced_only_by_force(command: Command, server: list[str]) -> None:
+def test_existing_name_is_replaced_only_with_force(command: Command, server: list[str]) -> None:
     command.run("mcp", "add", "a", "--", "one")
     again = command.run("mcp", "add", "a", "--", "two")
     assert again.code == 2
@@ -187,7 +187,7 @@ def test_a_name_that_is_taken_is_replaced_only_by_force(command: Command, server
     assert '"two"' in (command.home / ".agent" / "mcp.json").read_text(encoding="utf-8")
 
 
-def test_a_broken_file_is_left_as_it_is(command: Command) -> None:
+def test_broken_file_is_left_unchanged(command: Command) -> None:
     file = command.home / ".agent" / "mcp.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text('{"mcpServers": {', encoding="utf-8")
@@ -198,7 +198,7 @@ def test_a_broken_file_is_left_as_it_is(command: Command) -> None:
     assert file.read_text(encoding="utf-8") == '{"mcpServers": {'
 
 
-def test_a_program_has_no_login(command: Command, server: list[str]) -> None:
+def test_stdio_server_has_no_login(command: Command, server: list[str]) -> None:
     command.run("mcp", "add", "little", "--", *server)
     done = command.run("mcp", "login", "little")
     assert done.code == 2

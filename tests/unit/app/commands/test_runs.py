@@ -1,4 +1,4 @@
-"""`mainspring runs` on a database: what is deleted, what is not, and what is tried again."""
+"""`mainspring runs` on a database: runs are deleted, pruned, and retried."""
 
 import json
 from collections.abc import Callable
@@ -28,18 +28,18 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def runs(url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Runs:
-    """The command with these words: exit code, stdout and stderr."""
+    """Runs `mainspring runs` with arguments; returns exit code, stdout, and stderr."""
     monkeypatch.setenv("MAINSPRING_RUNS_URL", url)
 
-    def run(*words: str) -> tuple[int, str, str]:
-        code = main(["runs", *words])
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = main(["runs", *arguments])
         out, err = capsys.readouterr()
         return code, out, err
 
     return run
 
 
-def test_runs_are_deleted_by_name_all_or_none(runs: Runs) -> None:
+def test_delete_removes_all_named_runs_or_none(runs: Runs) -> None:
     for name in ("one", "two", "three"):
         assert runs("start", "Hi.", "--id", name)[1] == f"{name}\n"
     assert runs("cancel", "one") == (0, "", "")
@@ -53,7 +53,7 @@ def test_runs_are_deleted_by_name_all_or_none(runs: Runs) -> None:
     assert [run["id"] for run in json.loads(runs("--json")[1])] == ["three"]
 
 
-def test_old_runs_are_counted_and_deleted(runs: Runs) -> None:
+def test_prune_counts_and_deletes_old_runs(runs: Runs) -> None:
     for name in ("one", "two", "three"):
         runs("start", "Hi.", "--id", name)
     for name in ("one", "two"):
@@ -65,7 +65,7 @@ def test_old_runs_are_counted_and_deleted(runs: Runs) -> None:
     assert [run["id"] for run in json.loads(runs("--json")[1])] == ["three"]
 
 
-def test_a_run_that_was_cancelled_waits_again(runs: Runs) -> None:
+def test_retry_queues_a_cancelled_run_again(runs: Runs) -> None:
     runs("start", "Hi.", "--id", "one")
     code, _, err = runs("retry", "one")
     assert (code, "is waiting. Only failed and cancelled runs can be retried" in err) == (1, True)
@@ -76,7 +76,7 @@ def test_a_run_that_was_cancelled_waits_again(runs: Runs) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("arguments", "why"),
     [
         (["prune"], "runs prune requires --older-than AGE"),
         (["prune", "one", "--older-than", "1d"], "runs prune takes no arguments"),
@@ -87,13 +87,13 @@ def test_a_run_that_was_cancelled_waits_again(runs: Runs) -> None:
         (["cancel"], "runs cancel takes an ID"),
     ],
 )
-def test_what_is_missing_is_said_and_nothing_is_done(runs: Runs, words: list[str], why: str) -> None:
-    code, out, err = runs(*words)
+def test_usage_errors_change_nothing(runs: Runs, arguments: list[str], why: str) -> None:
+    code, out, err = runs(*arguments)
     assert (code, out) == (2, "")
     assert why in err
 
 
-def test_what_is_started_must_say_something_and_an_agent_that_nobody_knows_is_told(runs: Runs) -> None:
+def test_start_rejects_an_empty_prompt_and_warns_of_an_unknown_agent(runs: Runs) -> None:
     code, out, err = runs("start", "")
     assert (code, out, "The prompt is empty." in err or "Nothing to run" in err) == (1, "", True)
     code, out, err = runs("start", "Hi.", "--agent", "nope", "--id", "one")
@@ -101,15 +101,15 @@ def test_what_is_started_must_say_something_and_an_agent_that_nobody_knows_is_to
     assert "no worker that knows the agent 'nope' is alive" in err
 
 
-async def test_runs_are_told_as_they_ended_or_wait() -> None:
+async def test_list_shows_paused_failed_and_aborted_runs() -> None:
     @tool
     async def act() -> str:
         """Act."""
         return "done"
 
-    def make(steps: Any) -> Agent:
-        script = (ModelError("down"),) if len(made) == 1 else (ScriptedCall("act", {}, id="c1"), "done")
-        made.append("")
+    def make_agent(steps: Any) -> Agent:
+        script = (ModelError("down"),) if len(attempts) == 1 else (ScriptedCall("act", {}, id="c1"), "done")
+        attempts.append("")
         permissions = Permissions(ask=["act"], unattended="pause")
         behavior = RunOptions(retry=None)
         return Agent(
@@ -121,8 +121,8 @@ async def test_runs_are_told_as_they_ended_or_wait() -> None:
             behavior=behavior,
         )
 
-    made: list[str] = []
-    async with DurableWorker(MemoryEngine(), {"one": make}) as agents:
+    attempts: list[str] = []
+    async with DurableWorker(MemoryEngine(), {"one": make_agent}) as agents:
         paused = await agents.start("one", "go", run_id="paused")
         async for item in paused.events():
             if isinstance(item.event, Asked):

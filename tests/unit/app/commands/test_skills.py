@@ -1,4 +1,4 @@
-"""``mainspring skills``, in this process."""
+"""``mainspring skills`` in this process."""
 
 import json
 import subprocess
@@ -13,29 +13,29 @@ from mainspring.skills.discovery import BUNDLED_FOLDER
 
 
 @dataclass
-class Done:
+class CommandResult:
     code: int
     out: str
     err: str
 
     @property
     def value(self) -> Any:
-        """What stdout says as JSON."""
+        """The JSON value on stdout."""
         return json.loads(self.out)
 
 
 @dataclass
 class Command:
-    """The command, called in a folder."""
+    """Runs commands in a folder."""
 
     folder: Path
     home: Path
     capture: pytest.CaptureFixture[str]
 
-    def run(self, *arguments: str) -> Done:
+    def run(self, *arguments: str) -> CommandResult:
         code = main([*arguments, "--cwd", str(self.folder)] if "--cwd" not in arguments else arguments)
-        told = self.capture.readouterr()
-        return Done(code, told.out, told.err)
+        output = self.capture.readouterr()
+        return CommandResult(code, output.out, output.err)
 
     def settings(self, value: object) -> None:
         file = self.home / ".agent" / "settings.json"
@@ -50,7 +50,7 @@ def command(tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> C
     return Command(folder, home, capsys)
 
 
-def skill(folder: Path, name: str = "", more: str = "", body: str = "Do it.\n") -> Path:
+def write_skill(folder: Path, name: str = "", more: str = "", body: str = "Do it.\n") -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     text = (
         f"---\nname: {name or folder.name}\ndescription: Does {name or folder.name}. Use it often.\n{more}---\n{body}"
@@ -74,15 +74,15 @@ def git(folder: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-def names(command: Command) -> dict[str, str]:
+def list_names(command: Command) -> dict[str, str]:
     return {s["name"]: s["state"] for s in command.run("skills", "--json").value["skills"] if s["source"] != "builtin"}
 
 
 @pytest.mark.covers("SKL-38", "SKL-33")
-def test_list_and_show(command: Command) -> None:
-    skill(command.home / ".agent" / "skills" / "mine", more="version: 1.10\nallowed-tools: Read\n")
-    skill(command.home / ".agents" / "skills" / "shared")
-    skill(command.home / ".agent" / "skills" / "broken", more="").joinpath("SKILL.md").write_text("no head\n")
+def test_list_and_show_skills(command: Command) -> None:
+    write_skill(command.home / ".agent" / "skills" / "mine", more="version: 1.10\nallowed-tools: Read\n")
+    write_skill(command.home / ".agents" / "skills" / "shared")
+    write_skill(command.home / ".agent" / "skills" / "broken", more="").joinpath("SKILL.md").write_text("no head\n")
 
     done = command.run("skills")
     lines = {line.split()[0]: line for line in done.out.splitlines()}
@@ -104,16 +104,16 @@ def test_list_and_show(command: Command) -> None:
     assert command.run("skills", "show", "hello-extended", "--json").value["skill"]["toolsets"] == [
         "toolset.py:HelloToolset"
     ]
-    gone = command.run("skills", "show", "mien")
-    assert (gone.code, gone.out) == (2, "")
-    assert "Did you mean 'mine'?" in gone.err
+    missing = command.run("skills", "show", "mien")
+    assert (missing.code, missing.out) == (2, "")
+    assert "Did you mean 'mine'?" in missing.err
     assert "no front matter" in command.run("skills", "show", "broken").err
 
 
 @pytest.mark.covers("SKL-38", "SKL-21")
-def test_validate_exits_as_the_reference_does(command: Command) -> None:
-    skill(command.folder / "good")
-    skill(command.folder / "odd", more="version: 1\n")
+def test_validate_distinguishes_conforming_and_usable_skills(command: Command) -> None:
+    write_skill(command.folder / "good")
+    write_skill(command.folder / "odd", more="version: 1\n")
     (command.folder / "bad").mkdir()
     (command.folder / "bad" / "SKILL.md").write_text("no head\n")
 
@@ -121,9 +121,9 @@ def test_validate_exits_as_the_reference_does(command: Command) -> None:
     odd = command.run("skills", "validate", "odd")
     assert odd.code == 1
     assert "error: the format has no field version" in odd.out
-    everything = command.run("skills", "validate", "--json")
-    assert everything.code == 1
-    assert {Path(v["path"]).parent.name: (v["valid"], v["loads"]) for v in everything.value} == {
+    all_skills = command.run("skills", "validate", "--json")
+    assert all_skills.code == 1
+    assert {Path(v["path"]).parent.name: (v["valid"], v["loads"]) for v in all_skills.value} == {
         "good": (True, True),
         "odd": (False, True),
         "bad": (False, False),
@@ -136,19 +136,19 @@ def test_validate_exits_as_the_reference_does(command: Command) -> None:
 
 
 @pytest.mark.covers("SKL-38")
-def test_a_skill_is_validated_by_its_name(command: Command) -> None:
-    made = command.run("skills", "new", "notes", "--description", "Writes notes. Use it for notes.")
-    assert "mainspring skills validate notes`" in made.err
-    assert command.run("skills", "validate", "notes").out == f"{made.out.strip()}: valid\n"
+def test_skill_is_validated_by_name(command: Command) -> None:
+    created = command.run("skills", "new", "notes", "--description", "Writes notes. Use it for notes.")
+    assert "mainspring skills validate notes`" in created.err
+    assert command.run("skills", "validate", "notes").out == f"{created.out.strip()}: valid\n"
     assert command.run("skills", "validate", "no/notes").code == 2
-    skill(command.folder / "notes", more="version: 1\n")  # a folder of that name goes first
+    write_skill(command.folder / "notes", more="version: 1\n")  # a folder with this name takes precedence
     assert command.run("skills", "validate", "notes").code == 1
 
 
 @pytest.mark.covers("SKL-20", "BYD-07")
-def test_skills_of_a_project_count_once_it_is_trusted(command: Command) -> None:
+def test_project_skills_need_trust(command: Command) -> None:
     (command.folder / ".git").mkdir()
-    skill(command.folder / ".agents" / "skills" / "theirs")
+    write_skill(command.folder / ".agents" / "skills" / "theirs")
     inner = command.folder / "src"
     inner.mkdir()
     before = command.run("skills", "--cwd", str(inner))
@@ -161,13 +161,13 @@ def test_skills_of_a_project_count_once_it_is_trusted(command: Command) -> None:
 
 
 @pytest.mark.covers("SKL-35")
-def test_settings_say_where_skills_are_and_whether(command: Command) -> None:
-    skill(command.folder.parent / "plugins" / "extra")
-    skill(command.home / "more" / "own")
+def test_settings_control_skill_folders_and_availability(command: Command) -> None:
+    write_skill(command.folder.parent / "plugins" / "extra")
+    write_skill(command.home / "more" / "own")
     command.settings({"skills": {"pluginDir": [str(command.folder.parent / "plugins"), "~/more"]}})
-    assert names(command) == {"extra": "on", "own": "on"}
+    assert list_names(command) == {"extra": "on", "own": "on"}
     command.settings({"skills": {"pluginDir": str(command.folder.parent / "plugins"), "disabled": ["extra"]}})
-    assert names(command) == {"extra": "off"}
+    assert list_names(command) == {"extra": "off"}
     rejected = command.run("skills", "enable", "extra")
     assert rejected.code == 2
     assert "skills.disabled" in rejected.err
@@ -176,12 +176,12 @@ def test_settings_say_where_skills_are_and_whether(command: Command) -> None:
 
 
 @pytest.mark.covers("SKL-38", "OPT-06", "SKL-36", "SKL-37")
-def test_install_asks_pins_updates_and_removes(command: Command) -> None:
+def test_install_confirms_pins_and_updates(command: Command) -> None:
     source = command.folder.parent / "source"
-    skill(source / "pdf", more="requires: [no-such-x]\nallowed-tools: Read\n", body="Run !`git status` first.\n")
+    write_skill(source / "pdf", more="requires: [no-such-x]\nallowed-tools: Read\n", body="Run !`git status` first.\n")
     (source / "pdf" / "scripts").mkdir()
     (source / "pdf" / "scripts" / "run.py").write_text("raise SystemExit")
-    skill(source / "doc")
+    write_skill(source / "doc")
     git(source, "init", "-q")
     git(source, "add", "-A")
     git(source, "commit", "-q", "-m", "x")
@@ -192,11 +192,11 @@ def test_install_asks_pins_updates_and_removes(command: Command) -> None:
     assert several.code == 2
     assert "doc, pdf. Choose some with --skill, or use --all" in several.err
 
-    request = command.run("skills", "install", url, "--skill", "pdf")  # nobody is there to say yes
+    request = command.run("skills", "install", url, "--skill", "pdf")  # without a user who can confirm
     assert (request.code, request.out) == (1, "")
-    told = ("scripts/run.py", "git status", "limits the session", "no-such-x is not on PATH", "Not confirmed")
-    assert [text for text in told if text not in request.err] == []
-    assert (names(command), [p.name for p in (command.home / ".agent" / "skills").iterdir()]) == ({}, [])
+    output = ("scripts/run.py", "git status", "limits the session", "no-such-x is not on PATH", "Not confirmed")
+    assert [text for text in output if text not in request.err] == []
+    assert (list_names(command), [p.name for p in (command.home / ".agent" / "skills").iterdir()]) == ({}, [])
 
     done = command.run("skills", "install", url, "--skill", "pdf", "--yes")
     assert done.code == 0
@@ -206,7 +206,7 @@ def test_install_asks_pins_updates_and_removes(command: Command) -> None:
     assert (mine["origin"], mine["commit"]) == (url, first)
 
     assert command.run("skills", "update", "--json").value[0]["what"] == "unchanged"
-    skill(source / "pdf", body="Changed.\n")
+    write_skill(source / "pdf", body="Changed.\n")
     git(source, "commit", "-q", "-a", "-m", "y")
     second = git(source, "rev-parse", "HEAD")
     looked = command.run("skills", "update", "pdf")
@@ -216,52 +216,52 @@ def test_install_asks_pins_updates_and_removes(command: Command) -> None:
     assert f"pdf: updated {second[:12]}" in command.run("skills", "update", "--yes").out
     assert command.run("skills", "show", "pdf").out == "Changed.\n"
 
-    skill(source / "pdf", body="Changed again.\n")
+    write_skill(source / "pdf", body="Changed again.\n")
     git(source, "commit", "-q", "-a", "-m", "z")
-    own = command.home / ".agent" / "skills" / "pdf" / "SKILL.md"
-    own.write_text(own.read_text() + "By hand.\n")
+    installed = command.home / ".agent" / "skills" / "pdf" / "SKILL.md"
+    installed.write_text(installed.read_text() + "By hand.\n")
     by_hand = command.run("skills", "update", "--yes")
     assert by_hand.code == 1
     assert "changed its files" in by_hand.err
-    assert "By hand." in own.read_text()
+    assert "By hand." in installed.read_text()
     assert command.run("skills", "update", "--yes", "--force").code == 0
     assert command.run("skills", "show", "pdf").out == "Changed again.\n"
 
-    own.write_text(own.read_text() + "By hand.\n")
-    nothing_newer = command.run("skills", "update", "--yes")
-    assert (nothing_newer.code, "To restore them, use --force" in nothing_newer.err) == (0, True)
-    assert "By hand." in own.read_text()
+    installed.write_text(installed.read_text() + "By hand.\n")
+    unchanged = command.run("skills", "update", "--yes")
+    assert (unchanged.code, "To restore them, use --force" in unchanged.err) == (0, True)
+    assert "By hand." in installed.read_text()
     assert command.run("skills", "update", "pdf", "--yes", "--force").code == 0
     assert command.run("skills", "show", "pdf").out == "Changed again.\n"
 
 
 @pytest.mark.covers("SKL-38", "SKL-36", "OPT-06")
-def test_switching_and_removing(command: Command) -> None:
-    skill(command.folder / "pdf")
+def test_skill_can_be_disabled_enabled_and_removed(command: Command) -> None:
+    write_skill(command.folder / "pdf")
     assert command.run("skills", "install", "pdf", "--yes").code == 0
     assert command.run("skills", "disable", "pdf").code == 0
-    assert names(command) == {"pdf": "off"}
+    assert list_names(command) == {"pdf": "off"}
     assert command.run("skills", "enable", "pdf").code == 0
-    assert names(command) == {"pdf": "on"}
+    assert list_names(command) == {"pdf": "on"}
     assert command.run("skills", "remove", "pdf").code == 1
-    assert names(command) == {"pdf": "on"}
+    assert list_names(command) == {"pdf": "on"}
     assert command.run("skills", "remove", "pdf", "--yes").code == 0
-    assert names(command) == {}
+    assert list_names(command) == {}
     assert json.loads((command.home / ".agent" / "skills" / ".registry.json").read_text())["skills"] == {}
 
 
 @pytest.mark.covers("OPT-06", "SKL-38")
-def test_a_commit_that_was_asked_for_stays(command: Command) -> None:
-    source = skill(command.folder.parent / "source", "pdf")
+def test_pinned_commit_is_not_updated(command: Command) -> None:
+    source = write_skill(command.folder.parent / "source", "pdf")
     git(source, "init", "-q")
     git(source, "add", "-A")
     git(source, "commit", "-q", "-m", "x")
     first = git(source, "rev-parse", "HEAD")
     assert command.run("skills", "install", f"file://{source}#{first}", "--yes").code == 0
-    skill(source, "pdf", body="Newer.\n")
+    write_skill(source, "pdf", body="Newer.\n")
     git(source, "commit", "-q", "-a", "-m", "y")
-    told = command.run("skills", "update", "--yes")
-    assert (told.code, "pinned to a commit" in told.err) == (0, True)
+    output = command.run("skills", "update", "--yes")
+    assert (output.code, "pinned to a commit" in output.err) == (0, True)
     assert command.run("skills", "show", "pdf").out == "Do it.\n"
     assert command.run("skills", "update", "other").code == 2
 
@@ -278,37 +278,37 @@ def test_a_commit_that_was_asked_for_stays(command: Command) -> None:
         (".", 2, "No skills found in"),
     ],
 )
-def test_install_says_why_not(command: Command, source: str, code: int, why: str) -> None:
+def test_invalid_source_is_rejected(command: Command, source: str, code: int, why: str) -> None:
     done = command.run("skills", "install", source, "--yes")
     assert (done.code, done.out) == (code, "")
     assert why in done.err
     assert "hunter2" not in done.err
-    assert names(command) == {}
+    assert list_names(command) == {}
 
 
 @pytest.mark.covers("OPT-06")
-def test_what_somebody_wrote_is_not_replaced_unasked(command: Command) -> None:
-    own = skill(command.home / ".agent" / "skills" / "pdf", body="My own.\n")
-    skill(command.folder / "pdf", body="Theirs.\n")
+def test_user_written_skill_is_replaced_only_with_force(command: Command) -> None:
+    installed = write_skill(command.home / ".agent" / "skills" / "pdf", body="My own.\n")
+    write_skill(command.folder / "pdf", body="Theirs.\n")
     rejected = command.run("skills", "install", "pdf", "--yes")
     assert rejected.code == 1
     assert "To replace it, use --force" in rejected.err
-    assert "My own." in (own / "SKILL.md").read_text()
-    assert [p.name for p in own.parent.iterdir()] == ["pdf"]
+    assert "My own." in (installed / "SKILL.md").read_text()
+    assert [p.name for p in installed.parent.iterdir()] == ["pdf"]
     assert command.run("skills", "install", "pdf", "--yes", "--force").code == 0
-    assert command.run("skills", "install", "pdf", "--yes").code == 0  # now it is one that was installed
+    assert command.run("skills", "install", "pdf", "--yes").code == 0  # an installed skill can be replaced
     assert command.run("skills", "show", "pdf").out == "Theirs.\n"
 
 
 @pytest.mark.covers("OPT-06")
-def test_offline_fetches_nothing(command: Command) -> None:
+def test_offline_mode_fetches_nothing(command: Command) -> None:
     done = command.run("skills", "install", "https://127.0.0.1:1/x.git", "--offline", "--yes")
     assert done.code == 2
     assert "--offline" in done.err
 
 
 @pytest.mark.covers("SKL-38")
-def test_new_skills_of_the_user_and_of_the_project(command: Command) -> None:
+def test_new_creates_user_and_project_skills(command: Command) -> None:
     mine = command.run("skills", "new", "notes", "--description", "Writes notes. Use it: always.", "--scripts")
     assert mine.out.strip() == str(command.home / ".agent" / "skills" / "notes" / "SKILL.md")
     assert command.run("skills", "validate", mine.out.strip()).code == 0
@@ -319,27 +319,27 @@ def test_new_skills_of_the_user_and_of_the_project(command: Command) -> None:
 
 
 @pytest.mark.covers("SKL-38")
-def test_only_the_users_own_are_removed(command: Command) -> None:
-    skill(command.home / ".agents" / "skills" / "shared")
-    for name, told in (
+def test_remove_deletes_only_user_skills(command: Command) -> None:
+    write_skill(command.home / ".agents" / "skills" / "shared")
+    for name, output in (
         ("hello-extended", "mainspring skills disable"),
         ("shared", ".agents/skills/shared"),
         ("nothing", "Unknown skill: 'nothing'"),
     ):
         done = command.run("skills", "remove", name, "--yes")
         assert done.code == 2
-        assert told in done.err
+        assert output in done.err
     assert BUNDLED_FOLDER.joinpath("hello-extended", "SKILL.md").is_file()
-    assert names(command) == {"shared": "on"}
+    assert list_names(command) == {"shared": "on"}
 
 
-@pytest.mark.parametrize("words", [["show"], ["install", "a", "b"], ["remove"], ["list", "x"], ["frobnicate"]])
-def test_wrong_words_are_usage(command: Command, words: list[str]) -> None:
-    assert command.run("skills", *words).code == 2
+@pytest.mark.parametrize("arguments", [["show"], ["install", "a", "b"], ["remove"], ["list", "x"], ["frobnicate"]])
+def test_invalid_arguments_are_usage_errors(command: Command, arguments: list[str]) -> None:
+    assert command.run("skills", *arguments).code == 2
 
 
 @pytest.mark.covers("SKL-36")
-def test_a_broken_registry_is_told_by_its_name(command: Command) -> None:
+def test_broken_registry_is_reported_with_its_name(command: Command) -> None:
     folder = command.home / ".agent" / "skills"
     folder.mkdir(parents=True)
     (folder / ".registry.json").write_text("{")

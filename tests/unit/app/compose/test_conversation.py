@@ -44,11 +44,11 @@ def environ(monkeypatch: pytest.MonkeyPatch, home: Path) -> dict[str, str]:
     return {"OPENAI_API_KEY": "sk-1", "MAINSPRING_HOME": str(home / ".agent")}
 
 
-def options(folder: Path, **more: Any) -> LaunchOptions:
+def make_options(folder: Path, **more: Any) -> LaunchOptions:
     return LaunchOptions(prompt="x", place=WorkspaceOptions(cwd=str(folder)), **more)
 
 
-async def build(
+async def open_and_close(
     given: LaunchOptions, environ: dict[str, str], report: Callable[[RunEvent], None] = print
 ) -> Conversation:
     conversation = await open_conversation(given, report, environ)
@@ -57,8 +57,8 @@ async def build(
 
 
 @pytest.mark.covers("AGT-36")
-async def test_everything_is_put_together(tmp_path: Path, environ: dict[str, str]) -> None:
-    conversation = await build(options(tmp_path, system="Only rhyme.", max_turns=7), environ)
+async def test_options_and_settings_become_an_agent(tmp_path: Path, environ: dict[str, str]) -> None:
+    conversation = await open_and_close(make_options(tmp_path, system="Only rhyme.", max_turns=7), environ)
 
     agent = conversation.agent
     assert [t.name for t in agent.tools] == [*[t.name for t in builtin_tools()], "context_read", "spawn"]
@@ -70,25 +70,25 @@ async def test_everything_is_put_together(tmp_path: Path, environ: dict[str, str
 
 
 @pytest.fixture
-def odd_project(tmp_path: Path) -> Path:
+def project_with_unknown_setting(tmp_path: Path) -> Path:
     (tmp_path / ".agent").mkdir()
     (tmp_path / ".agent" / "settings.json").write_text('{"modle": 1}', encoding="utf-8")
     return tmp_path
 
 
-async def test_warnings_are_told(odd_project: Path, environ: dict[str, str]) -> None:
-    told: list[RunEvent] = []
+async def test_warnings_are_reported(project_with_unknown_setting: Path, environ: dict[str, str]) -> None:
+    events: list[RunEvent] = []
 
-    await build(options(odd_project), environ, told.append)
+    await open_and_close(make_options(project_with_unknown_setting), environ, events.append)
 
-    assert [type(t) for t in told] == [Notice]
+    assert [type(t) for t in events] == [Notice]
 
 
-async def test_a_session_is_closed_where_the_agent_cannot_be_made(tmp_path: Path, environ: dict[str, str]) -> None:
+async def test_session_is_closed_if_the_agent_cannot_be_built(tmp_path: Path, environ: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="Did you mean 'read_file'"):
-        await build(options(tmp_path, tools=("raed_file",)), environ)
+        await open_and_close(make_options(tmp_path, tools=("raed_file",)), environ)
     with pytest.raises(ConfigError, match="--deny"):
-        await build(options(tmp_path, rules=PermissionFlags(deny=("shell(",))), environ)
+        await open_and_close(make_options(tmp_path, rules=PermissionFlags(deny=("shell(",))), environ)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ async def test_a_session_is_closed_where_the_agent_cannot_be_made(tmp_path: Path
         ({"deny": ["shell"]}, []),
     ],
 )
-def test_a_small_model_is_offered_reading_and_what_is_allowed(rules: dict[str, Any], extra: list[str]) -> None:
+def test_small_model_gets_read_tools_and_allowed_tools(rules: dict[str, Any], extra: list[str]) -> None:
     offered = {t.name for t in tools_for_small_model(builtin_tools(), RuleSet.build(**rules))}
 
     assert offered == {"read_file", "list_files", "grep", *extra}
@@ -119,69 +119,67 @@ def test_a_small_model_is_offered_reading_and_what_is_allowed(rules: dict[str, A
         (["*"], False, False),
     ],
 )
-def test_a_small_model_is_offered_servers_and_skills_that_are_allowed_by_name(
-    allowed: list[str], server: bool, skills: bool
-) -> None:
+def test_small_model_needs_rules_for_servers_and_skills(allowed: list[str], server: bool, skills: bool) -> None:
     rules = RuleSet.build(allow=allowed)
 
     assert is_server_allowed("mine", rules) is server
     assert are_skills_allowed(rules) is skills
 
 
-class Small(ScriptedModel):
-    """Says that it is too small for all tools at once."""
+class SmallModel(ScriptedModel):
+    """A model that is too small for all tools at the same time."""
 
     @property
     def info(self) -> ModelInfo:
         return replace(super().info, tools="union")
 
 
-async def test_a_small_model_has_the_servers_and_skills_that_are_allowed_and_is_told_of_others(
+async def test_small_model_gets_allowed_servers_and_a_hint_about_others(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     home = Path(environ["MAINSPRING_HOME"])
     home.mkdir()
     servers = {name: {"command": "serve"} for name in ("mine", "other")}
     (home / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
-    told: list[RunEvent] = []
+    events: list[RunEvent] = []
 
-    async def plugs(*allowed: str, **more: Any) -> list[Any]:
-        told.clear()
-        given = options(tmp_path, rules=PermissionFlags(allow=allowed), **more)
-        conversation = await open_conversation(given, told.append, environ, ClientServices(model=Small("x")))
+    async def open_plugins(*allowed: str, **more: Any) -> list[Any]:
+        events.clear()
+        given = make_options(tmp_path, rules=PermissionFlags(allow=allowed), **more)
+        conversation = await open_conversation(given, events.append, environ, ClientServices(model=SmallModel("x")))
         await conversation.aclose()
         return [p for p in conversation.agent.plugs if isinstance(p, (McpPlug, SkillsPlug))]
 
-    assert await plugs() == []
-    assert "--allow mcp__mine --allow mcp__other" in str(told)
-    mcp, skills = sorted(await plugs("mcp__mine", "skills_activate"), key=lambda p: type(p).__name__)
+    assert await open_plugins() == []
+    assert "--allow mcp__mine --allow mcp__other" in str(events)
+    mcp, skills = sorted(await open_plugins("mcp__mine", "skills_activate"), key=lambda p: type(p).__name__)
     assert isinstance(mcp, McpPlug)
     assert isinstance(skills, SkillsPlug)
     assert [s.name for s in mcp.servers] == ["mine"]
-    assert "--allow mcp__other" in str(told)
-    assert await plugs("mcp__mine", tools=("read_file",)) == [], "who names tools has these"
+    assert "--allow mcp__other" in str(events)
+    assert await open_plugins("mcp__mine", tools=("read_file",)) == [], "--tools selects exactly these tools"
 
 
-def test_tools_by_name_keep_their_order() -> None:
+def test_selected_tools_keep_the_built_in_order() -> None:
     assert [t.name for t in select_tools(builtin_tools(), ["grep", "read_file"])] == ["read_file", "grep"]
     assert select_tools(builtin_tools(), []) == []
     assert [t.name for t in select_tools(builtin_tools(), ["bash", "read"])] == ["read_file", "shell"]
 
 
 @pytest.mark.covers("AGT-37")
-def test_limits_of_the_settings() -> None:
+def test_agent_settings_become_run_limits() -> None:
     behavior = build_behavior(AppConfig(agent=AgentSettings(max_tokens=9, temperature=0.5, max_cost=2.0))).resolve()
 
     assert (behavior.max_output_tokens, behavior.temperature, behavior.max_cost) == (9, 0.5, 2.0)
     assert build_behavior(AppConfig()).resolve().max_turns == 50
     assert build_behavior(AppConfig()).resolve().max_output_tokens == 16384
-    for given, made in ((None, 3), (5, 5), (0, None)):
-        assert build_behavior(AppConfig(agent=AgentSettings(repeat_hint=given))).resolve().repeat_hint == made
+    for given, expected in ((None, 3), (5, 5), (0, None)):
+        assert build_behavior(AppConfig(agent=AgentSettings(repeat_hint=given))).resolve().repeat_hint == expected
 
 
 @pytest.mark.covers("CFG-11", "CFG-14")
 @pytest.mark.parametrize(
-    ("settings", "made"),
+    ("settings", "expected"),
     [
         (RetrySettings(), RetryConfig()),
         (RetrySettings(max_retries=5), RetryConfig(max_retries=5)),
@@ -193,39 +191,39 @@ def test_limits_of_the_settings() -> None:
         (RetrySettings(enabled=False, max_retries=5), None),
     ],
 )
-def test_retries_of_the_settings(settings: RetrySettings, made: RetryConfig | None) -> None:
-    assert build_retry(settings) == made
-    assert build_behavior(AppConfig(retry=settings)).retry == made
+def test_retry_settings_become_a_retry_config(settings: RetrySettings, expected: RetryConfig | None) -> None:
+    assert build_retry(settings) == expected
+    assert build_behavior(AppConfig(retry=settings)).retry == expected
 
 
-def test_a_bad_rule_of_a_file_is_located() -> None:
+def test_invalid_rule_error_names_the_file() -> None:
     source = RuleFile("user", "/x/settings.json", PermissionSettings(ask=("shell", "fs-write")))
 
     with pytest.raises(ConfigError, match=r"/x/settings.json: permissions.ask\[1\].*scope:fs-write"):
         build_permissions(Settings(config=AppConfig(), rules=(source,)), PermissionFlags(), "/x")
 
 
-def test_sessions(tmp_path: Path, home: Path) -> None:
-    given = options(tmp_path)
+def test_open_session_creates_and_continues_sessions(tmp_path: Path, home: Path) -> None:
+    given = make_options(tmp_path)
 
-    assert open_session(options(tmp_path, save=False), str(tmp_path), None) is None
+    assert open_session(make_options(tmp_path, save=False), str(tmp_path), None) is None
     with pytest.raises(SessionError, match="Cannot continue: No sessions in"):
-        open_session(options(tmp_path, continued=True), str(tmp_path), None)
-    made = open_session(given, str(tmp_path), None)
-    assert isinstance(made, Session)
-    made.save()
-    made.close()
-    again = open_session(options(tmp_path, continued=True), str(tmp_path), None)
+        open_session(make_options(tmp_path, continued=True), str(tmp_path), None)
+    session = open_session(given, str(tmp_path), None)
+    assert isinstance(session, Session)
+    session.save()
+    session.close()
+    again = open_session(make_options(tmp_path, continued=True), str(tmp_path), None)
     assert again is not None
-    assert again.id == made.id
+    assert again.id == session.id
     again.close()
 
 
-# --- the prompt, places, variables ------------------------------------------------------------------------------------------
+# --- system prompt, folders, and variables ----------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("AGT-36")
-def test_the_prompt_is_the_same_all_day() -> None:
+def test_system_prompt_is_stable_within_a_day() -> None:
     day = date(2026, 11, 28)
 
     prompt = build_system_prompt("/work", day)
@@ -239,7 +237,7 @@ def test_the_prompt_is_the_same_all_day() -> None:
     assert build_system_prompt("/work", day, instructions="Mine.", is_small_model=True) == "Mine."
 
 
-def test_the_folder_to_work_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_working_folder_is_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
 
@@ -251,7 +249,7 @@ def test_the_folder_to_work_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.covers("PKG-19")
-def test_variables() -> None:
+def test_environment_variables_are_parsed() -> None:
     environ = {"S": " x ", "E": " ", "I": "3", "F": "1.5", "Y": "Yes", "N": "off"}
 
     assert (env_str(environ, "S"), env_str(environ, "E"), env_str(environ, "none")) == ("x", None, None)

@@ -1,4 +1,4 @@
-"""Where extensions and hooks of the command come from, and what its settings may say."""
+"""Sources of extensions and hooks, and their settings."""
 
 import json
 from pathlib import Path
@@ -15,25 +15,25 @@ from mainspring.errors import ConfigError
 from mainspring.extensions.command_hooks import COMMAND_EVENTS, DEFAULT_SECONDS
 
 
-def write(folder: Path, value: Any) -> None:
+def write_settings(folder: Path, value: Any) -> None:
     (folder / ".agent").mkdir(parents=True, exist_ok=True)
     (folder / ".agent" / "settings.json").write_text(json.dumps(value), encoding="utf-8")
 
 
-def test_every_event_is_a_setting() -> None:
+def test_every_command_event_is_a_setting() -> None:
     assert sorted(HookSettings.__struct_encode_fields__) == sorted(COMMAND_EVENTS)
 
 
 @pytest.mark.covers("BYD-01")
-def test_hooks_of_all_files_add_up_the_users_first(home: Path, tmp_path: Path) -> None:
-    write(home, {"hooks": {"PreToolUse": [{"command": "guard", "matcher": "Bash", "timeout": 5}]}})
+def test_hooks_of_user_and_trusted_project_are_combined(home: Path, tmp_path: Path) -> None:
+    write_settings(home, {"hooks": {"PreToolUse": [{"command": "guard", "matcher": "Bash", "timeout": 5}]}})
     nested = {
         "matcher": "Edit",
         "timeout": 9,
         "onFailure": "continue",
         "hooks": [{"command": "one"}, {"type": "command", "command": "two", "timeout": 3, "onFailure": "refuse"}],
     }
-    write(tmp_path, {"hooks": {"PreToolUse": [nested], "Stop": [{"command": "guard"}]}})
+    write_settings(tmp_path, {"hooks": {"PreToolUse": [nested], "Stop": [{"command": "guard"}]}})
 
     trusted = command_hooks(load_settings(str(tmp_path), trusted=True))
     assert [(h.event, h.command, h.matcher, h.timeout, h.on_failure) for h in trusted] == [
@@ -60,20 +60,20 @@ def test_hooks_of_all_files_add_up_the_users_first(home: Path, tmp_path: Path) -
         ({"Stop": [{"hooks": [{"type": "prompt", "command": "x"}]}]}, "prompt"),
     ],
 )
-def test_settings_that_make_no_hook_are_an_error(home: Path, tmp_path: Path, value: Any, text: str) -> None:
-    write(home, {"hooks": value})
+def test_invalid_hook_settings_are_errors(home: Path, tmp_path: Path, value: Any, text: str) -> None:
+    write_settings(home, {"hooks": value})
     with pytest.raises(ConfigError, match=text.replace("(", "\\(")):
         command_hooks(load_settings(str(tmp_path)))
 
 
-def test_an_event_that_there_is_not_is_told(home: Path, tmp_path: Path) -> None:
-    write(home, {"hooks": {"PreTool": [{"command": "true"}]}})
+def test_unknown_hook_event_is_reported(home: Path, tmp_path: Path) -> None:
+    write_settings(home, {"hooks": {"PreTool": [{"command": "true"}]}})
     assert "Did you mean 'PreToolUse'" in load_settings(str(tmp_path)).warnings[0]
 
 
 @pytest.mark.covers("SEC-12")
-def test_places_are_the_users_and_those_of_the_nearest_project(home: Path, tmp_path: Path) -> None:
-    write(home, {"extensions": {"paths": ["~/more", "/abs/one.py", "./near.py"], "disabled": ["a"]}})
+def test_extension_paths_of_user_and_nearest_project(home: Path, tmp_path: Path) -> None:
+    write_settings(home, {"extensions": {"paths": ["~/more", "/abs/one.py", "./near.py"], "disabled": ["a"]}})
     (tmp_path / ".git").mkdir()
     (tmp_path / ".agent" / "extensions").mkdir(parents=True)
     inner = tmp_path / "inner"
@@ -84,17 +84,17 @@ def test_places_are_the_users_and_those_of_the_nearest_project(home: Path, tmp_p
     assert places.relative == ("./near.py",)
     assert (places.project, places.trusted) == (tmp_path / ".agent" / "extensions", False)
 
-    TrustStore(UserPaths(home / ".agent")).add(inner)  # the project's own folder is not trusted by that
+    TrustStore(UserPaths(home / ".agent")).add(inner)  # does not trust the parent folder
     assert not extension_paths(str(inner), load_settings(str(inner))).trusted
     TrustStore(UserPaths(home / ".agent")).add(tmp_path)
     assert extension_paths(str(inner), load_settings(str(inner))).trusted
 
 
-def test_the_users_own_folder_is_no_projects(home: Path) -> None:
+def test_user_folder_is_not_a_project(home: Path) -> None:
     (home / ".agent" / "extensions").mkdir(parents=True)
     assert extension_paths(str(home), load_settings(str(home))).project is None
 
 
 @pytest.mark.parametrize(("value", "depth"), [("", 0), ("2", 2), ("-1", 3), ("many", 3), ("999999999", 3)])
-def test_a_depth_that_makes_no_sense_is_too_deep(value: str, depth: int) -> None:
+def test_invalid_hook_depth_counts_as_the_limit(value: str, depth: int) -> None:
     assert hook_depth({"MAINSPRING_HOOK_DEPTH": value}) == depth

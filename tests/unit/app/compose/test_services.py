@@ -1,4 +1,4 @@
-"""What the command gives to tools: lists that stay, and news of commands that end in the background."""
+"""Services of the command for tools: stored todo lists, and notices when background commands end."""
 
 import asyncio
 import os
@@ -23,10 +23,10 @@ def env(tmp_path: Path) -> LocalEnv:
 
 
 @pytest.mark.covers("BYD-21")
-async def test_a_command_that_ends_in_the_background_wakes_the_agent(env: LocalEnv, tmp_path: Path) -> None:
+async def test_finished_background_command_wakes_the_agent(env: LocalEnv, tmp_path: Path) -> None:
     @tool
     async def release(ctx: ToolContext) -> str:
-        """Let the command go on, and see it end."""
+        """Release the command and wait for its end."""
         await asyncio.to_thread((tmp_path / "go").write_text, "go\n")
         job = ctx.env.jobs.get("job1")
         assert job is not None
@@ -46,18 +46,18 @@ async def test_a_command_that_ends_in_the_background_wakes_the_agent(env: LocalE
 
     await env.aclose()
     assert result.text == "it is built"
-    news = [
+    notices = [
         m for m in agent.messages if isinstance(m, Message) and m.role == "user" and m.text.startswith("The background")
     ]
-    assert "has ended: exit 0" in news[-1].text
-    assert "built" in news[-1].text
+    assert "has ended: exit 0" in notices[-1].text
+    assert "built" in notices[-1].text
 
 
 @pytest.mark.covers("OPT-02")
-async def test_only_their_owner_may_read_what_is_to_be_done(env: LocalEnv, tmp_path: Path) -> None:
+async def test_todo_files_are_private(env: LocalEnv, tmp_path: Path) -> None:
     home = tmp_path / "home"
     ctx = ToolContext(env=env, session_id="s1", extra=tool_services(UserPaths(home)))
-    for status in ("pending", "completed"):  # a new file, and one that is replaced
+    for status in ("pending", "completed"):  # a new file and a replaced file
         await todo_write(ctx, todos=[{"content": "read", "status": status}])
 
         file = home / "todos" / "s1.json"

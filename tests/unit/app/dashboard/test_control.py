@@ -1,4 +1,4 @@
-"""What is refused before anything is started."""
+"""Requests that are rejected before a dashboard starts."""
 
 import asyncio
 from pathlib import Path
@@ -13,7 +13,7 @@ from mainspring.errors import ConfigError
 
 
 @pytest.mark.covers("CLI-17")
-async def test_a_number_that_is_no_port_is_refused(tmp_path: Path) -> None:
+async def test_invalid_port_is_rejected(tmp_path: Path) -> None:
     environ = {"MAINSPRING_HOME": str(tmp_path / "home")}
     for port in (-1, 65_536, 99_999):
         with pytest.raises(ConfigError, match=f"Invalid value for --port: {port}"):
@@ -24,15 +24,15 @@ async def test_a_number_that_is_no_port_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("CLI-17")
-async def test_one_that_is_there_is_given_unless_another_kind_is_asked_for(tmp_path: Path) -> None:
+async def test_running_dashboard_is_reused_unless_another_kind_is_requested(tmp_path: Path) -> None:
     environ, place = {"MAINSPRING_HOME": str(tmp_path)}, WorkspaceOptions(cwd=str(tmp_path))
     viewer = Viewer()
     await viewer.start()
-    there = Dashboard(kind="viewer", url=viewer.url, endpoint=viewer.endpoint, pid=1)
-    (tmp_path / "telemetry.json").write_bytes(msgspec.json.encode(there))
+    running = Dashboard(kind="viewer", url=viewer.url, endpoint=viewer.endpoint, pid=1)
+    (tmp_path / "telemetry.json").write_bytes(msgspec.json.encode(running))
     try:
-        assert await asyncio.to_thread(start_dashboard, place, environ=environ) == (there, False)
-        assert await asyncio.to_thread(start_dashboard, place, choice="viewer", environ=environ) == (there, False)
+        assert await asyncio.to_thread(start_dashboard, place, environ=environ) == (running, False)
+        assert await asyncio.to_thread(start_dashboard, place, choice="viewer", environ=environ) == (running, False)
         with pytest.raises(
             DashboardError, match="viewer dashboard is already running. Stop it first with `mainspring telemetry stop`"
         ):

@@ -1,4 +1,4 @@
-"""A session with a branch, an edit, an image, an error and a secret, as a real agent writes it."""
+"""A session of a real agent with a branch, an edit, an image, an error, and a secret."""
 
 import asyncio
 from pathlib import Path
@@ -16,8 +16,8 @@ KEY = "sk-ant-" + "api03-" + "Ab1" * 12
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
-async def talk(folder: Path, home: Path) -> str:
-    """Have the conversation; the id of its session."""
+async def record_session(folder: Path, home: Path) -> str:
+    """Run the conversation and return the ID of its session."""
     session = Session.create(folder, home=home, title="A <b>test</b> & more")
     model = ScriptedModel(
         Reply(
@@ -46,9 +46,9 @@ async def talk(folder: Path, home: Path) -> str:
 
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, str]:
-    """Folder, home and id of the session."""
+    """Return the folder, the home, and the ID of the session."""
     root = tmp_path_factory.mktemp("export")
     folder, home = root / "project", root / "home"
     folder.mkdir()
     (folder / "app.py").write_text("x = 'one'\n", encoding="utf-8")
-    return folder, home, asyncio.run(talk(folder, home))
+    return folder, home, asyncio.run(record_session(folder, home))

@@ -25,7 +25,7 @@ def environ(home: Path) -> dict[str, str]:
 
 
 @pytest.mark.covers("BYD-13")
-def test_the_page_holds_everything_and_can_load_nothing(exported: Exported) -> None:
+def test_page_is_complete_and_loads_nothing(exported: Exported) -> None:
     folder, home, id = exported
 
     page = render_html(export_transcript(id, WorkspaceOptions(cwd=str(folder)), environ(home)))
@@ -63,7 +63,7 @@ def test_branches_and_costs_are_shown(exported: Exported) -> None:
 
 
 @pytest.mark.covers("BYD-13", "BYD-19")
-def test_no_form_holds_a_secret(tmp_path: Path) -> None:
+def test_no_export_format_contains_a_secret(tmp_path: Path) -> None:
     with Session.create(tmp_path, home=tmp_path / "home") as session:
         session.add_custom("note", {"text": f"password: correct-horse-1 and hunter2-hunter2 and {KEY}"})
         session.label(f"about {KEY}")
@@ -84,7 +84,7 @@ def test_no_form_holds_a_secret(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("BYD-13")
-def test_what_the_program_keeps_for_itself_is_not_shown_and_a_stopped_run_is_told_in_words(tmp_path: Path) -> None:
+def test_internal_entries_are_hidden_and_a_stopped_run_is_explained(tmp_path: Path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
     signal = CancelToken()
@@ -102,16 +102,16 @@ def test_what_the_program_keeps_for_itself_is_not_shown_and_a_stopped_run_is_tol
     assert "AgentAbortedError" not in page
 
 
-def test_lines_that_were_exported_can_be_taken_in_and_gone_on_with(exported: Exported, tmp_path: Path) -> None:
+def test_exported_lines_can_be_imported(exported: Exported, tmp_path: Path) -> None:
     folder, home, id = exported
     file = tmp_path / "session.jsonl"
     file.write_bytes(
         b"".join(line + b"\n" for line in export_jsonl(id, WorkspaceOptions(cwd=str(folder)), environ(home)))
     )
-    there = {"MAINSPRING_HOME": str(tmp_path / "other")}
+    other_environ = {"MAINSPRING_HOME": str(tmp_path / "other")}
 
-    first, problems = import_file(str(file), WorkspaceOptions(cwd=str(tmp_path)), there)
-    second, _ = import_file(str(file), WorkspaceOptions(cwd=str(tmp_path)), there)
+    first, problems = import_file(str(file), WorkspaceOptions(cwd=str(tmp_path)), other_environ)
+    second, _ = import_file(str(file), WorkspaceOptions(cwd=str(tmp_path)), other_environ)
 
     assert problems == ()
     assert first == id != second
@@ -121,7 +121,7 @@ def test_lines_that_were_exported_can_be_taken_in_and_gone_on_with(exported: Exp
 
 
 @pytest.mark.parametrize("text", ["", "hello\n", '{"type":"message"}\n', '{"a":1}'])
-def test_what_is_no_session_is_refused_and_nothing_is_stored(text: str, tmp_path: Path) -> None:
+def test_file_that_is_not_a_session_is_rejected(text: str, tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text(text, encoding="utf-8")
 
     with pytest.raises(SessionError, match="Not a session"):
@@ -130,7 +130,7 @@ def test_what_is_no_session_is_refused_and_nothing_is_stored(text: str, tmp_path
     assert not (tmp_path / "home").exists()
 
 
-def test_damaged_lines_are_left_out_and_told(exported: Exported, tmp_path: Path) -> None:
+def test_damaged_lines_are_skipped_and_reported(exported: Exported, tmp_path: Path) -> None:
     folder, home, id = exported
     lines = export_jsonl(id, WorkspaceOptions(cwd=str(folder)), environ(home))
     (tmp_path / "x.jsonl").write_bytes(b"\n".join([*lines[:4], b"{broken", *lines[4:]]))
@@ -141,7 +141,7 @@ def test_damaged_lines_are_left_out_and_told(exported: Exported, tmp_path: Path)
 
 
 @pytest.mark.covers("BYD-12")
-def test_a_session_is_found_by_whatever_it_is_called(exported: Exported) -> None:
+def test_session_is_found_by_id_prefix_title_or_folder(exported: Exported) -> None:
     folder, home, id = exported
 
     for name in ("", id, id[:-4], "a <b>TEST</b> & more", str(folder)):
@@ -150,7 +150,7 @@ def test_a_session_is_found_by_whatever_it_is_called(exported: Exported) -> None
         find_session("nothing", folder, home=home)
 
 
-def test_the_command_writes_a_private_file_and_nothing_over_one(
+def test_export_command_writes_a_private_file_and_needs_force_to_replace(
     exported: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, home, id = exported
@@ -172,5 +172,5 @@ def test_the_command_writes_a_private_file_and_nothing_over_one(
     assert main(["export", id, "-o", "x.txt", "--cwd", str(folder)]) == 2
 
 
-def test_every_type_of_entry_is_known_to_the_published_schema() -> None:
+def test_every_entry_type_is_in_the_published_schema() -> None:
     assert "compaction" in str(entry_schema())

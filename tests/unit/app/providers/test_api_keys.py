@@ -1,4 +1,4 @@
-"""Keys that do not stand in the settings."""
+"""API keys that are stored outside the settings."""
 
 import os
 from pathlib import Path
@@ -23,15 +23,15 @@ from mainspring.errors import ConfigError, ProviderConfigError
 from mainspring.models import HttpModel
 
 
-def stored(**given: Any) -> LazyApiKey:
+def make_lazy_key(**given: Any) -> LazyApiKey:
     key = resolve_api_key("openai", ProviderSettings(**given))
     assert isinstance(key, LazyApiKey)
     return key
 
 
-async def test_a_command_prints_the_key_and_is_asked_again_when_it_is_refused(tmp_path: Path) -> None:
+async def test_key_command_runs_again_after_the_key_is_rejected(tmp_path: Path) -> None:
     counter = tmp_path / "n"
-    key = stored(api_key_command=f"echo x >> {counter}; wc -l < {counter} | tr -d ' '")
+    key = make_lazy_key(api_key_command=f"echo x >> {counter}; wc -l < {counter} | tr -d ' '")
 
     assert (await key(), await key()) == ("1", "1")
     key.invalidate("1")
@@ -41,14 +41,14 @@ async def test_a_command_prints_the_key_and_is_asked_again_when_it_is_refused(tm
 
 
 @pytest.mark.parametrize(
-    ("command", "told"), [("exit 3", "exit code 3"), ("true", "returned no key"), ("echo no >&2; false", "no")]
+    ("command", "message"), [("exit 3", "exit code 3"), ("true", "returned no key"), ("echo no >&2; false", "no")]
 )
-async def test_a_command_that_gives_none(command: str, told: str) -> None:
-    with pytest.raises(ProviderConfigError, match=told):
-        await stored(api_key_command=command)()
+async def test_failing_key_command_is_an_error(command: str, message: str) -> None:
+    with pytest.raises(ProviderConfigError, match=message):
+        await make_lazy_key(api_key_command=command)()
 
 
-def test_a_file_must_be_its_owners_alone(tmp_path: Path) -> None:
+def test_key_file_must_be_private(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_text("sk-1\n", encoding="utf-8")
     file.chmod(0o644)
@@ -67,23 +67,23 @@ def test_a_file_must_be_its_owners_alone(tmp_path: Path) -> None:
         read_key_from_file("key")
 
 
-class Held(KeyringBackend):
+class MemoryKeyring(KeyringBackend):
     """A keyring in memory."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.kept: dict[tuple[str, str], str] = {}
+        self.passwords: dict[tuple[str, str], str] = {}
 
     def get_password(self, service: str, username: str) -> str | None:
-        return self.kept.get((service, username))
+        return self.passwords.get((service, username))
 
     def set_password(self, service: str, username: str, password: str) -> None:
-        self.kept[service, username] = password
+        self.passwords[service, username] = password
 
 
-def test_the_keyring_keeps_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keyring_stores_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     before = keyring.get_keyring()
-    keyring.set_keyring(Held())
+    keyring.set_keyring(MemoryKeyring())
     try:
         with pytest.raises(ConfigError, match="config init openai --keyring"):
             read_key_from_keyring("openai")
@@ -93,7 +93,7 @@ def test_the_keyring_keeps_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         keyring.set_keyring(before)
 
 
-async def test_a_model_asks_for_its_key_when_it_is_needed(tmp_path: Path) -> None:
+async def test_key_is_not_resolved_or_exposed_before_use(tmp_path: Path) -> None:
     section = ProviderSettings(api_key_command="echo sk-proj-4f9d8e7c6b5a4f3e2d1c", model="m")
     config = AppConfig(providers=Providers(sections={"openai": section}))
 

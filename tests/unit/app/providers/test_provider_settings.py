@@ -1,4 +1,4 @@
-"""Everything that can be set of a provider reaches the model."""
+"""All settings of a provider reach the model."""
 
 import re
 from pathlib import Path
@@ -26,36 +26,36 @@ FILE = """{
 }"""
 
 
-def model(text: str, spec: str) -> HttpModel:
+def make_model(text: str, spec: str) -> HttpModel:
     layer = parse_settings(text, "settings.json")
     assert layer.warnings == []
     config = build_config(layer.values)
-    made: ModelProvider = make(spec, config, registry_of(config))
-    assert isinstance(made, HttpModel)
-    return made
+    provider: ModelProvider = make(spec, config, registry_of(config))
+    assert isinstance(provider, HttpModel)
+    return provider
 
 
 @pytest.mark.covers("MOD-32", "MOD-33")
-def test_what_a_section_sets_reaches_the_model() -> None:
-    own = model(FILE, "compatible:")
+def test_section_settings_reach_the_model() -> None:
+    model = make_model(FILE, "compatible:")
 
-    assert (own.model, own.profile.base_url, own.profile.headers) == ("m1", "http://host/v1", {"x-team": "a"})
-    assert (own.info.context_window, own.info.vision, own.info.prices) == (9000, False, (1.0, 2.0, 1.0, 1.0))
-    assert own.profile.max_output_tokens == 700
-    assert own.profile.dialect.stream_usage is False
-    assert model(FILE, "compatible:m2").info.context_window == 50_000
-    assert model(FILE, "compatible:m2").info.prices == (3.0, 4.0, 0.3, 3.0)
-
-
-def test_settings_that_one_provider_alone_knows_stand_beside_the_others() -> None:
-    own = model(FILE, "azure:")
-
-    assert own.model == "d1"
-    assert own.profile.base_url.startswith("https://r.openai.azure.com/")
-    assert own.info.context_window == 128_000
+    assert (model.model, model.profile.base_url, model.profile.headers) == ("m1", "http://host/v1", {"x-team": "a"})
+    assert (model.info.context_window, model.info.vision, model.info.prices) == (9000, False, (1.0, 2.0, 1.0, 1.0))
+    assert model.profile.max_output_tokens == 700
+    assert model.profile.dialect.stream_usage is False
+    assert make_model(FILE, "compatible:m2").info.context_window == 50_000
+    assert make_model(FILE, "compatible:m2").info.prices == (3.0, 4.0, 0.3, 3.0)
 
 
-def test_a_misspelt_setting_is_still_a_warning() -> None:
+def test_provider_specific_settings_work_with_common_ones() -> None:
+    model = make_model(FILE, "azure:")
+
+    assert model.model == "d1"
+    assert model.profile.base_url.startswith("https://r.openai.azure.com/")
+    assert model.info.context_window == 128_000
+
+
+def test_misspelled_setting_is_a_warning() -> None:
     [warning] = parse_settings('{"providers": {"azure": {"endpiont": "x"}}}', "s.json").warnings
 
     assert "Did you mean 'endpoint'?" in warning

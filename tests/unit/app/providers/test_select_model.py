@@ -1,4 +1,4 @@
-"""Which model answers, and what is said where there is none."""
+"""The selected model, and the error if none is available."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,11 +24,11 @@ async def choose(
     engine: bool = False,
     origins: dict[str, str] | None = None,
 ) -> Choice:
-    async def found() -> Sequence[LocalServer]:
+    async def list_servers() -> Sequence[LocalServer]:
         return servers
 
     settings = Settings(config=config or AppConfig(), origins=origins or {})
-    return await select_model(settings, environ or {}, servers=found, has_engine=lambda: engine)
+    return await select_model(settings, environ or {}, servers=list_servers, has_engine=lambda: engine)
 
 
 @pytest.fixture
@@ -38,26 +38,26 @@ def key(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 @pytest.mark.covers("CFG-12")
-async def test_the_order(key: dict[str, str]) -> None:
+async def test_configured_model_comes_before_keys_and_local_servers(key: dict[str, str]) -> None:
     config = AppConfig(model="local:asked")
-    everything: dict[str, Any] = {"servers": [OLLAMA], "engine": True}
+    available: dict[str, Any] = {"servers": [OLLAMA], "engine": True}
 
-    assert (await choose(config, key, **everything)).name.spec == "local:asked"
-    assert (await choose(None, key, **everything)).name.spec == "openai:gpt-5-mini"
-    assert (await choose(None, {}, **everything)).name.spec == "local:qwen3:8b"
+    assert (await choose(config, key, **available)).name.spec == "local:asked"
+    assert (await choose(None, key, **available)).name.spec == "openai:gpt-5-mini"
+    assert (await choose(None, {}, **available)).name.spec == "local:qwen3:8b"
 
 
 @pytest.mark.parametrize(
     ("origin", "why"),
     [("flags", "--model"), ("environment", "AGENT_MODEL"), ("/x/settings.json", "/x/settings.json")],
 )
-async def test_it_is_said_who_set_it(origin: str, why: str) -> None:
+async def test_choice_explains_its_origin(origin: str, why: str) -> None:
     choice = await choose(AppConfig(model="local:m"), origins={"model": origin})
 
     assert choice.why == f"set by {why}"
 
 
-async def test_a_local_server_needs_a_model_that_can_answer() -> None:
+async def test_local_server_needs_a_chat_model() -> None:
     choice = await choose(servers=[EMPTY, OLLAMA])
 
     assert choice.name.spec == "local:qwen3:8b"
@@ -67,7 +67,7 @@ async def test_a_local_server_needs_a_model_that_can_answer() -> None:
 
 
 @pytest.mark.covers("CFG-12")
-async def test_of_a_server_whose_address_is_set_a_model_is_taken_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_configured_server_supplies_one_of_its_models(monkeypatch: pytest.MonkeyPatch) -> None:
     with ChatServer() as server:
         server.models = ["text-embed", "first", "second"]
         environ = {"MAINSPRING_LOCAL_BASE_URL": server.base_url}
@@ -80,12 +80,12 @@ async def test_of_a_server_whose_address_is_set_a_model_is_taken_that_it_has(mon
         assert choice.model.profile.base_url == server.base_url
 
         server.models = ["other", "llama3.3:latest"]
-        assert (await choose(None, environ)).name.spec == "local:llama3.3:latest", "the default, where it is there"
+        assert (await choose(None, environ)).name.spec == "local:llama3.3:latest", "the default, if the server has it"
         assert (await choose(AppConfig(model="local:asked"), environ)).name.spec == "local:asked"
-    assert (await choose(None, environ)).name.spec == "local:llama3.3:latest", "nobody answers any more"
+    assert (await choose(None, environ)).name.spec == "local:llama3.3:latest", "the server no longer answers"
 
 
-async def test_a_model_without_a_provider_may_be_that_of_a_local_server() -> None:
+async def test_model_without_provider_can_be_on_a_local_server() -> None:
     choice = await choose(AppConfig(model="qwen3:8b"), servers=[OLLAMA], origins={"model": "flags"})
 
     assert choice.name.spec == "local:qwen3:8b"
@@ -96,7 +96,7 @@ async def test_a_model_without_a_provider_may_be_that_of_a_local_server() -> Non
         await choose(AppConfig(model="openai:qwen3:8b"), servers=[OLLAMA])
 
 
-async def test_nothing_at_all_gives_the_commands_to_run() -> None:
+async def test_error_without_a_model_lists_setup_commands() -> None:
     with pytest.raises(ConfigError) as caught:
         await choose(servers=[EMPTY])
 
@@ -106,7 +106,7 @@ async def test_nothing_at_all_gives_the_commands_to_run() -> None:
 
 
 @pytest.mark.covers("CFG-07")
-async def test_the_default_provider_and_its_section() -> None:
+async def test_default_provider_uses_its_section() -> None:
     sections = {"mine": ProviderSettings(base_url="http://mine.example/v1", api_key="k", model="big:latest")}
     config = AppConfig(providers=Providers(default="mine", sections=sections))
 
@@ -119,11 +119,11 @@ async def test_the_default_provider_and_its_section() -> None:
     assert other.name.spec == "mine:small:1b"
 
     sections["first"] = ProviderSettings(base_url="http://first.example/v1", api_key="k", model="m")
-    both = dict(sorted(sections.items()))  # the default is taken though another stands before it
+    both = dict(sorted(sections.items()))  # the default is used although another section comes first
     assert (await choose(AppConfig(providers=Providers(default="mine", sections=both)))).name.spec == "mine:big:latest"
 
 
-async def test_a_section_with_a_key_is_enough(key: dict[str, str]) -> None:
+async def test_provider_section_with_a_key_is_enough(key: dict[str, str]) -> None:
     sections = {"openai": ProviderSettings(api_key="sk-2", model="gpt-5")}
 
     choice = await choose(AppConfig(providers=Providers(sections=sections)))
@@ -131,19 +131,19 @@ async def test_a_section_with_a_key_is_enough(key: dict[str, str]) -> None:
     assert (choice.name.spec, choice.why) == ("openai:gpt-5", "set by providers.openai")
 
 
-async def test_an_unknown_default_is_an_error() -> None:
+async def test_unknown_default_provider_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"Unknown provider: 'nobody'"):
         await choose(AppConfig(providers=Providers(default="nobody")))
 
 
-async def test_a_provider_of_the_settings_needs_a_model() -> None:
+async def test_default_provider_needs_a_model() -> None:
     sections = {"mine": ProviderSettings(base_url="http://mine.example/v1")}
 
     with pytest.raises(ProviderConfigError, match="Use mine:MODEL"):
         await choose(AppConfig(providers=Providers(default="mine", sections=sections)))
 
 
-async def test_an_unknown_provider_is_explained() -> None:
+async def test_unknown_provider_error_suggests_a_name() -> None:
     with pytest.raises(ProviderConfigError, match="Unknown provider: 'anthropics'") as caught:
         await choose(AppConfig(model="anthropics:claude"))
 
@@ -153,17 +153,20 @@ async def test_an_unknown_provider_is_explained() -> None:
         await choose(AppConfig(model="quite-other:claude"))
 
 
-async def test_a_model_without_a_provider_says_whose_it_was_taken_for() -> None:
+async def test_error_names_the_assumed_provider() -> None:
     with pytest.raises(
         ProviderConfigError, match="so openai was used. To choose another provider, write PROVIDER:claude-4"
     ):
         await choose(AppConfig(model="claude-4"))
 
 
-async def test_a_name_that_is_nearly_that_of_a_provider_is_pointed_at(key: dict[str, str]) -> None:
+async def test_nearly_matching_provider_is_suggested(key: dict[str, str]) -> None:
     flags = {"model": "flags"}
-    mistaken = await choose(AppConfig(model="antropic:claude"), key, origins=flags)
+    misspelled = await choose(AppConfig(model="antropic:claude"), key, origins=flags)
     model = await choose(AppConfig(model="gemma:2b"), key, origins=flags)
 
-    assert (mistaken.model.model, mistaken.why) == ("antropic:claude", "set by --model; did you mean anthropic:claude?")
+    assert (misspelled.model.model, misspelled.why) == (
+        "antropic:claude",
+        "set by --model; did you mean anthropic:claude?",
+    )
     assert (model.model.model, model.why) == ("gemma:2b", "set by --model")

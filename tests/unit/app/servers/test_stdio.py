@@ -1,4 +1,4 @@
-"""Lines, whatever comes: whole ones, torn ones, too long ones; and standard output for the protocol alone."""
+"""Lines from any chunks: complete, split, or too long; and stdout reserved for the protocol."""
 
 import asyncio
 import os
@@ -14,19 +14,19 @@ from mainspring.app.servers.stdio import LineTooLongError, LineTransport, open_w
 
 pytestmark = pytest.mark.covers("BYD-23")
 
-MOST = 12
+MAX_BYTES = 12
 
 
-async def lines_of(pieces: Sequence[bytes]) -> list[bytes | None]:
-    left = iter([*pieces, b""])
+async def read_lines(pieces: Sequence[bytes]) -> list[bytes | None]:
+    chunks = iter([*pieces, b""])
 
-    async def chunk() -> bytes:
-        return next(left, b"")
+    async def read_chunk() -> bytes:
+        return next(chunks, b"")
 
-    async def put(data: bytes) -> None:
+    async def discard(data: bytes) -> None:
         pass
 
-    wire = LineTransport(chunk, put, MOST)
+    wire = LineTransport(read_chunk, discard, MAX_BYTES)
     found: list[bytes | None] = []
     while True:
         try:
@@ -43,14 +43,14 @@ async def lines_of(pieces: Sequence[bytes]) -> list[bytes | None]:
 @given(
     whole=st.lists(st.binary(max_size=30).map(lambda b: b.replace(b"\n", b"x")), max_size=6), size=st.integers(1, 40)
 )
-async def test_lines_do_not_depend_on_how_they_come(whole: list[bytes], size: int) -> None:
+async def test_lines_do_not_depend_on_chunk_sizes(whole: list[bytes], size: int) -> None:
     data = b"".join(line + b"\n" for line in whole)
     pieces = [data[i : i + size] for i in range(0, len(data), size)]
-    requested = [None if len(line) > MOST else line for line in whole if line.strip() or len(line) > MOST]
-    assert await lines_of(pieces) == requested
+    requested = [None if len(line) > MAX_BYTES else line for line in whole if line.strip() or len(line) > MAX_BYTES]
+    assert await read_lines(pieces) == requested
 
 
-async def test_a_reader_that_waits_holds_the_writer() -> None:
+async def test_slow_reader_blocks_the_writer() -> None:
     given, into = os.pipe()
     out, end = os.pipe()
     async with open_wire(given, end) as wire:
@@ -68,7 +68,7 @@ async def test_a_reader_that_waits_holds_the_writer() -> None:
         os.close(number)
 
 
-def test_prints_go_to_stderr_and_reads_get_nothing() -> None:
+def test_prints_go_to_stderr_and_stdin_is_empty() -> None:
     code = """
 import os, subprocess, sys
 from mainspring.app.servers.stdio import take_over_stdio as claimed_stdio

@@ -1,4 +1,4 @@
-"""A chat that does as a test says."""
+"""A chat that a test controls."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -11,7 +11,7 @@ from mainspring.app.chat.types import Status
 
 
 class ScriptedChat:
-    """Tells the events it is given, and keeps the commands it gets."""
+    """Publishes the events of a test, and stores the commands it receives."""
 
     def __init__(self, react: "Callable[[ScriptedChat, ChatCommand], None] | None" = None) -> None:
         self.commands: list[ChatCommand] = []
@@ -28,7 +28,7 @@ class ScriptedChat:
     async def open(self) -> "AsyncIterator[ScriptedChat]":
         yield self
 
-    def tell(self, *events: ChatEvent) -> None:
+    def publish(self, *events: ChatEvent) -> None:
         for event in events:
             self._events.put_nowait(event)
 

@@ -1,4 +1,4 @@
-"""A session without a terminal: keys through a pipe, what is written as text."""
+"""A terminal app without a terminal: keys through a pipe, output as text."""
 
 import asyncio
 import io
@@ -19,7 +19,7 @@ from tests.unit.app.tui.fake_chat import ScriptedChat
 
 
 class OutputBuffer(io.StringIO):
-    """A terminal that is not one."""
+    """An output stream that replaces a terminal."""
 
     encoding = "utf-8"
 
@@ -34,7 +34,7 @@ class OutputBuffer(io.StringIO):
 
 
 class TuiHarness:
-    """A session that runs."""
+    """A running terminal app."""
 
     def __init__(self, session: TerminalApp, chat: ScriptedChat, keyboard: PipeInput, written: OutputBuffer) -> None:
         self.session = session
@@ -47,11 +47,11 @@ class TuiHarness:
 
     @property
     def written(self) -> str:
-        """All that was ever written, without sequences."""
+        """All output so far, without escape sequences."""
         return sanitize(self._written.getvalue())
 
-    def lose(self) -> None:
-        """The terminal is closed."""
+    def close_terminal(self) -> None:
+        """Simulate a closed terminal."""
         self._written.lost = True
 
     @property
@@ -60,35 +60,35 @@ class TuiHarness:
 
     @property
     def drawn(self) -> str:
-        """What stands above the input now."""
+        """The rows above the input."""
         return to_text(self.session.live_rows(80, 24, 18))
 
-    async def until(self, condition: Callable[[], object]) -> None:
+    async def wait_for(self, condition: Callable[[], object]) -> None:
         for _ in range(2000):
             if condition():
                 return
             await asyncio.sleep(0.005)
-        raise AssertionError(f"it did not come about: {self.drawn}\n{self.written}")
+        raise AssertionError(f"the condition was not met: {self.drawn}\n{self.written}")
 
-    async def command(self, kind: type[ChatCommand]) -> ChatCommand:
-        """The next command of a kind."""
-        await self.until(lambda: any(isinstance(c, kind) for c in self.chat.commands))
+    async def next_command(self, kind: type[ChatCommand]) -> ChatCommand:
+        """Return the next command of a type."""
+        await self.wait_for(lambda: any(isinstance(c, kind) for c in self.chat.commands))
         found = next(c for c in self.chat.commands if isinstance(c, kind))
         self.chat.commands.remove(found)
         return found
 
-    async def typed(self, text: str) -> None:
-        """Type a text, and wait until it stands in the input."""
+    async def type_text(self, text: str) -> None:
+        """Type text and wait until the input contains it."""
         self.keys(text)
-        await self.until(lambda: self.session.screen.buffer.text.endswith(text))
-        await asyncio.sleep(0.025)  # no paste: Enter comes later
+        await self.wait_for(lambda: self.session.screen.buffer.text.endswith(text))
+        await asyncio.sleep(0.025)  # not a paste: Enter comes later
 
 
 @asynccontextmanager
-async def desk(
+async def open_tui(
     folder: Path, chat: ScriptedChat | None = None, *, fails: bool = False, **environ: str
 ) -> AsyncIterator[TuiHarness]:
-    """A session in a folder; it is left at the end."""
+    """Run the terminal app in a folder."""
     chat = chat or ScriptedChat()
     written = OutputBuffer()
     with create_pipe_input() as keyboard:
@@ -96,10 +96,10 @@ async def desk(
         variables = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", **environ}
         session = TerminalApp(chat.open, Theme(), written, keyboard, history, variables)
         running = asyncio.create_task(session.run())
-        one = TuiHarness(session, chat, keyboard, written)
+        tui = TuiHarness(session, chat, keyboard, written)
         try:
-            await one.until(lambda: session.connection.is_open and session.screen.app.is_running)
-            yield one
+            await tui.wait_for(lambda: session.connection.is_open and session.screen.app.is_running)
+            yield tui
         finally:
             session.screen.exit()
             await asyncio.wait_for(running, 5)

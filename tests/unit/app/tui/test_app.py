@@ -29,13 +29,13 @@ from mainspring.app.chat.commands import (
 from mainspring.app.chat.types import AgentMode, FileDiff, Hunk, Option, Queued
 from mainspring.app.tui.input_field import HistoryFile
 from tests.unit.app.tui.fake_chat import ScriptedChat
-from tests.unit.app.tui.harness import TuiHarness, desk
+from tests.unit.app.tui.harness import TuiHarness, open_tui
 
 DIFF = FileDiff(
     path="a.py",
     hunks=(Hunk(0, "@@ -1 +1 @@", ("-a", "+b")), Hunk(1, "@@ -9 +9 @@", ("-c", "+d"))),
 )
-ASKED = chat_events.ApprovalAsked(
+APPROVAL = chat_events.ApprovalAsked(
     "q1",
     "t1",
     "edit",
@@ -50,152 +50,152 @@ ASKED = chat_events.ApprovalAsked(
 )
 
 
-def run(one: TuiHarness) -> None:
-    one.chat.status = msgspec.structs.replace(one.chat.status, running=True)
-    one.chat.tell(chat_events.RunStarted("r1"), chat_events.StatusChanged(one.chat.status))
+def start_run(tui: TuiHarness) -> None:
+    tui.chat.status = msgspec.structs.replace(tui.chat.status, running=True)
+    tui.chat.publish(chat_events.RunStarted("r1"), chat_events.StatusChanged(tui.chat.status))
 
 
 @pytest.mark.covers("CLI-01", "CLI-02", "CLI-06", "CLI-08", "CLI-11")
-async def test_a_prompt_and_its_answer(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
-        await one.typed("hello")
-        one.keys("\r")
-        assert await one.command(Prompt) == Prompt("hello")
-        one.chat.tell(
+async def test_prompt_and_its_response_are_shown(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        await tui.type_text("hello")
+        tui.keys("\r")
+        assert await tui.next_command(Prompt) == Prompt("hello")
+        tui.chat.publish(
             chat_events.UserText("hello"), chat_events.RunStarted("r"), chat_events.Working("waiting for the model")
         )
-        await one.until(lambda: "waiting for the model" in one.drawn)
-        one.chat.tell(chat_events.AnswerText("# Head\n\nSome *wor"))
-        await one.until(lambda: "Some *wor" in one.drawn)
-        assert "Some" not in one.written.split("Head")[0]
-        one.chat.tell(
+        await tui.wait_for(lambda: "waiting for the model" in tui.drawn)
+        tui.chat.publish(chat_events.AnswerText("# Head\n\nSome *wor"))
+        await tui.wait_for(lambda: "Some *wor" in tui.drawn)
+        assert "Some" not in tui.written.split("Head")[0]
+        tui.chat.publish(
             chat_events.AnswerText("ds*."),
             chat_events.AnswerEnd("# Head\n\nSome *words*."),
             chat_events.RunFinished("completed"),
         )
-        await one.until(lambda: "Some words." in one.written)
-        await one.until(lambda: one.drawn == "")
+        await tui.wait_for(lambda: "Some words." in tui.written)
+        await tui.wait_for(lambda: tui.drawn == "")
     assert HistoryFile(tmp_path / "history.jsonl").read() == ["hello"]
 
 
 @pytest.mark.covers("BYD-04", "OPT-03")
-async def test_enter_steers_and_tab_queues_while_a_run_goes_on(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
-        run(one)
-        await one.until(lambda: one.session.is_busy())
-        await one.typed("to the left")
-        one.keys("\r")
-        assert await one.command(Steer) == Steer("to the left")
-        await one.typed("then this")
-        one.keys("\t")
-        assert await one.command(Queue) == Queue("then this")
-        one.chat.tell(chat_events.QueueChanged((Queued("q1", "first"), Queued("q2", "then this"))))
-        await one.until(lambda: "queued: then this" in one.drawn)
+async def test_enter_steers_and_tab_queues_during_a_run(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        start_run(tui)
+        await tui.wait_for(lambda: tui.session.is_busy())
+        await tui.type_text("to the left")
+        tui.keys("\r")
+        assert await tui.next_command(Steer) == Steer("to the left")
+        await tui.type_text("then this")
+        tui.keys("\t")
+        assert await tui.next_command(Queue) == Queue("then this")
+        tui.chat.publish(chat_events.QueueChanged((Queued("q1", "first"), Queued("q2", "then this"))))
+        await tui.wait_for(lambda: "queued: then this" in tui.drawn)
 
-        await one.typed("half a draft")
-        one.keys("\x1b[1;3A")
-        await one.until(lambda: one.session.screen.buffer.text == "then this")
-        one.keys("\x1b[1;3A")
-        await one.until(lambda: one.session.screen.buffer.text == "first")
-        await one.typed(" of all")
-        one.keys("\r")
-        assert await one.command(EditQueued) == EditQueued("q1", "first of all")
-        await one.until(lambda: one.session.screen.buffer.text == "half a draft")
+        await tui.type_text("half a draft")
+        tui.keys("\x1b[1;3A")
+        await tui.wait_for(lambda: tui.session.screen.buffer.text == "then this")
+        tui.keys("\x1b[1;3A")
+        await tui.wait_for(lambda: tui.session.screen.buffer.text == "first")
+        await tui.type_text(" of all")
+        tui.keys("\r")
+        assert await tui.next_command(EditQueued) == EditQueued("q1", "first of all")
+        await tui.wait_for(lambda: tui.session.screen.buffer.text == "half a draft")
 
-        one.keys("\x1b[1;3A")
-        await one.until(lambda: one.session.screen.editing_queued_id == "q2")
-        one.keys("\x15")
-        await one.until(lambda: not one.session.screen.buffer.text)
+        tui.keys("\x1b[1;3A")
+        await tui.wait_for(lambda: tui.session.screen.editing_queued_id == "q2")
+        tui.keys("\x15")
+        await tui.wait_for(lambda: not tui.session.screen.buffer.text)
         await asyncio.sleep(0.025)
-        one.keys("\r")
-        assert await one.command(RemoveQueued) == RemoveQueued("q2")
+        tui.keys("\r")
+        assert await tui.next_command(RemoveQueued) == RemoveQueued("q2")
 
 
 @pytest.mark.covers("BYD-04")
-async def test_a_queued_text_that_was_sent_meanwhile_is_queued_again_as_it_was_changed(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
-        one.chat.tell(chat_events.QueueChanged((Queued("q1", "first"),)))
-        await one.until(lambda: one.session.connection.queued)
-        one.keys("\x1b[1;3A")
-        await one.until(lambda: one.session.screen.buffer.text == "first")
+async def test_edited_message_is_queued_again_if_the_original_was_sent(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        tui.chat.publish(chat_events.QueueChanged((Queued("q1", "first"),)))
+        await tui.wait_for(lambda: tui.session.connection.queued)
+        tui.keys("\x1b[1;3A")
+        await tui.wait_for(lambda: tui.session.screen.buffer.text == "first")
         await asyncio.sleep(0.025)
-        one.chat.refuse = "no text waits"
-        one.keys("\r")
-        await one.command(EditQueued)
-        one.chat.refuse = ""
-        assert await one.command(Queue) == Queue("first")
+        tui.chat.refuse = "no text waits"
+        tui.keys("\r")
+        await tui.next_command(EditQueued)
+        tui.chat.refuse = ""
+        assert await tui.next_command(Queue) == Queue("first")
 
 
-async def test_what_waits_after_a_stop_is_sent_with_enter(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
-        one.chat.tell(chat_events.QueueChanged((Queued("q1", "first"),), held=True))
-        await one.until(lambda: "Enter to send" in one.drawn)
-        one.keys("\r")
-        assert await one.command(SendQueued) == SendQueued("q1")
+async def test_enter_sends_queued_messages_after_a_stop(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        tui.chat.publish(chat_events.QueueChanged((Queued("q1", "first"),), held=True))
+        await tui.wait_for(lambda: "Enter to send" in tui.drawn)
+        tui.keys("\r")
+        assert await tui.next_command(SendQueued) == SendQueued("q1")
 
 
-async def test_what_is_refused_is_in_the_input_again(tmp_path: Path) -> None:
+async def test_rejected_prompt_returns_to_the_input(tmp_path: Path) -> None:
     chat = ScriptedChat()
     chat.refuse = "no model"
-    async with desk(tmp_path, chat) as one:
-        await one.typed("a long thought")
-        one.keys("\r")
-        await one.command(Prompt)
-        await one.until(lambda: one.session.screen.buffer.text == "a long thought")
+    async with open_tui(tmp_path, chat) as tui:
+        await tui.type_text("a long thought")
+        tui.keys("\r")
+        await tui.next_command(Prompt)
+        await tui.wait_for(lambda: tui.session.screen.buffer.text == "a long thought")
 
 
-async def test_slash_commands_shell_lines_and_shortcuts(tmp_path: Path) -> None:
+async def test_slash_commands_shell_lines_and_shortcuts_are_sent(tmp_path: Path) -> None:
     chat = ScriptedChat()
     chat.shortcuts = {"alt+j": "jump", "ctrl+o": "taken already"}
-    async with desk(tmp_path, chat) as one:
+    async with open_tui(tmp_path, chat) as tui:
         for line, command in (("/model x", Slash("/model x")), ("!ls", Shell("ls")), ("!!ls", Shell("ls", tell=False))):
-            await one.typed(line)
-            one.keys("\r")
-            assert await one.command(type(command)) == command
-        one.keys("\x1bj")
-        assert await one.command(Shortcut) == Shortcut("alt+j")
-        one.keys("\x0f")
-        await one.until(lambda: "No collapsed output" in one.written)
+            await tui.type_text(line)
+            tui.keys("\r")
+            assert await tui.next_command(type(command)) == command
+        tui.keys("\x1bj")
+        assert await tui.next_command(Shortcut) == Shortcut("alt+j")
+        tui.keys("\x0f")
+        await tui.wait_for(lambda: "No collapsed output" in tui.written)
 
 
 @pytest.mark.covers("CLI-02")
-async def test_new_lines(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
-        await one.typed("one")
-        one.keys("\x1b\r")
-        await one.typed("two")
-        one.keys("\n")
-        await one.typed("three\\")
-        one.keys("\r")
-        await one.until(lambda: one.session.screen.buffer.text.endswith("three\n"))
-        await one.typed("four")
-        one.keys("\r")
-        assert await one.command(Prompt) == Prompt("one\ntwo\nthree\nfour")
+async def test_input_accepts_new_lines(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        await tui.type_text("one")
+        tui.keys("\x1b\r")
+        await tui.type_text("two")
+        tui.keys("\n")
+        await tui.type_text("three\\")
+        tui.keys("\r")
+        await tui.wait_for(lambda: tui.session.screen.buffer.text.endswith("three\n"))
+        await tui.type_text("four")
+        tui.keys("\r")
+        assert await tui.next_command(Prompt) == Prompt("one\ntwo\nthree\nfour")
 
 
 @pytest.mark.covers("CLI-02")
-async def test_pastes(tmp_path: Path) -> None:
+async def test_paste_is_shown_as_a_placeholder_and_sent_in_full(tmp_path: Path) -> None:
     text = "\n".join(f"line {i}" for i in range(5000))
-    async with desk(tmp_path) as one:
-        await one.typed("see ")
-        one.keys(f"\x1b[200~{text}\x1b[201~")
-        await one.until(lambda: len(one.session.screen.buffer.text) == 5)
-        await one.until(lambda: "[pasted 5000 lines]" in one.written)
-        one.keys("\r")
-        assert await one.command(Prompt) == Prompt(f"see {text}")
-        one.keys("/etc/passwd\rand more\rlast")  # without brackets: nothing is sent
-        await one.until(lambda: one.session.screen.buffer.text == "/etc/passwd\nand more\nlast")
-        assert not one.chat.commands
+    async with open_tui(tmp_path) as tui:
+        await tui.type_text("see ")
+        tui.keys(f"\x1b[200~{text}\x1b[201~")
+        await tui.wait_for(lambda: len(tui.session.screen.buffer.text) == 5)
+        await tui.wait_for(lambda: "[pasted 5000 lines]" in tui.written)
+        tui.keys("\r")
+        assert await tui.next_command(Prompt) == Prompt(f"see {text}")
+        tui.keys("/etc/passwd\rand more\rlast")  # without brackets, nothing is sent
+        await tui.wait_for(lambda: tui.session.screen.buffer.text == "/etc/passwd\nand more\nlast")
+        assert not tui.chat.commands
 
 
-async def test_a_pasted_picture_is_attached(tmp_path: Path) -> None:
+async def test_pasted_image_path_is_attached(tmp_path: Path) -> None:
     (tmp_path / "p.png").write_bytes(b"\x89PNG data")
-    async with desk(tmp_path) as one:
-        one.keys(f"\x1b[200~{tmp_path}/p.png\x1b[201~")
-        await one.until(lambda: one.session.screen.buffer.text)
+    async with open_tui(tmp_path) as tui:
+        tui.keys(f"\x1b[200~{tmp_path}/p.png\x1b[201~")
+        await tui.wait_for(lambda: tui.session.screen.buffer.text)
         await asyncio.sleep(0.025)
-        one.keys("\r")
-        prompt = await one.command(Prompt)
+        tui.keys("\r")
+        prompt = await tui.next_command(Prompt)
         assert isinstance(prompt, Prompt)
         assert prompt.text == "[image p.png]"
         assert [(a.media_type, a.data) for a in prompt.attachments] == [("image/png", b"\x89PNG data")]
@@ -217,116 +217,116 @@ async def test_a_pasted_picture_is_attached(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.covers("CLI-01", "CLI-02")
-async def test_approvals(tmp_path: Path, keys: str, answer: Approve) -> None:
-    async with desk(tmp_path) as one:
-        run(one)
-        one.chat.tell(chat_events.ToolStarted("t1", "edit", "Edit", "a.py"), ASKED)
-        await one.until(lambda: "Edit a.py?" in one.drawn)
-        await one.until(lambda: "- a" in one.written)
-        await one.until(one.session.screen.dialog_takes_keys)
+async def test_approval_keys_send_the_decision(tmp_path: Path, keys: str, answer: Approve) -> None:
+    async with open_tui(tmp_path) as tui:
+        start_run(tui)
+        tui.chat.publish(chat_events.ToolStarted("t1", "edit", "Edit", "a.py"), APPROVAL)
+        await tui.wait_for(lambda: "Edit a.py?" in tui.drawn)
+        await tui.wait_for(lambda: "- a" in tui.written)
+        await tui.wait_for(tui.session.screen.dialog_takes_keys)
         for key in keys.replace("\x1b[B", "D"):
             if key == "W":
-                await one.until(lambda: one.session.screen.dialog and one.session.screen.dialog.text_request)
+                await tui.wait_for(lambda: tui.session.screen.dialog and tui.session.screen.dialog.text_request)
                 continue
-            one.keys("\x1b[B" if key == "D" else key)
+            tui.keys("\x1b[B" if key == "D" else key)
             await asyncio.sleep(0.01)
-        assert await one.command(Approve) == answer
-        await one.until(lambda: "Edit a.py?" not in one.drawn)
+        assert await tui.next_command(Approve) == answer
+        await tui.wait_for(lambda: "Edit a.py?" not in tui.drawn)
 
 
-async def test_a_denial_with_a_reason_and_changed_arguments(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
-        one.chat.tell(ASKED)
-        await one.until(lambda: one.session.screen.dialog_takes_keys())
-        one.keys("n")
-        await one.until(lambda: one.session.screen.dialog and one.session.screen.dialog.text_request)
-        one.keys("not this file")
-        await one.until(lambda: one.session.screen.answer.text == "not this file")
-        one.keys("\r")
-        assert await one.command(Approve) == Approve("q1", "deny", "not this file")
+async def test_denial_with_a_reason_and_edited_arguments(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        tui.chat.publish(APPROVAL)
+        await tui.wait_for(lambda: tui.session.screen.dialog_takes_keys())
+        tui.keys("n")
+        await tui.wait_for(lambda: tui.session.screen.dialog and tui.session.screen.dialog.text_request)
+        tui.keys("not this file")
+        await tui.wait_for(lambda: tui.session.screen.answer.text == "not this file")
+        tui.keys("\r")
+        assert await tui.next_command(Approve) == Approve("q1", "deny", "not this file")
 
-        one.chat.tell(ASKED)
-        await one.until(lambda: one.session.screen.dialog_takes_keys())
-        one.keys("e")
-        await one.until(lambda: '"a.py"' in one.session.screen.answer.text)
-        one.session.screen.answer.text = "{"
-        one.keys("\r")
-        await one.until(lambda: "Invalid arguments" in one.drawn)
-        one.session.screen.answer.text = '{"path": "b.py"}'
-        one.keys("\r")
-        assert await one.command(Approve) == Approve("q1", "edit", input={"path": "b.py"})
-
-
-@pytest.mark.covers("BYD-04")
-async def test_who_is_typing_does_not_answer_a_question_by_accident(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
-        await one.typed("yes but als")
-        one.chat.tell(ASKED)
-        await one.until(lambda: "Edit a.py?" in one.drawn)
-        one.keys("o y")
-        await one.until(lambda: one.session.screen.buffer.text == "yes but also y")
-        assert not one.chat.commands
-        await one.until(one.session.screen.dialog_takes_keys)
-        one.keys("\x1b")
-        assert await one.command(Approve) == Approve("q1", "deny")
-        assert one.session.screen.buffer.text == "yes but also y"
+        tui.chat.publish(APPROVAL)
+        await tui.wait_for(lambda: tui.session.screen.dialog_takes_keys())
+        tui.keys("e")
+        await tui.wait_for(lambda: '"a.py"' in tui.session.screen.answer.text)
+        tui.session.screen.answer.text = "{"
+        tui.keys("\r")
+        await tui.wait_for(lambda: "Invalid arguments" in tui.drawn)
+        tui.session.screen.answer.text = '{"path": "b.py"}'
+        tui.keys("\r")
+        assert await tui.next_command(Approve) == Approve("q1", "edit", input={"path": "b.py"})
 
 
 @pytest.mark.covers("BYD-04")
-async def test_a_key_that_meets_a_question_which_only_now_appears_does_not_answer_it(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
-        one.chat.tell(ASKED)
-        await one.until(lambda: one.session.screen.dialog)
-        one.keys("y")  # the first letter of something, for nothing was typed before
-        await one.until(lambda: one.session.screen.buffer.text == "y")
-        await one.until(lambda: "Typing goes to the input" in one.drawn)
-        await one.until(one.session.screen.dialog_takes_keys)
-        assert not one.chat.commands
-        await one.until(lambda: "Typing goes to the input" not in one.drawn)
-        one.keys("\x1b")
-        assert await one.command(Approve) == Approve("q1", "deny")
-        assert one.session.screen.buffer.text == "y"
+async def test_typing_does_not_answer_a_new_dialog(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        await tui.type_text("yes but als")
+        tui.chat.publish(APPROVAL)
+        await tui.wait_for(lambda: "Edit a.py?" in tui.drawn)
+        tui.keys("o y")
+        await tui.wait_for(lambda: tui.session.screen.buffer.text == "yes but also y")
+        assert not tui.chat.commands
+        await tui.wait_for(tui.session.screen.dialog_takes_keys)
+        tui.keys("\x1b")
+        assert await tui.next_command(Approve) == Approve("q1", "deny")
+        assert tui.session.screen.buffer.text == "yes but also y"
 
 
 @pytest.mark.covers("BYD-04")
-async def test_a_key_that_is_pressed_twice_does_not_answer_the_question_behind(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
-        one.chat.tell(ASKED, msgspec.structs.replace(ASKED, id="q2"))
-        await one.until(one.session.screen.dialog_takes_keys)
-        one.keys("yy")
-        assert await one.command(Approve) == Approve("q1", "once")
-        await one.until(lambda: one.session.screen.buffer.text == "y")
-        await one.until(one.session.screen.dialog_takes_keys)
-        assert not one.chat.commands
+async def test_key_pressed_as_a_dialog_appears_does_not_answer_it(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        tui.chat.publish(APPROVAL)
+        await tui.wait_for(lambda: tui.session.screen.dialog)
+        tui.keys("y")  # could be the first letter of a message, because nothing was typed before
+        await tui.wait_for(lambda: tui.session.screen.buffer.text == "y")
+        await tui.wait_for(lambda: "Typing goes to the input" in tui.drawn)
+        await tui.wait_for(tui.session.screen.dialog_takes_keys)
+        assert not tui.chat.commands
+        await tui.wait_for(lambda: "Typing goes to the input" not in tui.drawn)
+        tui.keys("\x1b")
+        assert await tui.next_command(Approve) == Approve("q1", "deny")
+        assert tui.session.screen.buffer.text == "y"
 
 
 @pytest.mark.covers("BYD-04")
-async def test_whoever_types_a_text_over_a_question_does_not_answer_it(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
-        one.chat.tell(ASKED)
-        await one.until(lambda: "Edit a.py?" in one.drawn)
-        await one.until(one.session.screen.dialog_takes_keys)
-        one.keys("to say")  # a, s, and y would all allow it
-        await one.until(lambda: one.session.screen.buffer.text == "to say")
-        assert not one.chat.commands
+async def test_repeated_key_does_not_answer_the_next_dialog(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        tui.chat.publish(APPROVAL, msgspec.structs.replace(APPROVAL, id="q2"))
+        await tui.wait_for(tui.session.screen.dialog_takes_keys)
+        tui.keys("yy")
+        assert await tui.next_command(Approve) == Approve("q1", "once")
+        await tui.wait_for(lambda: tui.session.screen.buffer.text == "y")
+        await tui.wait_for(tui.session.screen.dialog_takes_keys)
+        assert not tui.chat.commands
 
 
-async def test_help_has_the_keys_of_the_screen(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
-        one.session.set_keys({"unfold": "F2"})
+@pytest.mark.covers("BYD-04")
+async def test_typed_text_does_not_answer_a_dialog(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        tui.chat.publish(APPROVAL)
+        await tui.wait_for(lambda: "Edit a.py?" in tui.drawn)
+        await tui.wait_for(tui.session.screen.dialog_takes_keys)
+        tui.keys("to say")  # a, s, and y are all keys that allow the call
+        await tui.wait_for(lambda: tui.session.screen.buffer.text == "to say")
+        assert not tui.chat.commands
+
+
+async def test_help_lists_the_keys(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        tui.session.set_keys({"unfold": "F2"})
         table = Table(("command", "what it does"), (("/quit", "leave"),), "Commands")
-        one.chat.tell(chat_events.CommandDone("c1", "help", table))
-        await one.until(lambda: "/quit" in one.written)
-        assert "F2                     Show the last collapsed output" in one.written
-        assert one.written.index("Keys") < one.written.index("Commands")
+        tui.chat.publish(chat_events.CommandDone("c1", "help", table))
+        await tui.wait_for(lambda: "/quit" in tui.written)
+        assert "F2                     Show the last collapsed output" in tui.written
+        assert tui.written.index("Keys") < tui.written.index("Commands")
 
 
-async def test_a_question_that_falls_away_is_not_shown_any_more(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
-        one.chat.tell(ASKED)
-        await one.until(lambda: "Edit a.py?" in one.drawn)
-        one.chat.tell(chat_events.ApprovalSettled("q1", "aborted"))
-        await one.until(lambda: "Edit a.py?" not in one.drawn)
+async def test_settled_approval_disappears(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        tui.chat.publish(APPROVAL)
+        await tui.wait_for(lambda: "Edit a.py?" in tui.drawn)
+        tui.chat.publish(chat_events.ApprovalSettled("q1", "aborted"))
+        await tui.wait_for(lambda: "Edit a.py?" not in tui.drawn)
 
 
 @pytest.mark.parametrize(
@@ -354,68 +354,70 @@ async def test_a_question_that_falls_away_is_not_shown_any_more(tmp_path: Path) 
         ),
     ],
 )
-async def test_questions(tmp_path: Path, question: chat_events.QuestionAsked, keys: str, answer: Answer) -> None:
-    async with desk(tmp_path) as one:
-        one.chat.tell(question)
-        await one.until(lambda: one.session.screen.dialog and one.session.screen.dialog_takes_keys())
-        screen = one.session.screen
+async def test_question_keys_send_the_answer(
+    tmp_path: Path, question: chat_events.QuestionAsked, keys: str, answer: Answer
+) -> None:
+    async with open_tui(tmp_path) as tui:
+        tui.chat.publish(question)
+        await tui.wait_for(lambda: tui.session.screen.dialog and tui.session.screen.dialog_takes_keys())
+        screen = tui.session.screen
         for key in keys:
             if key == "W":
-                await one.until(lambda: screen.dialog is not None and screen.dialog.text_request)
+                await tui.wait_for(lambda: screen.dialog is not None and screen.dialog.text_request)
                 continue
-            one.keys("\x1b[B" if key == "D" else key)
+            tui.keys("\x1b[B" if key == "D" else key)
             await asyncio.sleep(0.03)
-        assert await one.command(Answer) == answer
+        assert await tui.next_command(Answer) == answer
 
 
 @pytest.mark.covers("CLI-19", "OPT-03")
-async def test_stopping_and_leaving(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
-        run(one)
-        await one.until(lambda: one.session.is_busy())
-        one.keys("\x1b")
-        assert await one.command(Abort) == Abort("Stopped by the user")
-        one.keys("\x03")
-        assert await one.command(Abort) == Abort("Stopped by the user")
-        one.keys("\x03")
-        await one.until(lambda: not one.session.screen.app.is_running)
+async def test_stop_keys_abort_the_run_and_then_quit(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        start_run(tui)
+        await tui.wait_for(lambda: tui.session.is_busy())
+        tui.keys("\x1b")
+        assert await tui.next_command(Abort) == Abort("Stopped by the user")
+        tui.keys("\x03")
+        assert await tui.next_command(Abort) == Abort("Stopped by the user")
+        tui.keys("\x03")
+        await tui.wait_for(lambda: not tui.session.screen.app.is_running)
 
 
-async def test_ctrl_c_clears_the_input_and_does_not_lose_it(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
-        await one.typed("a thought")
-        one.keys("\x03")
-        await one.until(lambda: not one.session.screen.buffer.text)
-        await one.until(lambda: one.session.screen.buffer.working_index)  # the history is there again
-        one.keys("\x1b[A")
-        await one.until(lambda: one.session.screen.buffer.text == "a thought")
+async def test_ctrl_c_clears_the_input_and_keeps_it_in_the_history(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        await tui.type_text("a thought")
+        tui.keys("\x03")
+        await tui.wait_for(lambda: not tui.session.screen.buffer.text)
+        await tui.wait_for(lambda: tui.session.screen.buffer.working_index)  # the history is loaded again
+        tui.keys("\x1b[A")
+        await tui.wait_for(lambda: tui.session.screen.buffer.text == "a thought")
 
 
-async def test_ctrl_d_leaves_only_with_an_empty_input(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
-        await one.typed("x")
-        one.keys("\x04")
-        one.keys("\x7f")
-        await one.until(lambda: not one.session.screen.buffer.text)
-        one.keys("\x04")
-        await one.until(lambda: not one.session.screen.app.is_running)
+async def test_ctrl_d_quits_only_with_an_empty_input(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        await tui.type_text("x")
+        tui.keys("\x04")
+        tui.keys("\x7f")
+        await tui.wait_for(lambda: not tui.session.screen.buffer.text)
+        tui.keys("\x04")
+        await tui.wait_for(lambda: not tui.session.screen.app.is_running)
 
 
 @pytest.mark.covers("CLI-02")
-async def test_completion_of_what_the_chat_offers(tmp_path: Path) -> None:
+async def test_completion_menu_offers_candidates(tmp_path: Path) -> None:
     chat = ScriptedChat()
     chat.candidates = (Candidate("/help", 0, "what there is"), Candidate("/hello", 0), Candidate("/he", 0))
-    async with desk(tmp_path, chat) as one:
-        await one.typed("/he")
-        await one.until(lambda: "what there is" in one.written)
-        one.keys("\r")  # what was typed wins while nothing was chosen
-        assert await one.command(Slash) == Slash("/he")
-        await one.typed("/hel")
-        await one.until(lambda: one.session.screen.buffer.complete_state)
-        one.keys("\t")
-        await one.until(lambda: one.session.screen.buffer.text == "/help")
-        one.keys("\r")
-        assert await one.command(Slash) == Slash("/help")
+    async with open_tui(tmp_path, chat) as tui:
+        await tui.type_text("/he")
+        await tui.wait_for(lambda: "what there is" in tui.written)
+        tui.keys("\r")  # the typed text wins while no candidate is selected
+        assert await tui.next_command(Slash) == Slash("/he")
+        await tui.type_text("/hel")
+        await tui.wait_for(lambda: tui.session.screen.buffer.complete_state)
+        tui.keys("\t")
+        await tui.wait_for(lambda: tui.session.screen.buffer.text == "/help")
+        tui.keys("\r")
+        assert await tui.next_command(Slash) == Slash("/help")
 
 
 @pytest.mark.parametrize(
@@ -425,171 +427,173 @@ async def test_completion_of_what_the_chat_offers(tmp_path: Path) -> None:
 async def test_enter_sends_a_file_that_tab_completed(tmp_path: Path, path: str, key: str, sent: bool) -> None:
     chat = ScriptedChat()
     chat.candidates = (Candidate(path, 4), Candidate("@not", 4))
-    async with desk(tmp_path, chat) as one:
-        buffer = one.session.screen.buffer
-        await one.typed("see @n")
-        await one.until(lambda: buffer.complete_state)
-        one.keys(key)
-        await one.until(lambda: buffer.text == f"see {path}")
-        one.keys("\r")
-        await one.until(lambda: not buffer.complete_state)
+    async with open_tui(tmp_path, chat) as tui:
+        buffer = tui.session.screen.buffer
+        await tui.type_text("see @n")
+        await tui.wait_for(lambda: buffer.complete_state)
+        tui.keys(key)
+        await tui.wait_for(lambda: buffer.text == f"see {path}")
+        tui.keys("\r")
+        await tui.wait_for(lambda: not buffer.complete_state)
         if not sent:
             assert buffer.text == f"see {path}"
             await asyncio.sleep(0.025)
-            one.keys("\r")
-        assert await one.command(Prompt) == Prompt(f"see {path}")
+            tui.keys("\r")
+        assert await tui.next_command(Prompt) == Prompt(f"see {path}")
 
 
-async def test_what_commands_give(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
+async def test_command_results_take_effect(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
         picker = Picker("Models", (Choice("one", "/model one"), Choice("two", "/model two", current=True)))
-        one.chat.tell(chat_events.CommandDone("c1", "model", picker))
-        await one.until(lambda: one.session.screen.dialog)
-        one.keys("\x1b[A")
+        tui.chat.publish(chat_events.CommandDone("c1", "model", picker))
+        await tui.wait_for(lambda: tui.session.screen.dialog)
+        tui.keys("\x1b[A")
         await asyncio.sleep(0.02)
-        one.keys("\r")
-        assert await one.command(Slash) == Slash("/model one")
-        one.chat.tell(chat_events.CommandDone("c2", "copy", Clipboard("hi")))
-        await one.until(lambda: "\x1b]52;c;aGk=\x07" in one.raw)
-        one.chat.tell(chat_events.CommandDone("c3", "nope", error="there is no such command"))
-        await one.until(lambda: "/nope: there is no such command" in one.written)
-        before = one.raw.count("\x1b[2J")
-        one.chat.tell(chat_events.CommandDone("c5", "clear", ScreenAction("clear")))
-        await one.until(lambda: one.raw.count("\x1b[2J") > before)
-        one.chat.tell(chat_events.CommandDone("c4", "quit", ScreenAction("quit")))
-        await one.until(lambda: not one.session.screen.app.is_running)
+        tui.keys("\r")
+        assert await tui.next_command(Slash) == Slash("/model one")
+        tui.chat.publish(chat_events.CommandDone("c2", "copy", Clipboard("hi")))
+        await tui.wait_for(lambda: "\x1b]52;c;aGk=\x07" in tui.raw)
+        tui.chat.publish(chat_events.CommandDone("c3", "nope", error="there is no such command"))
+        await tui.wait_for(lambda: "/nope: there is no such command" in tui.written)
+        before = tui.raw.count("\x1b[2J")
+        tui.chat.publish(chat_events.CommandDone("c5", "clear", ScreenAction("clear")))
+        await tui.wait_for(lambda: tui.raw.count("\x1b[2J") > before)
+        tui.chat.publish(chat_events.CommandDone("c4", "quit", ScreenAction("quit")))
+        await tui.wait_for(lambda: not tui.session.screen.app.is_running)
 
 
-async def test_a_long_history_is_cut_when_a_session_begins(tmp_path: Path) -> None:
+async def test_long_input_history_is_trimmed_at_start(tmp_path: Path) -> None:
     file = tmp_path / "history.jsonl"
     history = HistoryFile(file)
     history.add("first")
     file.write_bytes(file.read_bytes() * 3000)
-    async with desk(tmp_path) as one:
-        await one.until(lambda: file.read_bytes().count(b"\n") <= 1000)
-        assert one.session.connection.is_open
+    async with open_tui(tmp_path) as tui:
+        await tui.wait_for(lambda: file.read_bytes().count(b"\n") <= 1000)
+        assert tui.session.connection.is_open
 
 
-async def test_folded_output_can_be_seen(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
+async def test_collapsed_output_can_be_expanded(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
         output = "\n".join(f"row {i}" for i in range(30))
-        one.chat.tell(
+        tui.chat.publish(
             chat_events.ToolStarted("t", "shell", "Run", "make"),
             chat_events.ToolFinished("t", "shell", "Run", output=output),
         )
-        await one.until(lambda: "row 29" in one.written)
-        assert "row 3\n" not in one.written
-        one.keys("\x0f")
-        await one.until(lambda: "row 3 " in one.written or "row 3\n" in one.written.replace("\r", ""))
+        await tui.wait_for(lambda: "row 29" in tui.written)
+        assert "row 3\n" not in tui.written
+        tui.keys("\x0f")
+        await tui.wait_for(lambda: "row 3 " in tui.written or "row 3\n" in tui.written.replace("\r", ""))
 
 
 @pytest.mark.covers("CLI-19")
-async def test_an_agent_that_fails_ends_the_screen_with_its_error(tmp_path: Path) -> None:
-    class Broken(ScriptedChat):
+async def test_failed_send_ends_the_app_with_its_error(tmp_path: Path) -> None:
+    class FailingChat(ScriptedChat):
         async def send(self, command: ChatCommand) -> CommandReceipt:
             raise ValueError("it broke")
 
-    async with desk(tmp_path, Broken(), fails=True) as one:
-        await one.typed("x")
-        one.keys("\r")
-        await one.until(lambda: not one.session.screen.app.is_running)
-    assert repr(one.session.failure) == "ValueError('it broke')"
+    async with open_tui(tmp_path, FailingChat(), fails=True) as tui:
+        await tui.type_text("x")
+        tui.keys("\r")
+        await tui.wait_for(lambda: not tui.session.screen.app.is_running)
+    assert repr(tui.session.failure) == "ValueError('it broke')"
 
 
-async def test_modes_and_the_draft_of_a_rewind(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
+async def test_mode_key_cycles_and_rewind_restores_the_draft(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
         modes: tuple[AgentMode, ...] = ("build", "accept_edits", "plan")
         for before, after in zip(modes, (*modes[1:], modes[0]), strict=True):
-            status = msgspec.structs.replace(one.chat.status, mode=before)
-            one.chat.tell(chat_events.StatusChanged(status))
-            await one.until(lambda status=status: one.session.connection.status == status)
-            one.keys("\x1b[Z")
-            assert await one.command(SetMode) == SetMode(after)
-        one.chat.tell(chat_events.SessionChanged("rewound", draft="say it again"))
-        await one.until(lambda: one.session.screen.buffer.text == "say it again")
+            status = msgspec.structs.replace(tui.chat.status, mode=before)
+            tui.chat.publish(chat_events.StatusChanged(status))
+            await tui.wait_for(lambda status=status: tui.session.connection.status == status)
+            tui.keys("\x1b[Z")
+            assert await tui.next_command(SetMode) == SetMode(after)
+        tui.chat.publish(chat_events.SessionChanged("rewound", draft="say it again"))
+        await tui.wait_for(lambda: tui.session.screen.buffer.text == "say it again")
 
 
 @pytest.mark.covers("BYD-24")
-async def test_only_who_looks_elsewhere_is_told(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
-        one.session.set_notifications("unfocused", ("bell", "osc9"), None, 5.0)
-        one.keys("\x1b[I")
-        await one.until(lambda: one.session.notifier.focused)
-        one.chat.tell(chat_events.RunFinished("completed", text="all done", seconds=9))
-        await one.until(lambda: "9.0 s" in one.written)
-        assert "\a" not in one.raw
-        one.keys("\x1b[O")
-        await one.until(lambda: one.session.notifier.focused is False)
-        one.chat.tell(chat_events.RunFinished("completed", text="all done", seconds=9))
-        await one.until(lambda: "\x1b]9;all done\a" in one.raw)
+async def test_notifications_need_an_unfocused_terminal(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        tui.session.set_notifications("unfocused", ("bell", "osc9"), None, 5.0)
+        tui.keys("\x1b[I")
+        await tui.wait_for(lambda: tui.session.notifier.focused)
+        tui.chat.publish(chat_events.RunFinished("completed", text="all done", seconds=9))
+        await tui.wait_for(lambda: "9.0 s" in tui.written)
+        assert "\a" not in tui.raw
+        tui.keys("\x1b[O")
+        await tui.wait_for(lambda: tui.session.notifier.focused is False)
+        tui.chat.publish(chat_events.RunFinished("completed", text="all done", seconds=9))
+        await tui.wait_for(lambda: "\x1b]9;all done\a" in tui.raw)
 
 
-async def test_nothing_is_drawn_while_nothing_happens(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
-        one.chat.tell(
+async def test_idle_app_draws_nothing(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        tui.chat.publish(
             chat_events.AnswerText("some"), chat_events.AnswerEnd("some"), chat_events.RunFinished("completed")
         )
-        await one.until(lambda: "some" in one.written)
+        await tui.wait_for(lambda: "some" in tui.written)
         await asyncio.sleep(0.3)
-        frames = one.session.screen.app.render_counter
+        frames = tui.session.screen.app.render_counter
         await asyncio.sleep(0.5)
-        assert one.session.screen.app.render_counter == frames
+        assert tui.session.screen.app.render_counter == frames
 
 
-async def test_whoever_typed_just_now_looks(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
-        await one.typed("x")
-        one.keys("\x7f")
-        await one.until(lambda: not one.session.screen.buffer.text)
-        one.chat.tell(ASKED)
-        await one.until(lambda: "Edit a.py?" in one.drawn)
+async def test_recent_typing_suppresses_the_bell(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        await tui.type_text("x")
+        tui.keys("\x7f")
+        await tui.wait_for(lambda: not tui.session.screen.buffer.text)
+        tui.chat.publish(APPROVAL)
+        await tui.wait_for(lambda: "Edit a.py?" in tui.drawn)
         await asyncio.sleep(0.05)
-        assert "\a" not in one.raw.replace("\x1b]", "")
+        assert "\a" not in tui.raw.replace("\x1b]", "")
 
 
-async def test_frames_are_written_whole(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
-        one.chat.tell(chat_events.AnswerText("a\n\nb\n\nc"), chat_events.AnswerEnd("a\n\nb\n\nc"))
-        await one.until(lambda: "a\n" in one.written)
-        frames = one.raw.split("\x1b[?2026h")[1:]
+async def test_frames_are_written_atomically(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        tui.chat.publish(chat_events.AnswerText("a\n\nb\n\nc"), chat_events.AnswerEnd("a\n\nb\n\nc"))
+        await tui.wait_for(lambda: "a\n" in tui.written)
+        frames = tui.raw.split("\x1b[?2026h")[1:]
         assert frames
         assert all(frame.count("\x1b[?2026l") == 1 for frame in frames)
-        assert any("a\r\n" in frame and ">" in frame for frame in frames)  # what is printed and what is drawn, in one
+        assert any(
+            "a\r\n" in frame and ">" in frame for frame in frames
+        )  # printed lines and live rows are in one frame
 
 
 @pytest.mark.covers("CLI-19")
-async def test_a_terminal_that_is_gone_ends_the_session(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
-        one.lose()
-        one.chat.tell(chat_events.Notice("hello"))
-        await one.until(lambda: not one.session.screen.app.is_running)
-    assert one.session.failure is None
+async def test_closed_terminal_ends_the_app(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        tui.close_terminal()
+        tui.chat.publish(chat_events.Notice("hello"))
+        await tui.wait_for(lambda: not tui.session.screen.app.is_running)
+    assert tui.session.failure is None
 
 
-async def test_of_a_long_session_the_end_is_shown_and_that_there_is_more(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
+async def test_long_session_shows_its_end_and_a_hint(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
         notices = [chat_events.Notice(f"notice {i}.") for i in range(500)]
-        one.chat.tell(chat_events.ReplayStarted(500), *notices, chat_events.ReplayFinished())
-        await one.until(lambda: "notice 499." in one.written)
-        assert "earlier messages are not shown" in one.written
-        assert "notice 50." not in one.written
+        tui.chat.publish(chat_events.ReplayStarted(500), *notices, chat_events.ReplayFinished())
+        await tui.wait_for(lambda: "notice 499." in tui.written)
+        assert "earlier messages are not shown" in tui.written
+        assert "notice 50." not in tui.written
 
 
-async def test_the_input_stands_apart_from_what_was_printed_where_there_is_room(tmp_path: Path) -> None:
-    async with desk(tmp_path) as one:
-        one.chat.tell(chat_events.Notice("by the way"))
-        await one.until(lambda: "by the way" in one.written)
-        assert one.session.live_rows(80, 24, 18) == [[]]
-        assert one.session.live_rows(80, 12, 6) == []
+async def test_input_has_a_blank_row_above_if_there_is_room(tmp_path: Path) -> None:
+    async with open_tui(tmp_path) as tui:
+        tui.chat.publish(chat_events.Notice("by the way"))
+        await tui.wait_for(lambda: "by the way" in tui.written)
+        assert tui.session.live_rows(80, 24, 18) == [[]]
+        assert tui.session.live_rows(80, 12, 6) == []
 
 
-async def test_a_clock_that_is_set_back_holds_up_no_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with desk(tmp_path) as one:
-        await one.typed("before")
-        await one.until(lambda: "before" in one.written)
+async def test_clock_set_back_does_not_block_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_tui(tmp_path) as tui:
+        await tui.type_text("before")
+        await tui.wait_for(lambda: "before" in tui.written)
         now = time.time() - 3600
         monkeypatch.setattr(time, "time", lambda: now)
-        await one.typed(" and after")
-        await one.until(lambda: "and after" in one.written)
-        one.keys("\x03")
-        await one.until(lambda: not one.session.screen.buffer.text)
+        await tui.type_text(" and after")
+        await tui.wait_for(lambda: "and after" in tui.written)
+        tui.keys("\x03")
+        await tui.wait_for(lambda: not tui.session.screen.buffer.text)

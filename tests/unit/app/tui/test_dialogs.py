@@ -1,4 +1,4 @@
-"""Questions by themselves: what they show, and which keys mean something to them."""
+"""Dialogs alone: what they show, and which keys they handle."""
 
 from typing import Any
 
@@ -13,45 +13,45 @@ from mainspring.app.tui.dialogs import PickerDialog, QuestionDialog
 from mainspring.app.tui.styled_text import to_text
 
 
-def asked(resource: str, reason: str = "", **more: Any) -> ApprovalAsked:
+def make_request(resource: str, reason: str = "", **more: Any) -> ApprovalAsked:
     choices = choices_for(more.get("suggestions", ()), is_edit=more.pop("is_edit", False))
     given: dict[str, Any] = {"tool": "shell", "display": "Shell", "action": "run", "choices": choices, **more}
     return ApprovalAsked(id="q", call_id="t", resource=resource, reason=reason, **given)
 
 
-def shows(dialog: ApprovalDialog | PickerDialog, columns: int = 60, most: int = 20) -> str:
-    return to_text(dialog.rows(columns, most))
+def render(dialog: ApprovalDialog | PickerDialog, columns: int = 60, max_rows: int = 20) -> str:
+    return to_text(dialog.rows(columns, max_rows))
 
 
 @pytest.mark.covers("CLI-06")
 @pytest.mark.parametrize(
-    ("command", "shown"),
+    ("command", "expected"),
     [
-        ("rm -rf x\recho hi", r"rm -rf x\recho hi"),  # a carriage return would write the rest over it
-        ("echo hi\x1b]0;; rm -rf x\x07", r"echo hi\x1b]0;; rm -rf x\x07"),  # a terminal takes this for a title
+        ("rm -rf x\recho hi", r"rm -rf x\recho hi"),  # a terminal would overwrite the line after a carriage return
+        ("echo hi\x1b]0;; rm -rf x\x07", r"echo hi\x1b]0;; rm -rf x\x07"),  # a terminal would interpret this as a title
         ("echo \x1b[8m; rm x", r"echo \x1b[8m; rm x"),
         ("echo \x1b[2K\x1b[1A; rm x", r"echo \x1b[2K\x1b[1A; rm x"),
         ("echo \u202ecba", r"echo \u202ecba"),
     ],
 )
-def test_nothing_in_what_is_asked_about_is_hidden(command: str, shown: str) -> None:
-    text = shows(ApprovalDialog(asked(command, suggestions=(command,)), lambda _: None), 120)
-    assert f"  {shown}\n" in text
-    assert f"always allow `{shown}` in this project" in text
+def test_approval_shows_hidden_characters(command: str, expected: str) -> None:
+    text = render(ApprovalDialog(make_request(command, suggestions=(command,)), lambda _: None), 120)
+    assert f"  {expected}\n" in text
+    assert f"always allow `{expected}` in this project" in text
     assert "\x1b" not in text
 
 
-def test_a_long_command_is_broken_and_what_is_left_out_is_told() -> None:
-    text = shows(ApprovalDialog(asked("echo " + "word " * 60), lambda _: None), 40)
+def test_long_command_wraps_and_hidden_rows_are_counted() -> None:
+    text = render(ApprovalDialog(make_request("echo " + "word " * 60), lambda _: None), 40)
     assert "  echo word word word word word word\n  word" in text
     assert "more rows (e to show the arguments)\n" in text
-    text = shows(ApprovalDialog(asked("/far/away", "/far/away: it is outside the project"), lambda _: None))
+    text = render(ApprovalDialog(make_request("/far/away", "/far/away: it is outside the project"), lambda _: None))
     assert text.startswith("Run this command?\n  /far/away\n  it is outside the project\n")
 
 
-def test_only_keys_of_the_question_mean_something() -> None:
+def test_dialog_handles_only_its_own_keys() -> None:
     answers: list[ChatCommand | None] = []
-    dialog = ApprovalDialog(asked("ls"), answers.append)
+    dialog = ApprovalDialog(make_request("ls"), answers.append)
     assert [dialog.on_key(key) for key in "tolr9"] == [False] * 5
     assert answers == []
     assert dialog.on_key("down")
@@ -60,9 +60,9 @@ def test_only_keys_of_the_question_mean_something() -> None:
     assert not QuestionDialog(QuestionAsked("q", "confirm", text="Sure?"), answers.append).on_key("q")
 
 
-def test_a_reason_is_no_arguments() -> None:
+def test_denial_reason_is_sent() -> None:
     answers: list[ChatCommand | None] = []
-    dialog = ApprovalDialog(asked("ls"), answers.append)
+    dialog = ApprovalDialog(make_request("ls"), answers.append)
     dialog.on_key("n")
     dialog.submit_text(" not that ")
     assert (answers, dialog.text_request) == ([Approve("q", "deny", "not that")], None)
@@ -79,20 +79,20 @@ PICKER = Picker(
 
 
 @pytest.mark.covers("CLI-09")
-def test_typing_narrows_a_list() -> None:
+def test_typing_filters_a_picker() -> None:
     answers: list[ChatCommand | None] = []
     dialog = PickerDialog(PICKER, answers.append)
-    assert "openai:gpt-5          (current) ready\n" in shows(dialog)
-    assert "ollama:qwen           down\n" in shows(dialog)
+    assert "openai:gpt-5          (current) ready\n" in render(dialog)
+    assert "ollama:qwen           down\n" in render(dialog)
     for key in ("5", ".", "1", "space", "c", "x", "backspace"):
         assert dialog.on_key(key)
-    assert shows(dialog) == "Models\nFilter: 5.1 c\n>    openai:gpt-5.1-codex  ready\n"
+    assert render(dialog) == "Models\nFilter: 5.1 c\n>    openai:gpt-5.1-codex  ready\n"
     dialog.on_key("x")
     dialog.on_key("enter")
-    assert "No matches" in shows(dialog)
+    assert "No matches" in render(dialog)
     assert answers == []
     dialog.go_back()
-    assert shows(dialog).count("\n") == 5
+    assert render(dialog).count("\n") == 5
     dialog.on_key("q")
     dialog.on_key("enter")
     assert answers == [Slash("/model ollama:qwen")]
@@ -132,15 +132,15 @@ Edit src/app.py?
 """
 
 
-def test_the_choices_of_an_approval_say_where_they_apply_at_any_width() -> None:
-    command = asked("npm test", "npm test: no rule allows it", suggestions=("shell(npm test)",))
+def test_approval_choices_name_their_scope_at_any_width() -> None:
+    command = make_request("npm test", "npm test: no rule allows it", suggestions=("shell(npm test)",))
     edit = {"tool": "edit", "display": "Edit", "action": "write", "is_edit": True}
-    change = asked("src/app.py", "src/app.py: no rule allows it", suggestions=("edit(src/app.py)",), **edit)
-    assert shows(ApprovalDialog(command, lambda _: None), 80) == CHOICES
-    assert shows(ApprovalDialog(change, lambda _: None), 40) == NARROW
+    change = make_request("src/app.py", "src/app.py: no rule allows it", suggestions=("edit(src/app.py)",), **edit)
+    assert render(ApprovalDialog(command, lambda _: None), 80) == CHOICES
+    assert render(ApprovalDialog(change, lambda _: None), 40) == NARROW
     low = ApprovalDialog(command, lambda _: None)
     for row in range(7):
-        lines = shows(low, 40, 9).splitlines()
+        lines = render(low, 40, 9).splitlines()
         assert len(lines) <= 9
         assert lines[-1] == f"  {row + 1} of 7"
         assert sum(line.startswith("> ") for line in lines) == 1
@@ -148,24 +148,24 @@ def test_the_choices_of_an_approval_say_where_they_apply_at_any_width() -> None:
 
 
 @pytest.mark.parametrize(("key", "decision"), [("a", "always"), ("g", "everywhere"), ("x", "never")])
-def test_each_reach_of_a_rule_is_a_decision_of_its_own(key: str, decision: Any) -> None:
+def test_each_rule_scope_is_a_separate_decision(key: str, decision: Any) -> None:
     answers: list[ChatCommand | None] = []
-    ApprovalDialog(asked("npm test", suggestions=("shell(npm test)",)), answers.append).on_key(key)
+    ApprovalDialog(make_request("npm test", suggestions=("shell(npm test)",)), answers.append).on_key(key)
     assert answers == [Approve("q", decision, rule="shell(npm test)")]
 
 
 @pytest.mark.parametrize(
     "rule", ["shell(./deploy.sh)", "shell(bash deploy.sh *)", "shell(python tool.py)", "edit(a.py)"]
 )
-def test_what_names_a_file_of_the_project_is_not_offered_for_every_project(rule: str) -> None:
-    dialog = ApprovalDialog(asked("x", suggestions=(rule,)), lambda _: None)
-    assert "in this project" in shows(dialog, 120)
-    assert "every project" not in shows(dialog, 120)
+def test_rule_for_a_project_file_is_not_offered_globally(rule: str) -> None:
+    dialog = ApprovalDialog(make_request("x", suggestions=(rule,)), lambda _: None)
+    assert "in this project" in render(dialog, 120)
+    assert "every project" not in render(dialog, 120)
     assert not dialog.on_key("g")
 
 
-def test_a_requested_text_has_its_label_on_the_screen() -> None:
-    dialog = ApprovalDialog(asked("ls", choices=choices_for()), lambda _: None)
+def test_text_request_shows_its_label() -> None:
+    dialog = ApprovalDialog(make_request("ls", choices=choices_for()), lambda _: None)
     dialog.on_key("n")
 
-    assert "Tell the agent what to do instead" in shows(dialog)
+    assert "Tell the agent what to do instead" in render(dialog)

@@ -15,7 +15,7 @@ DIFF = FileDiff(
 )
 
 
-def test_numbers_signs_and_colours() -> None:
+def test_diff_has_line_numbers_signs_and_colors() -> None:
     rows = diff_rows([DIFF], 80)
     assert to_text(rows) == (
         "  src/a.py +1 -1\n"
@@ -34,18 +34,18 @@ def test_numbers_signs_and_colours() -> None:
     assert styles == {"class:added", "class:removed"}
 
 
-def test_narrow_windows_leave_out_the_numbers() -> None:
+def test_narrow_window_omits_line_numbers() -> None:
     text = to_text(diff_rows([DIFF], 30))
     assert "@@ -9,3 +9,3 @@" in text
     assert r"  - b\x1b[31m" in text
 
 
-def test_at_most_so_many_rows() -> None:
+def test_diff_is_limited_to_max_rows() -> None:
     rows = diff_rows([DIFF], 80, max_rows=4)
     assert len(rows) == 4
     assert "more rows" in to_text(rows)
 
 
-def test_kinds() -> None:
+def test_created_and_deleted_files_are_labeled() -> None:
     assert "(new)" in to_text(diff_rows([FileDiff(path="a", change="create")], 80))
     assert "(deleted)" in to_text(diff_rows([FileDiff(path="a", change="delete")], 80))

@@ -9,7 +9,7 @@ from mainspring.app.tui.input_field import MAX_ENTRIES, MAX_ENTRY_BYTES, History
 
 
 @pytest.mark.covers("CLI-02")
-def test_entries_come_back_in_order_and_private(tmp_path: Path) -> None:
+def test_entries_are_stored_in_order_in_a_private_file(tmp_path: Path) -> None:
     file = open_history(tmp_path / "home", tmp_path / "project")
     for text in ("one", "two\nlines \u65e5", "two\nlines \u65e5"):
         assert file.add(text)
@@ -19,34 +19,34 @@ def test_entries_come_back_in_order_and_private(tmp_path: Path) -> None:
     assert open_history(tmp_path / "home", tmp_path / "other").read() == []
 
 
-def test_nothing_empty_and_nothing_huge_is_kept(tmp_path: Path) -> None:
+def test_empty_and_huge_entries_are_not_stored(tmp_path: Path) -> None:
     file = HistoryFile(tmp_path / "h.jsonl")
     assert not file.add("  ")
     assert not file.add("x" * MAX_ENTRY_BYTES)
     assert file.read() == []
 
 
-def test_damaged_lines_are_left_out(tmp_path: Path) -> None:
+def test_damaged_lines_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "h.jsonl"
     path.write_bytes(b'"one"\n{"a": 1}\n\xff\xfe\n"tw')
     assert HistoryFile(path).read() == ["one"]
 
 
-def test_sessions_side_by_side_lose_nothing(tmp_path: Path) -> None:
+def test_concurrent_sessions_lose_no_entries(tmp_path: Path) -> None:
     path = tmp_path / "h.jsonl"
 
-    def session(number: int) -> None:
+    def write_entries(number: int) -> None:
         for i in range(100):
             HistoryFile(path).add(f"{number}-{i}")
             if i % 20 == 0:
                 HistoryFile(path).trim()
 
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(session, range(4)))
+        list(pool.map(write_entries, range(4)))
     assert sorted(HistoryFile(path).read()) == sorted(f"{n}-{i}" for n in range(4) for i in range(100))
 
 
-def test_what_is_too_much_is_dropped(tmp_path: Path) -> None:
+def test_trim_drops_the_oldest_entries(tmp_path: Path) -> None:
     path = tmp_path / "h.jsonl"
     path.write_text("".join(json.dumps(f"{i}") + "\n" for i in range(2 * MAX_ENTRIES + 1)))
     HistoryFile(path).trim()
@@ -55,7 +55,7 @@ def test_what_is_too_much_is_dropped(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_history_that_cannot_be_kept_is_no_error(tmp_path: Path) -> None:
+def test_unwritable_history_is_not_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     file = HistoryFile(tmp_path / "file" / "h.jsonl")
     assert not file.add("x")

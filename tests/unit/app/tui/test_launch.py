@@ -1,4 +1,4 @@
-"""What the command line and the settings say reaches the chat and its screen."""
+"""Command line options and settings reach the chat and the terminal app."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from mainspring.app.tui.chat_client import open_chat
 from mainspring.app.tui.launch import apply_settings
 from mainspring.app.workspace.settings import Settings
 from mainspring.app.workspace.settings.load import load_settings
-from tests.unit.app.tui.harness import desk
+from tests.unit.app.tui.harness import open_tui
 
 
 def test_flags_reach_the_chat() -> None:
@@ -42,7 +42,7 @@ def test_flags_reach_the_chat() -> None:
 
 
 @pytest.mark.covers("OPT-03", "CLI-07")
-async def test_settings_reach_the_screen(tmp_path: Path) -> None:
+async def test_settings_reach_the_app(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (home / "settings.json").write_text(
@@ -50,20 +50,18 @@ async def test_settings_reach_the_screen(tmp_path: Path) -> None:
         ' "notifications": {"when": "always", "ways": ["osc9"], "command": "true", "afterSeconds": 3}}'
     )
     settings = load_settings(str(tmp_path), environ={"MAINSPRING_HOME": str(home)})
-    async with desk(tmp_path) as one:
-        apply_settings(settings, one.session)
-        how = one.session.notifier.options
+    async with open_tui(tmp_path) as tui:
+        apply_settings(settings, tui.session)
+        how = tui.session.notifier.options
         assert (how.when, tuple(how.channels), how.command, how.after) == ("always", ("osc9",), "true", 3)
-        assert one.session.screen.look.theme == one.session.transcript.look.theme == "light"
-        await one.until(lambda: "ui.keys.fly: unknown action" in one.written)
-        one.keys("\x1bOQ")  # F2
-        await one.until(lambda: "No collapsed output" in one.written)
+        assert tui.session.screen.look.theme == tui.session.transcript.look.theme == "light"
+        await tui.wait_for(lambda: "ui.keys.fly: unknown action" in tui.written)
+        tui.keys("\x1bOQ")  # F2
+        await tui.wait_for(lambda: "No collapsed output" in tui.written)
 
 
 @pytest.mark.covers("CLI-07", "CLI-11")
-async def test_the_entry_loads_the_settings_and_opens_the_engine_with_what_the_command_line_says(
-    tmp_path: Path, home: Path
-) -> None:
+async def test_open_chat_uses_settings_and_command_line_options(tmp_path: Path, home: Path) -> None:
     (home / ".agent").mkdir()
     provider = {"compatible": {"baseUrl": "http://127.0.0.1:9/v1"}}
     values = {"model": "compatible:one", "providers": provider, "ui": {"theme": "light"}}
@@ -74,14 +72,14 @@ async def test_the_entry_loads_the_settings_and_opens_the_engine_with_what_the_c
     async with open_chat(options, str(tmp_path), seen.append) as chat, asyncio.timeout(20):
         assert isinstance(chat, Chat)
         assert (await chat.send(parse_line("/help", known=("help",)))).refused == ""
-        told = [event async for event in _until_done(chat)]
+        events = [event async for event in _events_until_done(chat)]
 
     assert [s.config.ui.theme for s in seen] == ["light"]
-    assert "/help" in str(told[-1])
-    assert [e.status.model for e in told if isinstance(e, StatusChanged)][-1] == "compatible:two"
+    assert "/help" in str(events[-1])
+    assert [e.status.model for e in events if isinstance(e, StatusChanged)][-1] == "compatible:two"
 
 
-async def _until_done(chat: Chat) -> AsyncGenerator[object]:
+async def _events_until_done(chat: Chat) -> AsyncGenerator[object]:
     async for event in chat.events():
         yield event
         if isinstance(event, CommandDone):

@@ -13,7 +13,7 @@ from mainspring.app.tui.line_mode import LineMode
 from mainspring.app.tui.theme import Theme
 from tests.unit.app.tui.fake_chat import ScriptedChat
 
-ASKED = chat_events.ApprovalAsked(
+APPROVAL = chat_events.ApprovalAsked(
     "q1",
     "t1",
     "shell",
@@ -26,46 +26,46 @@ ASKED = chat_events.ApprovalAsked(
 
 
 @pytest.mark.covers("CLI-01", "CLI-02")
-async def test_a_chat_in_lines() -> None:
+async def test_chat_in_line_mode() -> None:
     chat, out = ScriptedChat(), io.StringIO()
     keyboard, typing = os.pipe()
     mode = LineMode(chat.open, Theme(utf8=False, colors="none", dumb=True), out)
     running = asyncio.create_task(mode.run(keyboard))
 
-    async def after(line: str, command: ChatCommand) -> None:
+    async def type_and_expect(line: str, command: ChatCommand) -> None:
         os.write(typing, line.encode())
         for _ in range(1000):
             if command in chat.commands:
                 return
             await asyncio.sleep(0.005)
-        raise AssertionError(f"{command} did not come: {chat.commands}\n{out.getvalue()}")
+        raise AssertionError(f"{command} was not sent: {chat.commands}\n{out.getvalue()}")
 
-    async def shows(text: str) -> None:
+    async def wait_for_output(text: str) -> None:
         for _ in range(1000):
             if text in out.getvalue():
                 return
             await asyncio.sleep(0.005)
         raise AssertionError(out.getvalue())
 
-    chat.tell(chat_events.Notice("by the way"))
-    await shows("by the way\n> ")
-    await after("hello\n", Prompt("hello"))
-    chat.tell(
+    chat.publish(chat_events.Notice("by the way"))
+    await wait_for_output("by the way\n> ")
+    await type_and_expect("hello\n", Prompt("hello"))
+    chat.publish(
         chat_events.UserText("hello"), chat_events.RunStarted("r"), chat_events.AnswerText("**Well** \u2014 \x1b[2Jx")
     )
-    chat.tell(ASKED)
-    await shows("Your choice")
+    chat.publish(APPROVAL)
+    await wait_for_output("Your choice")
     assert "Well - x\n" in out.getvalue()
-    await after("a 2\n", Approve("q1", "always", rule="shell(ls)"))
-    await after("to the left\n", Steer("to the left"))
+    await type_and_expect("a 2\n", Approve("q1", "always", rule="shell(ls)"))
+    await type_and_expect("to the left\n", Steer("to the left"))
     os.kill(os.getpid(), signal.SIGINT)
-    await after("", Abort("Stopped by the user"))
-    chat.tell(chat_events.RunFinished("aborted"), chat_events.QuestionAsked("q2", "input", "Your name?"))
-    await shows("Your answer")
-    await after("me\n", Answer("q2", (), "me"))
-    chat.tell(chat_events.ApprovalSettled("q1", "always"), chat_events.QuestionSettled("q2", "answered"))
-    await after("/quit now\n", Slash("/quit now"))
-    chat.tell(chat_events.CommandDone("c", "quit", Screen("quit")))
+    await type_and_expect("", Abort("Stopped by the user"))
+    chat.publish(chat_events.RunFinished("aborted"), chat_events.QuestionAsked("q2", "input", "Your name?"))
+    await wait_for_output("Your answer")
+    await type_and_expect("me\n", Answer("q2", (), "me"))
+    chat.publish(chat_events.ApprovalSettled("q1", "always"), chat_events.QuestionSettled("q2", "answered"))
+    await type_and_expect("/quit now\n", Slash("/quit now"))
+    chat.publish(chat_events.CommandDone("c", "quit", Screen("quit")))
     assert await asyncio.wait_for(running, 5) == 0
     assert out.getvalue().isascii()
     os.close(keyboard)

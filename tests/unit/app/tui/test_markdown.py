@@ -11,21 +11,21 @@ from mainspring.app.tui.styled_text import to_text
 from mainspring.app.tui.theme import Theme
 
 
-def shown(text: str, columns: int = 80, look: Theme | None = None) -> str:
+def render(text: str, columns: int = 80, look: Theme | None = None) -> str:
     return to_text(Answer(look or Theme()).render(text, columns))
 
 
-def test_lists_tables_and_code() -> None:
-    text = shown("# Head\n\n1. one\n2. two\n\n| a | b |\n|---|---|\n| 1 | x |\n\n```py\nx = 1\n```\n\n> quote\n")
+def test_lists_tables_and_code_are_rendered() -> None:
+    text = render("# Head\n\n1. one\n2. two\n\n| a | b |\n|---|---|\n| 1 | x |\n\n```py\nx = 1\n```\n\n> quote\n")
     assert text == "Head\n\n 1 one\n 2 two\n\n a  b\n ----\n 1  x\n\n  x = 1\n\n| quote\n\n"
 
 
-def test_html_and_markup_are_text() -> None:
+def test_html_and_markup_are_plain_text() -> None:
     assert (
-        shown("a <b>bold</b> </kbd> Vec<String> [red]x[/nope] :smile:")
+        render("a <b>bold</b> </kbd> Vec<String> [red]x[/nope] :smile:")
         == "a <b>bold</b> </kbd> Vec<String> [red]x[/nope] :smile:\n\n"
     )
-    assert "<div>" in shown("<div>\nx\n</div>")
+    assert "<div>" in render("<div>\nx\n</div>")
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ def test_html_and_markup_are_text() -> None:
         "\x1bP1;2q",
     ],
 )
-def test_terminal_sequences_do_nothing(hostile: str) -> None:
-    text = shown(f"a {hostile} b `{hostile}`\n\n```py\n{hostile}\n```\n\n[x](http://h/{hostile})")
+def test_terminal_sequences_are_removed(hostile: str) -> None:
+    text = render(f"a {hostile} b `{hostile}`\n\n```py\n{hostile}\n```\n\n[x](http://h/{hostile})")
     assert not any(ord(c) < 32 and c != "\n" for c in text)
     assert "\u202e" not in text
 
@@ -53,30 +53,30 @@ def test_terminal_sequences_do_nothing(hostile: str) -> None:
     st.text(alphabet="ab `*_#>-|[]()<>&!\n\t\x1b\x07\r\u65e5\U0001f600\u200d\ufe0f0123.", max_size=80),
     st.integers(4, 60),
 )
-def test_nothing_breaks_the_painter(text: str, columns: int) -> None:
+def test_any_text_can_be_rendered(text: str, columns: int) -> None:
     rows = Answer(Theme()).render(text, columns)
     assert all("\x1b" not in part and "\n" not in part for row in rows for _, part in row)
 
 
-def test_prose_fits_the_window_by_the_width_of_its_characters() -> None:
-    text = shown(
+def test_prose_fits_the_window_with_wide_characters() -> None:
+    text = render(
         "\u65e5\u672c\u8a9e\u306e\u6587\u7ae0" * 20 + "\n\n| \u65e5 | b |\n|---|---|\n| x | \U0001f600 |\n", 30
     )
     assert all(width(line) <= 30 for line in text.split("\n"))
 
 
-def test_without_colours_there_are_none() -> None:
+def test_no_colors_without_color_support() -> None:
     painter = MarkdownRenderer(Theme(colors="none"), 80)
     rows = painter.rows(MarkdownBlock("# a `b` [c](d)")) + painter.rows(MarkdownBlock("x = 1", "py"))
     assert not any("ansi" in style or "#" in style for row in rows for style, _ in row)
 
 
-def test_blanks_that_only_fill_a_row_are_not_printed() -> None:
-    assert all(line == line.rstrip() for line in shown("a\n\n- b\n\n```py\nx\n```\n").split("\n"))
+def test_rows_have_no_trailing_blanks() -> None:
+    assert all(line == line.rstrip() for line in render("a\n\n- b\n\n```py\nx\n```\n").split("\n"))
 
 
 @pytest.mark.covers("CLI-01")
-def test_the_cost_of_a_piece_does_not_grow_with_the_answer() -> None:
+def test_cost_per_chunk_does_not_grow_with_the_response() -> None:
     answer = Answer(Theme())
     paragraph = "Some **words** about `things` that go on for a while, and then some more of them.\n\n- one\n- two\n\n"
     costs: list[float] = []

@@ -8,16 +8,16 @@ BIG = "\n".join(f"line {i}" for i in range(5000))
 
 
 @pytest.mark.covers("CLI-02")
-def test_a_large_paste_is_one_sign_that_is_sent_in_full() -> None:
+def test_large_paste_becomes_one_placeholder() -> None:
     pastes = PasteStore()
-    sign = pastes.text(BIG)
-    assert len(sign) == 1
-    assert pastes.label(sign) == "[pasted 5000 lines]"
-    assert pastes.to_display(f"look: {sign}!") == "look: [pasted 5000 lines]!"
-    assert pastes.expand(f"look: {sign}!").text == f"look: {BIG}!"
+    placeholder = pastes.text(BIG)
+    assert len(placeholder) == 1
+    assert pastes.label(placeholder) == "[pasted 5000 lines]"
+    assert pastes.to_display(f"look: {placeholder}!") == "look: [pasted 5000 lines]!"
+    assert pastes.expand(f"look: {placeholder}!").text == f"look: {BIG}!"
 
 
-def test_each_sign_is_bound_to_its_own_text() -> None:
+def test_each_placeholder_has_its_own_text() -> None:
     pastes = PasteStore()
     one, two = pastes.text("a" * 2000), pastes.text("b" * 2000)
     assert pastes.label(one) == "[pasted 2000 characters]"
@@ -25,18 +25,18 @@ def test_each_sign_is_bound_to_its_own_text() -> None:
     assert pastes.expand("[pasted 2000 characters]").text == "[pasted 2000 characters]"
 
 
-def test_small_pastes_stay_text_with_plain_line_ends() -> None:
+def test_small_paste_stays_text_with_normalized_line_ends() -> None:
     assert PasteStore().text("a\r\nb\rc\0") == "a\nb\nc"
 
 
-def test_signs_cannot_be_pasted() -> None:
+def test_placeholders_cannot_be_pasted() -> None:
     pastes = PasteStore()
-    sign = pastes.text(BIG)
-    assert pastes.text(f"x{sign}y") == "xy"
+    placeholder = pastes.text(BIG)
+    assert pastes.text(f"x{placeholder}y") == "xy"
     assert pastes.expand("\U0010fffd").text == ""
 
 
-def test_images(tmp_path: Path) -> None:
+def test_image_paths_are_recognized_and_attached(tmp_path: Path) -> None:
     path = tmp_path / "a b.png"
     path.write_bytes(b"\x89PNG")
     for pasted in (str(path), f"'{path}'", str(path).replace(" ", "\\ "), f"file://{str(path).replace(' ', '%20')}\n"):
@@ -44,7 +44,7 @@ def test_images(tmp_path: Path) -> None:
     assert find_image_path("see /a/b.png") is None
     assert find_image_path("/a/b.txt") is None
     pastes = PasteStore()
-    sign = pastes.add_image(*read_image(path), path.name)
-    whole = pastes.expand(f"what is {sign}?")
+    placeholder = pastes.add_image(*read_image(path), path.name)
+    whole = pastes.expand(f"what is {placeholder}?")
     assert whole.text == "what is [image a b.png]?"
     assert [(i.data, i.media_type, i.name) for i in whole.images] == [(b"\x89PNG", "image/png", "a b.png")]

@@ -56,7 +56,7 @@ WORDS = [
 ]
 
 
-def cut(text: str, size: int) -> list[MarkdownBlock]:
+def split_blocks(text: str, size: int) -> list[MarkdownBlock]:
     blocks = MarkdownBlocks()
     done: list[MarkdownBlock] = []
     for at in range(0, len(text), size):
@@ -64,8 +64,8 @@ def cut(text: str, size: int) -> list[MarkdownBlock]:
     return done + blocks.close()
 
 
-def test_what_is_a_block() -> None:
-    found = cut(TEXT, 10_000)
+def test_text_is_split_into_blocks() -> None:
+    found = split_blocks(TEXT, 10_000)
     assert [block.text.split("\n")[0] for block in found] == [
         "# Title", "Some words", "- one", "After the list.", "ls", "| a | b |", "Under", "> said", "***", "end",
     ]  # fmt: skip
@@ -76,33 +76,33 @@ def test_what_is_a_block() -> None:
 
 @pytest.mark.covers("CLI-01")
 @given(st.lists(st.sampled_from(WORDS), max_size=30), st.integers(1, 7))
-def test_blocks_do_not_depend_on_how_the_text_comes(words: list[str], size: int) -> None:
+def test_blocks_do_not_depend_on_chunk_sizes(words: list[str], size: int) -> None:
     text = "".join(words)
-    assert cut(text, size) == cut(text, len(text) + 1)
+    assert split_blocks(text, size) == split_blocks(text, len(text) + 1)
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=30), st.integers(1, 7))
 def test_every_line_is_in_exactly_one_block(words: list[str], size: int) -> None:
     text = "".join(words)
-    shown = "\n".join(block.text for block in cut(text, size)).split()
-    said = [word for word in text.split() if not word.startswith(("```", "~~~"))]
-    assert [word for word in shown if not word.startswith(("```", "~~~"))] == said
+    printed = "\n".join(block.text for block in split_blocks(text, size)).split()
+    expected = [word for word in text.split() if not word.startswith(("```", "~~~"))]
+    assert [word for word in printed if not word.startswith(("```", "~~~"))] == expected
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=60), st.integers(2, 6))
-def test_relieved_parts_are_printed_once_as_well(words: list[str], most: int) -> None:
+def test_partial_blocks_are_printed_once(words: list[str], max_lines: int) -> None:
     text = "".join(words)
     blocks = MarkdownBlocks()
     done: list[MarkdownBlock] = []
     for at in range(0, len(text), 3):
         done += blocks.feed(text[at : at + 3])
-        done += blocks.flush_partial(most)
+        done += blocks.flush_partial(max_lines)
     done += blocks.close()
-    whole = "\n".join(block.text for block in cut(text, 1000)).split()
+    whole = "\n".join(block.text for block in split_blocks(text, 1000)).split()
     assert "\n".join(block.text for block in done).split() == whole
 
 
-def test_a_fence_that_is_never_closed_is_code_to_the_end() -> None:
+def test_unclosed_fence_is_code_to_the_end() -> None:
     blocks = MarkdownBlocks()
     assert blocks.feed("```py\nx = 1\n\ny = ") == []
     tail = blocks.tail
@@ -111,7 +111,7 @@ def test_a_fence_that_is_never_closed_is_code_to_the_end() -> None:
     assert blocks.close() == [MarkdownBlock("x = 1\n\ny = ", "py")]
 
 
-def test_a_long_fence_is_given_in_parts_that_begin_at_something() -> None:
+def test_long_fence_is_split_at_definitions() -> None:
     blocks = MarkdownBlocks()
     code = "".join(f"def f{i}():\n    return {i}\n\n\n" for i in range(50))
     parts: list[MarkdownBlock] = []
@@ -124,7 +124,7 @@ def test_a_long_fence_is_given_in_parts_that_begin_at_something() -> None:
     assert [part.ends for part in parts].count(True) == 1
 
 
-def test_a_line_without_end_is_the_tail() -> None:
+def test_line_without_end_is_the_tail() -> None:
     blocks = MarkdownBlocks()
     blocks.feed("word " * 1000)
     tail = blocks.tail

@@ -1,4 +1,4 @@
-"""The terminal comes back, whoever ends the process; on a pseudo terminal, without a shell."""
+"""The terminal is restored after any end of the process, on a pseudoterminal."""
 
 import os
 import pty
@@ -37,7 +37,7 @@ with TerminalGuard(0) as guard:
         ("os.abort()", -signal.SIGABRT),
     ],
 )
-def test_it_is_restored(end: str, code: int, tmp_path: Path) -> None:
+def test_terminal_is_restored(end: str, code: int, tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     pause = threading.Event()
     try:

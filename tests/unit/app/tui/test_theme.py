@@ -19,11 +19,11 @@ from mainspring.app.tui.theme import detect_encoding, detect_theme, is_narrow
         ({}, "none"),
     ],
 )
-def test_colours(environ: dict[str, str], colors: str) -> None:
+def test_color_depth_is_detected(environ: dict[str, str], colors: str) -> None:
     assert detect_theme(environ, "utf-8").colors == colors
 
 
-def test_themes() -> None:
+def test_theme_is_detected_or_chosen() -> None:
     term = {"TERM": "xterm-256color"}
     assert detect_theme(term, "utf-8").theme == "dark"
     assert detect_theme({**term, "COLORFGBG": "0;15"}, "utf-8").theme == "light"
@@ -36,7 +36,7 @@ def test_themes() -> None:
     assert set(dark.styles) == set(light.styles) == set(plain.styles)
 
 
-def test_dumb_and_not_utf8() -> None:
+def test_dumb_and_non_utf8_terminals() -> None:
     assert detect_theme({"TERM": "dumb"}, "utf-8").dumb
     assert detect_theme({}, "utf-8").dumb
     assert not detect_theme({"TERM": "xterm"}, "iso-8859-1").utf8
@@ -56,5 +56,5 @@ def test_dumb_and_not_utf8() -> None:
         ({"LANG": "x.nonsense"}, "ascii"),
     ],
 )
-def test_the_encoding_of_the_locale(environ: dict[str, str], encoding: str) -> None:
+def test_encoding_is_detected_from_the_locale(environ: dict[str, str], encoding: str) -> None:
     assert detect_encoding(environ) == encoding

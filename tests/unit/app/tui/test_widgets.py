@@ -1,4 +1,4 @@
-"""The smaller parts: figures, status, keys, lists, notifications, clipboard, editor, what commands give."""
+"""Small parts: numbers, status, keys, menus, notifications, clipboard, editor, and command results."""
 
 import os
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from mainspring.app.tui.status_line import status_row
 from mainspring.app.tui.styled_text import to_text
 
 
-def test_figures() -> None:
+def test_numbers_are_formatted() -> None:
     assert [format_seconds(v) for v in (0.04, 9.94, 12.7, 185, 7800)] == [
         "0.0 s",
         "9.9 s",
@@ -45,7 +45,7 @@ STATUS = Status(
 
 
 @pytest.mark.covers("CLI-01", "OPT-03")
-def test_the_status_line_leaves_out_what_matters_least() -> None:
+def test_status_line_drops_the_least_important_parts() -> None:
     assert to_text([status_row(STATUS, 200)]) == (
         "GPT  thinking high  plan mode  sandbox off  90% of 100k context  .../checkout/service  $0.50 of $2.00  main  1 subagent"
         "  2 queued  my work\n"
@@ -81,7 +81,7 @@ def test_keys_can_be_changed() -> None:
     assert "Ctrl-O" not in dict(key_table({"unfold": "F2"}))
 
 
-def test_lists_scroll_and_mark() -> None:
+def test_menu_scrolls_and_selects() -> None:
     menu = Menu([MenuItem(str(i), f"item {i}") for i in range(30)])
     assert menu.on_key("up") is None
     assert menu.index == 29
@@ -98,17 +98,17 @@ def test_lists_scroll_and_mark() -> None:
     assert several.on_key("enter") == ("a", "b")
 
 
-class Told:
-    def __init__(self, how: NotificationOptions) -> None:
+class NotificationRecorder:
+    def __init__(self, options: NotificationOptions) -> None:
         self.written = ""
-        self.ran: list[tuple[str, str, str]] = []
-        self.notifier = Notifier(how, self.write, {"PATH": os.environ["PATH"]}, self.run)
+        self.commands: list[tuple[str, str, str]] = []
+        self.notifier = Notifier(options, self.write, {"PATH": os.environ["PATH"]}, self.run)
 
     def write(self, text: str) -> None:
         self.written += text
 
     async def run(self, command: str, environ: Mapping[str, str]) -> None:
-        self.ran.append((command, environ["MAINSPRING_EVENT"], environ["MAINSPRING_MESSAGE"]))
+        self.commands.append((command, environ["MAINSPRING_EVENT"], environ["MAINSPRING_MESSAGE"]))
 
 
 @pytest.mark.covers("BYD-24")
@@ -125,17 +125,19 @@ class Told:
         ("never", False, 99, None, False),
     ],
 )
-async def test_when_it_is_told(when, focused, idle, took, expected) -> None:
-    told = Told(NotificationOptions(when=when, channels=("bell", "osc9", "osc777"), command="notify"))
-    told.notifier.focused = focused
-    assert await told.notifier.notify("asking", "may\x1b[31m it;\nrun?", idle=idle, run_seconds=took) is expected
+async def test_notification_rules(when, focused, idle, took, expected) -> None:
+    recorder = NotificationRecorder(
+        NotificationOptions(when=when, channels=("bell", "osc9", "osc777"), command="notify")
+    )
+    recorder.notifier.focused = focused
+    assert await recorder.notifier.notify("asking", "may\x1b[31m it;\nrun?", idle=idle, run_seconds=took) is expected
     sequences = "\a\x1b]9;may it; run?\a\x1b]777;notify;Mainspring;may it, run?\a"
-    assert told.written == (sequences if expected else "")
-    assert told.ran == ([("notify", "asking", "may it; run?")] if expected else [])
+    assert recorder.written == (sequences if expected else "")
+    assert recorder.commands == ([("notify", "asking", "may it; run?")] if expected else [])
 
 
 @pytest.mark.covers("BYD-24")
-async def test_the_command_of_a_notification_runs(tmp_path: Path) -> None:
+async def test_notification_command_runs(tmp_path: Path) -> None:
     what: NotifyReason = "done"
     command = f'printf "%s %s" "$MAINSPRING_EVENT" "$MAINSPRING_MESSAGE" > {tmp_path}/told'
     notifier = Notifier(
@@ -145,7 +147,7 @@ async def test_the_command_of_a_notification_runs(tmp_path: Path) -> None:
     assert (tmp_path / "told").read_text() == "done all $(rm x) good"
 
 
-async def test_the_clipboard(tmp_path: Path) -> None:
+async def test_clipboard_copy_and_paste(tmp_path: Path) -> None:
     assert osc52_copy("hi", {}) == "\x1b]52;c;aGk=\a"
     assert osc52_copy("hi", {"STY": "1"}) == "\x1bP\x1b]52;c;aGk=\a\x1b\\"
     assert osc52_copy("x" * 100_000, {}) is None
@@ -157,7 +159,7 @@ async def test_the_clipboard(tmp_path: Path) -> None:
     assert await read_clipboard_image({"PATH": str(tmp_path / "none")}) is None
 
 
-def test_an_editor_that_fails_changes_nothing(tmp_path: Path) -> None:
+def test_failed_editor_is_an_error(tmp_path: Path) -> None:
     script = tmp_path / "ed"
     script.write_text('#!/bin/sh\n[ "$1" = --wait ] || exit 3\ncase "$2" in *.json) printf "new\\n" > "$2";; esac\n')
     script.chmod(0o755)
@@ -179,13 +181,13 @@ def test_an_editor_that_fails_changes_nothing(tmp_path: Path) -> None:
         (Changes("undone", (FileDiff(path="a", added=1),)), "undone\n  a +1 -0\n"),
     ],
 )  # fmt: skip
-def test_what_commands_give(given: CommandResult, text: str) -> None:
+def test_command_results_become_rows(given: CommandResult, text: str) -> None:
     assert to_text(result_rows(given, 60, lambda markdown: [[("", f"<{markdown}>")]])) == text
 
 
-def test_tables_in_narrow_windows() -> None:
+def test_tables_fit_narrow_windows() -> None:
     table = Table(("name", "arguments", "does"), (("/model", "[NAME] " * 6, "which model answers " * 4),))
-    assert to_text(result_rows(table, 60, lambda _: [])).count("\n") == 4  # broken between words, not cut
+    assert to_text(result_rows(table, 60, lambda _: [])).count("\n") == 4  # wrapped between words, not truncated
     assert "answers which model answers\n" in to_text(result_rows(table, 60, lambda _: []))
     assert to_text(result_rows(table, 24, lambda _: [])).startswith("/model\n  arguments: [NAME]\n    [NAME]")
     assert "does" not in to_text(result_rows(Table(("name", "does"), (("/model", ""),) * 2), 9, lambda _: []))[9:]

@@ -1,4 +1,4 @@
-"""The commands beside a run: they return data."""
+"""Workspace commands return data."""
 
 import json
 from pathlib import Path
@@ -52,7 +52,7 @@ def test_tools_are_listed_with_their_schemas() -> None:
     assert all(tool.summary for tool in found.values())
 
 
-async def test_a_call_gives_the_result_of_the_tool(place: WorkspaceOptions, environ: dict[str, str]) -> None:
+async def test_call_returns_the_result_of_the_tool(place: WorkspaceOptions, environ: dict[str, str]) -> None:
     result = await call_tool("read_file", '{"path": "a.txt"}', place, PermissionFlags(), environ=environ)
 
     assert "one" in result.output
@@ -60,7 +60,7 @@ async def test_a_call_gives_the_result_of_the_tool(place: WorkspaceOptions, envi
     assert result.metadata["total_lines"] == 1
 
 
-async def test_who_types_a_call_may_make_it(place: WorkspaceOptions, environ: dict[str, str], tmp_path: Path) -> None:
+async def test_typed_call_needs_no_approval(place: WorkspaceOptions, environ: dict[str, str], tmp_path: Path) -> None:
     result = await call_tool(
         "write_file", '{"path": "b.txt", "content": "x"}', place, PermissionFlags(), environ=environ
     )
@@ -77,7 +77,7 @@ async def test_who_types_a_call_may_make_it(place: WorkspaceOptions, environ: di
         (PermissionFlags(), ".env"),
     ],
 )
-async def test_rules_hold_for_it(
+async def test_permission_rules_apply_to_a_call(
     place: WorkspaceOptions, environ: dict[str, str], tmp_path: Path, rules: PermissionFlags, path: str
 ) -> None:
     result = await call_tool("write_file", json.dumps({"path": path, "content": "x"}), place, rules, environ=environ)
@@ -87,7 +87,7 @@ async def test_rules_hold_for_it(
 
 
 @pytest.mark.covers("SEC-06")
-async def test_guardrails_hold_for_it(place: WorkspaceOptions, environ: dict[str, str], tmp_path: Path) -> None:
+async def test_guardrails_apply_to_a_call(place: WorkspaceOptions, environ: dict[str, str], tmp_path: Path) -> None:
     call = json.dumps({"command": "echo 'DROP DATABASE x' > out.txt"})
     result = await call_tool("shell", call, place, PermissionFlags(allow=("shell",)), environ=environ)
 
@@ -97,7 +97,7 @@ async def test_guardrails_hold_for_it(place: WorkspaceOptions, environ: dict[str
 
 
 @pytest.mark.parametrize("arguments", ['{"path": ', "[]", '{"paht": "a.txt"}', ""])
-async def test_wrong_arguments_are_the_tools_error(
+async def test_invalid_arguments_are_a_tool_error(
     place: WorkspaceOptions, environ: dict[str, str], arguments: str
 ) -> None:
     result = await call_tool("read_file", arguments, place, PermissionFlags(), environ=environ)
@@ -105,7 +105,7 @@ async def test_wrong_arguments_are_the_tools_error(
     assert (result.is_error, result.code) == (True, "VALIDATION_ERROR")
 
 
-async def test_an_unknown_tool(place: WorkspaceOptions, environ: dict[str, str]) -> None:
+async def test_unknown_tool_is_an_error(place: WorkspaceOptions, environ: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="Did you mean 'read_file'"):
         await call_tool("readfile", "{}", place, PermissionFlags(), environ=environ)
 
@@ -114,40 +114,40 @@ async def test_an_unknown_tool(place: WorkspaceOptions, environ: dict[str, str])
 
 
 @pytest.mark.covers("CFG-06")
-def test_settings_are_changed_and_shown_with_their_origin(place: WorkspaceOptions, environ: dict[str, str]) -> None:
+def test_settings_are_changed_and_described_with_their_origin(place: WorkspaceOptions, environ: dict[str, str]) -> None:
     file = change_config("providers.openai.apiKey", "sk-secret", environ)
     change_config("providers.openai.baseUrl", "https://me:hunter2@host/v1", environ)
     change_config("agent.max_tokens", "100", environ)
     change_config("permissions.deny", "shell\nedit(.github/**)", environ)
 
-    shown = {s.key: s for s in describe_settings(place, {**environ, "AGENT_MODEL": "a:b"}).settings}
+    described = {s.key: s for s in describe_settings(place, {**environ, "AGENT_MODEL": "a:b"}).settings}
 
-    assert shown["providers.openai.apiKey"].value == "[redacted]"
-    assert shown["providers.openai.baseUrl"].value == "https://[redacted]@host/v1"
-    assert (shown["agent.maxTokens"].value, shown["agent.maxTokens"].origin) == (100, str(file))
-    assert shown["permissions.deny"].value == ("shell", "edit(.github/**)")
-    assert (shown["model"].value, shown["model"].origin) == ("a:b", "environment")
+    assert described["providers.openai.apiKey"].value == "[redacted]"
+    assert described["providers.openai.baseUrl"].value == "https://[redacted]@host/v1"
+    assert (described["agent.maxTokens"].value, described["agent.maxTokens"].origin) == (100, str(file))
+    assert described["permissions.deny"].value == ("shell", "edit(.github/**)")
+    assert (described["model"].value, described["model"].origin) == ("a:b", "environment")
     change_config("agent.maxTokens", None, environ)
     assert "agent.maxTokens" not in {s.key for s in describe_settings(place, environ).settings}
 
 
 @pytest.mark.parametrize(("key", "value"), [("agent.maxTokens", "x"), ("nonsense", "1"), ("model", " ")])
-def test_wrong_changes_are_refused(environ: dict[str, str], home: Path, key: str, value: str) -> None:
+def test_invalid_changes_are_rejected(environ: dict[str, str], home: Path, key: str, value: str) -> None:
     with pytest.raises(ConfigError):
         change_config(key, value, environ)
 
     assert not (home / ".agent").exists()
 
 
-def test_without_a_home_nothing_can_be_set() -> None:
+def test_settings_cannot_be_saved_without_a_home() -> None:
     with pytest.raises(ConfigError, match="MAINSPRING_HOME"):
         change_config("model", "a:b", {"HOME": "nowhere"})
 
 
-# --- the others -------------------------------------------------------------------------------------------------------------
+# --- sessions, recordings, models, and checks -------------------------------------------------------------------------------
 
 
-def test_sessions_of_the_folder(place: WorkspaceOptions, environ: dict[str, str], tmp_path: Path) -> None:
+def test_sessions_of_the_folder_are_listed(place: WorkspaceOptions, environ: dict[str, str], tmp_path: Path) -> None:
     with Session.create(tmp_path, title="mine") as session:
         session.save()
     with Session.create(tmp_path / "else") as other:
@@ -183,7 +183,7 @@ def test_recordings_are_decoded(tmp_path: Path) -> None:
     assert results[1]["error"]["code"] == "RATE_LIMITED"
 
 
-def test_one_bad_file_in_a_folder_does_not_keep_the_others_from_being_decoded(tmp_path: Path) -> None:
+def test_unreadable_recording_does_not_stop_the_others(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{", encoding="utf-8")
     (tmp_path / "b.json").write_text(json.dumps({**EXCHANGE, "api": "embeddings"}), encoding="utf-8")
     (tmp_path / "c.json").write_text(json.dumps(EXCHANGE), encoding="utf-8")
@@ -198,14 +198,14 @@ def test_one_bad_file_in_a_folder_does_not_keep_the_others_from_being_decoded(tm
 
 
 @pytest.mark.parametrize("name", ["none", "bad.json"])
-def test_what_is_no_recording_is_named(tmp_path: Path, name: str) -> None:
+def test_missing_or_invalid_recording_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / "bad.json").write_text("{", encoding="utf-8")
 
     with pytest.raises(ConfigError, match=name):
         list(decode_recordings([str(tmp_path / name)]))
 
 
-async def test_models_that_can_be_named(
+async def test_available_models_are_listed(
     place: WorkspaceOptions, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = WorkspaceOptions(cwd=place.cwd, offline=True)
@@ -231,12 +231,12 @@ SETTINGS = """{"providers": {
 
 @pytest.fixture
 def quick_probes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Providers of other machines are left out, so that no test depends on a network."""
+    """Remove providers on other hosts, so that no test uses the network."""
     monkeypatch.delitem(registry._BUILTIN_PROVIDERS, "ollama")
 
 
 @pytest.mark.usefixtures("quick_probes")
-async def test_hosts_of_configured_models_are_asked_whether_they_answer(
+async def test_hosts_of_configured_models_are_probed(
     place: WorkspaceOptions, environ: dict[str, str], home: Path
 ) -> None:
     async with serve(plain(b"{}", "401 Unauthorized")) as server:
@@ -254,12 +254,12 @@ async def test_hosts_of_configured_models_are_asked_whether_they_answer(
     assert "authorization" not in server.requests[0].headers
 
 
-async def test_an_unknown_embedded_model_cannot_be_fetched(place: WorkspaceOptions) -> None:
+async def test_unknown_embedded_model_cannot_be_downloaded(place: WorkspaceOptions) -> None:
     with pytest.raises(ConfigError, match="qwen-coder-0.5b"):
         await download_model("gpt-9", place, print, CancelToken())
 
 
-async def test_check_says_what_is_there_and_what_is_not(place: WorkspaceOptions, environ: dict[str, str]) -> None:
+async def test_check_reports_missing_setup(place: WorkspaceOptions, environ: dict[str, str]) -> None:
     found = await run_checks(WorkspaceOptions(cwd=place.cwd, offline=True), model="nobody:x", environ=environ)
 
     items = {item.name: item for item in found.items}
@@ -278,7 +278,7 @@ async def test_check_says_what_is_there_and_what_is_not(place: WorkspaceOptions,
         assert f"providers.{name}.apiKey" in missing.advice
 
 
-async def test_check_says_what_is_set_up(
+async def test_check_reports_configured_providers(
     place: WorkspaceOptions, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
@@ -292,7 +292,7 @@ async def test_check_says_what_is_set_up(
     assert "claude-sonnet-4-20250514 at https://api.anthropic.com" in item.text
 
 
-async def test_check_tries_the_address(
+async def test_check_reports_an_unreachable_address(
     place: WorkspaceOptions, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
@@ -305,7 +305,7 @@ async def test_check_tries_the_address(
     assert found.error is not None
 
 
-async def test_check_says_that_nothing_answers_where_nothing_runs(
+async def test_check_reports_a_local_server_that_is_not_running(
     place: WorkspaceOptions, environ: dict[str, str]
 ) -> None:
     report = await run_checks(place, environ={**environ, "OLLAMA_HOST": "127.0.0.1:9"})
@@ -315,19 +315,19 @@ async def test_check_says_that_nothing_answers_where_nothing_runs(
 
 
 @pytest.mark.covers("MCP-01")
-async def test_check_says_what_mcp_servers_lack(
+async def test_check_reports_a_missing_mcp_extra(
     place: WorkspaceOptions, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def told() -> tuple[str, str, str]:
+    async def check_mcp_servers() -> tuple[str, str, str]:
         report = await run_checks(WorkspaceOptions(cwd=place.cwd, offline=True), model="nobody:x", environ=environ)
         item = next((i for i in report.items if i.name == "MCP servers"), None)
         return (item.state, item.text, item.advice) if item else ("", "", "")
 
-    assert await told() == ("", "", "")
+    assert await check_mcp_servers() == ("", "", "")
     home = Path(environ["MAINSPRING_HOME"])
     home.mkdir(exist_ok=True)
     (home / "mcp.json").write_text('{"mcpServers": {"mine": {"command": "serve"}}}')
-    assert (await told())[:2] == ("ok", "configured: mine")
+    assert (await check_mcp_servers())[:2] == ("ok", "configured: mine")
     monkeypatch.setattr("mainspring.app.commands.check.find_spec", lambda name: None)
     lacking = "mine: the mcp extra is not installed", install_command("mcp")
-    assert await told() == ("note", *lacking)
+    assert await check_mcp_servers() == ("note", *lacking)

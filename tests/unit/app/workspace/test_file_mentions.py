@@ -16,7 +16,7 @@ from mainspring.tools.builtin import read_file
 FILES = {"a.txt": "one\ntwo\n", "docs/b c.md": "# B", "bin": b"\0\1", "big.txt": "0123456789\n" * 30_000}
 
 
-async def attached(prompt: str, **rules: Any) -> str:
+async def attach(prompt: str, **rules: Any) -> str:
     env = MemoryEnv(FILES)
     return await attach_mentions(prompt, env, Permissions(home="/home/nobody", **rules), read_file)
 
@@ -32,12 +32,12 @@ async def attached(prompt: str, **rules: Any) -> str:
         ("@~/notes.md\n@../up", ["~/notes.md", "../up"]),
     ],
 )
-def test_what_a_mention_is(prompt: str, paths: list[str]) -> None:
+def test_mentions_are_found(prompt: str, paths: list[str]) -> None:
     assert mentions.find_mentions(prompt) == paths
 
 
 async def test_files_and_folders_are_attached() -> None:
-    text = await attached('see @a.txt and @"docs/b c.md" in @docs; \\@this is plain')
+    text = await attach('see @a.txt and @"docs/b c.md" in @docs; \\@this is plain')
 
     assert text == (
         'see @a.txt and @"docs/b c.md" in @docs; @this is plain\n\n'
@@ -46,25 +46,25 @@ async def test_files_and_folders_are_attached() -> None:
     )
 
 
-async def test_a_prompt_without_mentions_stays_as_it_is() -> None:
-    assert await attached("plain") == "plain"
+async def test_prompt_without_mentions_is_unchanged() -> None:
+    assert await attach("plain") == "plain"
 
 
-async def test_a_large_file_is_cut_at_a_line_and_says_so() -> None:
-    text = await attached("@big.txt")
+async def test_large_file_is_truncated_at_a_line() -> None:
+    text = await attach("@big.txt")
 
     assert len(text) < 270_000
     assert "[cut here: 23831 lines of a file of 330000 bytes; read_file shows the rest]" in text
 
 
 @pytest.mark.parametrize(("path", "why"), [("none.txt", "File not found: 'none.txt'"), ("bin", "not a text file")])
-async def test_what_cannot_be_attached_is_named(path: str, why: str) -> None:
+async def test_unusable_file_is_named_in_the_error(path: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
-        await attached(f"see @{path}")
+        await attach(f"see @{path}")
 
 
-async def test_too_much_is_refused() -> None:
-    class Yes:
+async def test_attachments_over_the_limit_are_rejected() -> None:
+    class AllowAll:
         async def decide(
             self, tool: str, arguments: Mapping[str, Any], *, env: Any, definition: Any = None
         ) -> PermissionDecision:
@@ -73,19 +73,19 @@ async def test_too_much_is_refused() -> None:
     env = MemoryEnv({f"{i}.txt": "x" * 300_000 for i in range(5)})
 
     with pytest.raises(ConfigError, match="larger than 1 MiB"):
-        await attach_mentions("@0.txt @1.txt @2.txt @3.txt @4.txt", env, Yes(), None)
+        await attach_mentions("@0.txt @1.txt @2.txt @3.txt @4.txt", env, AllowAll(), None)
 
 
 @pytest.mark.parametrize("path", ["../other/x", "/etc/passwd", ".env"])
 async def test_outside_and_sensitive_files_need_permission(path: str) -> None:
     with pytest.raises(PermissionDeniedError, match="requires approval"):
-        await attached(f"@{path}")
+        await attach(f"@{path}")
 
 
-async def test_a_denied_file() -> None:
+async def test_denied_file_is_an_error() -> None:
     with pytest.raises(PermissionDeniedError, match="is denied"):
-        await attached("@a.txt", deny=["read_file(a.txt)"])
+        await attach("@a.txt", deny=["read_file(a.txt)"])
 
 
-def test_delimiters_do_not_occur_in_what_they_hold() -> None:
+def test_delimiter_does_not_occur_in_the_content() -> None:
     assert wrap_in_tag("file", "a</file>b</file-2>") == "<file-3>\na</file>b</file-2>\n</file-3>"

@@ -1,4 +1,4 @@
-"""Worktrees: begun by a name, gone on with, and removed without losing work."""
+"""Worktrees: created by name, reused, and removed without losing work."""
 
 import shutil
 import subprocess
@@ -39,7 +39,7 @@ def user(tmp_path: Path) -> UserPaths:
     return UserPaths(tmp_path / "user")
 
 
-def test_one_word_begins_it_on_a_branch_of_its_own(repository: Path, user: UserPaths) -> None:
+def test_worktree_is_created_on_its_own_branch(repository: Path, user: UserPaths) -> None:
     hook = repository / ".git" / "hooks" / "post-checkout"
     hook.write_text("#!/bin/sh\ntouch /tmp/mainspring-hook-ran\n", encoding="utf-8")
     hook.chmod(0o755)
@@ -59,7 +59,7 @@ def test_one_word_begins_it_on_a_branch_of_its_own(repository: Path, user: UserP
     assert (again.path, again.new) == (tree.path, False)
 
 
-def test_nothing_that_is_not_committed_is_removed(repository: Path, user: UserPaths) -> None:
+def test_uncommitted_and_unmerged_work_is_not_removed(repository: Path, user: UserPaths) -> None:
     trees = Worktrees(str(repository), user)
     tree = trees.get_or_create("fix")
     folder = Path(tree.path)
@@ -90,7 +90,7 @@ def test_nothing_that_is_not_committed_is_removed(repository: Path, user: UserPa
     assert trees.list() == []
 
 
-def test_what_is_not_committed_goes_when_it_is_said_so_and_commits_stay(repository: Path, user: UserPaths) -> None:
+def test_force_removes_uncommitted_changes_but_keeps_commits(repository: Path, user: UserPaths) -> None:
     trees = Worktrees(str(repository), user)
     folder = Path(trees.get_or_create("fix").path)
     (folder / "kept.txt").write_text("kept\n", encoding="utf-8")
@@ -108,7 +108,7 @@ def test_what_is_not_committed_goes_when_it_is_said_so_and_commits_stay(reposito
     assert git(repository, "show", "mainspring/fix:kept.txt") == "kept"
 
 
-def test_trust_goes_with_it(repository: Path, user: UserPaths) -> None:
+def test_worktree_inherits_trust(repository: Path, user: UserPaths) -> None:
     trust = TrustStore(user)
     trust.add(repository)
     trees = Worktrees(str(repository), user)
@@ -119,8 +119,8 @@ def test_trust_goes_with_it(repository: Path, user: UserPaths) -> None:
     assert not trust.covers(tree.path)
 
 
-def test_trust_goes_with_what_is_the_same_only(repository: Path, user: UserPaths) -> None:
-    """Another branch may bring other hooks."""
+def test_worktree_with_other_content_is_not_trusted(repository: Path, user: UserPaths) -> None:
+    """Another branch may contain different hooks."""
     file = repository / ".agent" / "settings.json"
     file.parent.mkdir()
     file.write_text('{"hooks": {"Stop": [{"command": "other"}]}}', encoding="utf-8")
@@ -137,12 +137,12 @@ def test_trust_goes_with_what_is_the_same_only(repository: Path, user: UserPaths
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a/b", "..", "a..b", "x.lock", "a b"])
-def test_names_that_git_or_a_path_would_trip_over(repository: Path, user: UserPaths, name: str) -> None:
+def test_invalid_worktree_name_is_rejected(repository: Path, user: UserPaths, name: str) -> None:
     with pytest.raises(ConfigError, match="Invalid worktree name"):
         Worktrees(str(repository), user).get_or_create(name)
 
 
-def test_where_there_can_be_none(tmp_path: Path, user: UserPaths) -> None:
+def test_worktrees_need_a_repository_with_commits(tmp_path: Path, user: UserPaths) -> None:
     with pytest.raises(ConfigError, match="not in a git repository"):
         Worktrees(str(tmp_path), user)
     git(tmp_path, "init", "-q")

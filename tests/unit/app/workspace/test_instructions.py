@@ -1,4 +1,4 @@
-"""Instruction files: which are read, in which order, with what they bring in, and how much of them."""
+"""Instruction files: which are read, in which order, with which imports and limits."""
 
 from pathlib import Path
 from typing import Any
@@ -25,19 +25,19 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def reader(cwd: Path, home: Path | None = None, **options: Any) -> InstructionReader:
+def make_reader(cwd: Path, home: Path | None = None, **options: Any) -> InstructionReader:
     settings = InstructionSettings(**options.pop("settings", {}))
     return InstructionReader(settings, str(cwd), UserPaths(home) if home else None, **options)
 
 
-async def test_the_users_then_the_repositorys_then_the_folders(project: Path, home: Path) -> None:
+async def test_files_are_read_in_order_user_repository_folder(project: Path, home: Path) -> None:
     write(home / "AGENTS.md", "user")
     write(project.parent / "AGENTS.md", "outside of the repository")
     write(project / "AGENTS.md", "root")
     write(project / "sub" / "AGENTS.md", "sub")
     write(project / "other" / "AGENTS.md", "other")
 
-    found = await reader(project / "sub", home).read_initial()
+    found = await make_reader(project / "sub", home).read_initial()
 
     assert [f.text for f in found.files] == ["user", "root", "sub"]
     part = found.prompt_section()
@@ -46,32 +46,32 @@ async def test_the_users_then_the_repositorys_then_the_folders(project: Path, ho
     assert f'<instructions path="{project}/AGENTS.md">' in part
 
 
-async def test_without_a_repository_only_the_folders_own(tmp_path: Path) -> None:
+async def test_without_a_repository_only_the_folder_is_read(tmp_path: Path) -> None:
     write(tmp_path / "AGENTS.md", "above")
     write(tmp_path / "a" / "AGENTS.md", "own")
 
-    assert [f.text for f in (await reader(tmp_path / "a").read_initial()).files] == ["own"]
+    assert [f.text for f in (await make_reader(tmp_path / "a").read_initial()).files] == ["own"]
 
 
-async def test_other_names_count_where_the_first_is_missing_and_links_count_once(project: Path) -> None:
+async def test_fallback_names_are_used_and_links_are_read_once(project: Path) -> None:
     write(project / "CLAUDE.md", "claude")
-    assert [f.text for f in (await reader(project).read_initial()).files] == ["claude"]
+    assert [f.text for f in (await make_reader(project).read_initial()).files] == ["claude"]
 
     write(project / "AGENTS.md", "agents")
-    assert [f.text for f in (await reader(project).read_initial()).files] == ["agents"]
+    assert [f.text for f in (await make_reader(project).read_initial()).files] == ["agents"]
 
     (project / "sub").mkdir()
     (project / "sub" / "AGENTS.md").symlink_to(project / "AGENTS.md")
-    assert [f.text for f in (await reader(project / "sub").read_initial()).files] == ["agents"]
+    assert [f.text for f in (await make_reader(project / "sub").read_initial()).files] == ["agents"]
 
-    assert not (await reader(project, settings={"enabled": False}).read_initial()).files
+    assert not (await make_reader(project, settings={"enabled": False}).read_initial()).files
 
 
-async def test_what_is_cut_is_said(project: Path) -> None:
+async def test_truncation_is_reported(project: Path) -> None:
     write(project / "AGENTS.md", "line of the root\n" * 100)
     write(project / "sub" / "AGENTS.md", "near\n" * 20)
 
-    found = await reader(project / "sub", settings={"max_bytes": 500}).read_initial()
+    found = await make_reader(project / "sub", settings={"max_bytes": 500}).read_initial()
 
     far, near = found.files
     assert (near.cut, far.cut) == (False, True)
@@ -82,7 +82,7 @@ async def test_what_is_cut_is_said(project: Path) -> None:
     assert "of 1699 bytes are used (instructions.maxBytes is 500)" in note
 
 
-async def test_imports_are_attached_once_and_may_not_leave_the_project(project: Path) -> None:
+async def test_imports_are_attached_once_within_the_project(project: Path) -> None:
     write(project.parent / "secret.md", "not theirs")
     write(project / "a.md", "a, and @b.md")
     write(project / "b.md", "b, and back to @a.md and @AGENTS.md")
@@ -92,21 +92,21 @@ async def test_imports_are_attached_once_and_may_not_leave_the_project(project: 
     write(project / "c.md", "in a fence")
     write(project / "pic.md", "x\0y")
 
-    found = await reader(project).read_initial()
+    found = await make_reader(project).read_initial()
 
     assert [Path(f.path).name for f in found.files] == ["AGENTS.md", "a.md", "b.md"]
     assert len([n for n in found.notes if "outside of" in n]) == 2
-    trusted = await reader(project, trusted=True).read_initial()
+    trusted = await make_reader(project, trusted=True).read_initial()
     assert "not theirs" in trusted.prompt_section()
 
 
-async def test_imports_are_text_and_not_without_end(project: Path) -> None:
+async def test_imports_are_text_files_with_limits(project: Path) -> None:
     write(project / "AGENTS.md", "@bin.md @0.md")
     write(project / "bin.md", "x\0y")
     for i in range(12):
         write(project / f"{i}.md", f"number {i} @{i + 1}.md")
 
-    found = await reader(project).read_initial()
+    found = await make_reader(project).read_initial()
 
     assert not any("number 6" in f.text for f in found.files)
     assert any("not a text file" in n for n in found.notes)
@@ -115,18 +115,18 @@ async def test_imports_are_text_and_not_without_end(project: Path) -> None:
     write(project / "AGENTS.md", " ".join(f"@many{i}.md" for i in range(40)))
     for i in range(40):
         write(project / f"many{i}.md", f"x{i}")
-    found = await reader(project).read_initial()
+    found = await make_reader(project).read_initial()
     assert any("Only 20 imported files" in n for n in found.notes)
 
 
-async def test_rules_keep_a_file_from_being_read(project: Path) -> None:
+async def test_permission_rules_can_exclude_an_import(project: Path) -> None:
     write(project / "AGENTS.md", "@keys.md")
     write(project / "keys.md", "k")
 
     async def allowed(path: str) -> bool:
         return "keys" not in path
 
-    found = await reader(project, allowed=allowed).read_initial()
+    found = await make_reader(project, allowed=allowed).read_initial()
 
     assert [f.text for f in found.files] == ["@keys.md"]
     assert found.notes == (f"Skipped {project}/keys.md: reading it is not allowed by the permission rules.",)

@@ -1,4 +1,4 @@
-"""JSON with comments: reading it, naming places, editing it in place."""
+"""JSON with comments: parsing, error locations, and edits in place."""
 
 import json
 
@@ -16,12 +16,12 @@ JSON_VALUES = st.recursive(
 
 
 @given(JSON_VALUES)
-def test_every_json_text_reads_as_json_does(value: object) -> None:
+def test_json_is_read_like_the_json_module(value: object) -> None:
     assert parse_jsonc(json.dumps(value)).to_python() == value
     assert parse_jsonc(json.dumps(value, indent=2, ensure_ascii=False)).to_python() == value
 
 
-def test_comments_and_trailing_commas_are_no_matter() -> None:
+def test_comments_and_trailing_commas_are_ignored() -> None:
     text = """// top
     {
       "a": [1, 2, /* two */ 3,], // list
@@ -53,7 +53,7 @@ def test_comments_and_trailing_commas_are_no_matter() -> None:
         ("01", 1, 2, "after the end of the JSON value"),
     ],
 )
-def test_errors_name_the_place(text: str, line: int, column: int, reason: str) -> None:
+def test_errors_have_line_and_column(text: str, line: int, column: int, reason: str) -> None:
     with pytest.raises(JsonError) as caught:
         parse_jsonc(text)
 
@@ -70,14 +70,14 @@ BEFORE = """{
 """
 
 
-def test_an_edit_keeps_everything_else() -> None:
+def test_edit_keeps_everything_else() -> None:
     assert edit_jsonc(BEFORE, ["model"], '"c:d"') == BEFORE.replace('"a:b"', '"c:d"')
     assert edit_jsonc(BEFORE, ["agent", "maxTokens"], "5") == BEFORE.replace(
         '"temperature": 1', '"temperature": 1, "maxTokens": 5'
     )
 
 
-def test_a_new_key_takes_the_layout_of_its_neighbours() -> None:
+def test_new_key_uses_the_layout_of_its_neighbors() -> None:
     changed = edit_jsonc(BEFORE, ["retry", "maxRetries"], "0")
 
     assert changed == BEFORE.replace(
@@ -86,7 +86,7 @@ def test_a_new_key_takes_the_layout_of_its_neighbours() -> None:
 
 
 @pytest.mark.parametrize("text", ["{}", "{\n}\n", "{ // nothing yet\n}\n", "  {}"])
-def test_the_first_key(text: str) -> None:
+def test_first_key_can_be_added(text: str) -> None:
     changed = edit_jsonc(text, ["a", "b"], "1")
 
     assert parse_jsonc(changed).to_python() == {"a": {"b": 1}}
@@ -94,7 +94,7 @@ def test_the_first_key(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "left"),
+    ("path", "expected"),
     [
         (["model"], {"agent": {"temperature": 1}, "later": {"x": [1, 2]}}),
         (["agent"], {"model": "a:b", "later": {"x": [1, 2]}}),
@@ -103,10 +103,10 @@ def test_the_first_key(text: str) -> None:
         (["nobody", "home"], {"model": "a:b", "agent": {"temperature": 1}, "later": {"x": [1, 2]}}),
     ],
 )
-def test_taking_a_key_away(path: list[str], left: object) -> None:
+def test_key_can_be_removed(path: list[str], expected: object) -> None:
     changed = edit_jsonc(BEFORE, path, None)
 
-    assert parse_jsonc(changed).to_python() == left
+    assert parse_jsonc(changed).to_python() == expected
     assert "// who answers" in changed
 
 
@@ -118,16 +118,16 @@ def test_taking_a_key_away(path: list[str], left: object) -> None:
     st.sampled_from([None, 2]),
     st.booleans(),
 )
-def test_edits_do_what_they_do_to_a_dict(
-    tree: dict[str, dict[str, object]], one: str, two: str, value: object, indent: int | None, taken: bool
+def test_edits_match_dict_operations(
+    tree: dict[str, dict[str, object]], one: str, two: str, value: object, indent: int | None, is_removal: bool
 ) -> None:
     text = json.dumps(tree, indent=indent)
-    if not taken:
+    if not is_removal:
         tree.setdefault(one, {})[two] = value
     elif one in tree:
         tree[one].pop(two, None)
 
-    text = edit_jsonc(text, [one, two], None if taken else json.dumps(value))
+    text = edit_jsonc(text, [one, two], None if is_removal else json.dumps(value))
 
     assert parse_jsonc(text).to_python() == tree
     for key, section in tree.items():
@@ -137,6 +137,6 @@ def test_edits_do_what_they_do_to_a_dict(
             assert parse_jsonc(text).to_python() == tree
 
 
-def test_a_value_in_the_way_is_an_error() -> None:
+def test_scalar_instead_of_an_object_is_an_error() -> None:
     with pytest.raises(JsonError, match="agent is not an object"):
         edit_jsonc('{"agent": 1}', ["agent", "maxTokens"], "1")

@@ -22,11 +22,11 @@ def store(home: Path) -> GrantStore:
     return GrantStore(UserPaths(home / ".agent"))
 
 
-def texts(store: GrantStore, folder: Path) -> list[str]:
+def read_rules(store: GrantStore, folder: Path) -> list[str]:
     return [f"{rule.effect} {rule.text}" for rule in store.rules(folder)]
 
 
-def test_a_rule_is_for_the_folder_alone(store: GrantStore, tmp_path: Path) -> None:
+def test_rules_apply_to_one_folder_only(store: GrantStore, tmp_path: Path) -> None:
     one, below, other = tmp_path / "one", tmp_path / "one" / "below", tmp_path / "other"
     for folder in (one, below, other):
         folder.mkdir()
@@ -35,13 +35,13 @@ def test_a_rule_is_for_the_folder_alone(store: GrantStore, tmp_path: Path) -> No
     file = store.add(link, "allow", ("shell(./deploy.sh)", "shell(./deploy.sh)", "shell(make)"))
     store.add(one, "allow", ("shell(make)",))
 
-    assert texts(store, one) == texts(store, link) == ["allow shell(./deploy.sh)", "allow shell(make)"]
-    assert texts(store, below) == texts(store, other) == texts(store, tmp_path) == []
+    assert read_rules(store, one) == read_rules(store, link) == ["allow shell(./deploy.sh)", "allow shell(make)"]
+    assert read_rules(store, below) == read_rules(store, other) == read_rules(store, tmp_path) == []
     assert [str(rule.origin) for rule in store.rules(one)] == [f"{file}: {one}"] * 2
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_another_folder_at_the_same_path_inherits_what_was_denied_only(store: GrantStore, tmp_path: Path) -> None:
+def test_new_folder_at_the_same_path_inherits_only_deny_rules(store: GrantStore, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
     store.add(folder, "allow", ("shell(./deploy.sh)",))
@@ -49,37 +49,37 @@ def test_another_folder_at_the_same_path_inherits_what_was_denied_only(store: Gr
     folder.rename(tmp_path / "moved")
     folder.mkdir()
 
-    assert texts(store, folder) == ["deny shell(rm *)"]
-    assert texts(store, tmp_path / "moved") == []
+    assert read_rules(store, folder) == ["deny shell(rm *)"]
+    assert read_rules(store, tmp_path / "moved") == []
     store.add(folder, "allow", ("shell(make)",))
-    assert texts(store, folder) == ["deny shell(rm *)", "allow shell(make)"]
+    assert read_rules(store, folder) == ["deny shell(rm *)", "allow shell(make)"]
 
 
 @on_linux
-def test_a_folder_made_again_inherits_nothing_even_with_the_same_number(
+def test_recreated_folder_inherits_nothing_even_with_the_same_inode(
     store: GrantStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mainspring.app.workspace.saved_rules.read_inode", lambda path: 7)
     folder = tmp_path / "project"
     folder.mkdir()
-    made = read_birth_time(str(folder))
+    birth_time = read_birth_time(str(folder))
     store.add(folder, "allow", ("shell(./deploy.sh)",))
-    assert texts(store, folder) == ["allow shell(./deploy.sh)"]
+    assert read_rules(store, folder) == ["allow shell(./deploy.sh)"]
 
-    while read_birth_time(str(folder)) == made:  # the clock of a file system ticks slowly
+    while read_birth_time(str(folder)) == birth_time:  # file system timestamps have a coarse resolution
         folder.rmdir()
         folder.mkdir()
 
-    assert texts(store, folder) == []
+    assert read_rules(store, folder) == []
 
 
-def test_a_removed_rule_is_gone_and_the_others_stay(store: GrantStore, tmp_path: Path) -> None:
+def test_removed_rule_is_deleted_and_others_are_kept(store: GrantStore, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     store.add(tmp_path, "allow", ("shell(make)", "shell(ls)"))
     store.add(other, "allow", ("shell(make)",))
     store.remove(tmp_path, "deny", "shell(make)")
-    assert texts(store, tmp_path) == ["allow shell(make)", "allow shell(ls)"]
+    assert read_rules(store, tmp_path) == ["allow shell(make)", "allow shell(ls)"]
     store.remove(tmp_path, "allow", "shell(make)")
     store.remove(tmp_path, "allow", "shell(ls)")
     assert [project.folder for project in store.list()] == [str(other)]
@@ -99,7 +99,7 @@ def test_a_removed_rule_is_gone_and_the_others_stay(store: GrantStore, tmp_path:
         b'{"projects": [{"folder": "FOLDER", "inode": 1, "grants": [{"effect": "allow", "rule": "((", "since": "2026-01-01T00:00:00Z"}]}]}',
     ],
 )
-def test_a_broken_file_is_an_error_and_stays(store: GrantStore, tmp_path: Path, content: bytes) -> None:
+def test_broken_file_is_an_error_and_is_kept(store: GrantStore, tmp_path: Path, content: bytes) -> None:
     assert store.file is not None
     store.file.parent.mkdir(parents=True)
     content = content.replace(b"FOLDER", os.fsencode(tmp_path))
@@ -114,17 +114,17 @@ def test_a_broken_file_is_an_error_and_stays(store: GrantStore, tmp_path: Path, 
     assert store.file.read_bytes() == content
 
 
-def test_without_a_home_nothing_is_saved(tmp_path: Path) -> None:
+def test_rules_cannot_be_saved_without_a_home(tmp_path: Path) -> None:
     assert len(GrantStore(None).rules(tmp_path)) == 0
     with pytest.raises(ConfigError, match="Set MAINSPRING_HOME"):
         GrantStore(None).add(tmp_path, "allow", ("shell(make)",))
 
 
 @on_linux
-def test_a_folder_whose_name_is_not_utf_8_has_no_rules(store: GrantStore, tmp_path: Path) -> None:
+def test_folder_without_a_utf8_name_has_no_rules(store: GrantStore, tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"p\xff")
     folder.mkdir()
-    assert texts(store, folder) == []
+    assert read_rules(store, folder) == []
     with pytest.raises(ConfigError, match="is not valid UTF-8"):
         store.add(folder, "allow", ("shell(make)",))
 
@@ -140,7 +140,7 @@ for i in range(15):
 """
 
 
-def test_processes_that_save_at_the_same_time_lose_nothing(store: GrantStore, tmp_path: Path) -> None:
+def test_concurrent_processes_lose_no_rules(store: GrantStore, tmp_path: Path) -> None:
     assert store.file is not None
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
@@ -152,5 +152,7 @@ def test_processes_that_save_at_the_same_time_lose_nothing(store: GrantStore, tm
     ]
     assert [process.wait(60) for process in adding] == [0] * 4
     for folder in folders:
-        assert sorted(texts(store, folder)) == sorted(f"allow shell({name} {i})" for name in "ab" for i in range(15))
+        assert sorted(read_rules(store, folder)) == sorted(
+            f"allow shell({name} {i})" for name in "ab" for i in range(15)
+        )
     assert len(json.loads(store.file.read_text())["projects"]) == 2

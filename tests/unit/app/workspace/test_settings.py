@@ -1,4 +1,4 @@
-"""Settings: where they come from, who wins, what is wrong with them, and how they are changed."""
+"""Settings: sources, precedence, validation, and changes."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def load(
 
 
 @pytest.mark.covers("CFG-01", "CFG-03")
-def test_environment_over_project_over_user_over_defaults(project: Path, home: Path) -> None:
+def test_precedence_is_environment_project_user_defaults(project: Path, home: Path) -> None:
     assert load(project).config == AppConfig()
 
     write(home, {"agent": {"temperature": 0.1, "maxTokens": 100, "systemPrompt": "user"}})
@@ -56,7 +56,7 @@ def test_environment_over_project_over_user_over_defaults(project: Path, home: P
 
 
 @pytest.mark.covers("CFG-03")
-def test_a_trusted_project_wins_over_the_user(project: Path, home: Path) -> None:
+def test_trusted_project_overrides_the_user(project: Path, home: Path) -> None:
     write(home, {"providers": {"default": "openai"}, "model": "user"})
     write(project, {"providers": {"default": "other"}, "model": "project", "permissions": {"allow": ["shell"]}})
 
@@ -68,7 +68,7 @@ def test_a_trusted_project_wins_over_the_user(project: Path, home: Path) -> None
 
 @pytest.mark.covers("CFG-03", "CFG-06")
 @pytest.mark.parametrize("text", ['{"agent": {"maxTurns": "five"}}', '{"agent": 5}', '{"model": {"x": 1}}'])
-def test_what_does_not_fit_in_an_untrusted_project_is_a_note(project: Path, home: Path, text: str) -> None:
+def test_invalid_value_of_an_untrusted_project_is_a_warning(project: Path, home: Path, text: str) -> None:
     write(project, text)
 
     [warning] = load(project).warnings
@@ -91,14 +91,14 @@ def test_what_does_not_fit_in_an_untrusted_project_is_a_note(project: Path, home
         '{"permissions": {"deny": ["x"',
     ],
 )
-def test_what_may_have_forbidden_something_is_never_ignored(project: Path, home: Path, text: str) -> None:
+def test_invalid_deny_rules_are_never_ignored(project: Path, home: Path, text: str) -> None:
     write(project, text)
 
     with pytest.raises(ConfigError, match="settings.json:1:"):
         load(project)
 
 
-def test_an_untrusted_project_may_only_tighten(project: Path, home: Path) -> None:
+def test_untrusted_project_can_only_tighten(project: Path, home: Path) -> None:
     write(home, {"agent": {"maxTurns": 10}, "permissions": {"allow": ["edit"], "deny": ["shell"]}})
     write(
         project,
@@ -130,7 +130,7 @@ def test_an_untrusted_project_may_only_tighten(project: Path, home: Path) -> Non
 
 
 @pytest.mark.covers("CFG-04")
-def test_keys_are_camel_case_and_snake_case_is_read_too(project: Path, home: Path) -> None:
+def test_keys_are_camel_case_or_snake_case(project: Path, home: Path) -> None:
     write(home, {"agent": {"system_prompt": "a", "maxTokens": 5}, "providers": {"openai": {"base_url": "http://x"}}})
 
     config = load(project).config
@@ -144,7 +144,7 @@ def test_keys_are_camel_case_and_snake_case_is_read_too(project: Path, home: Pat
 
 
 @pytest.mark.covers("CFG-05", "CFG-07", "CFG-08")
-def test_the_result_is_typed(project: Path, home: Path) -> None:
+def test_loaded_config_is_typed(project: Path, home: Path) -> None:
     write(
         home,
         """{
@@ -194,7 +194,7 @@ def test_empty_values_set_nothing(project: Path, home: Path) -> None:
         ("[]", ":1:1:", "must be an object"),
     ],
 )
-def test_what_is_broken_stops_with_its_place(project: Path, home: Path, text: str, where: str, why: str) -> None:
+def test_invalid_settings_error_has_a_location(project: Path, home: Path, text: str, where: str, why: str) -> None:
     file = write(home, text)
 
     with pytest.raises(ConfigError) as caught:
@@ -204,14 +204,14 @@ def test_what_is_broken_stops_with_its_place(project: Path, home: Path, text: st
     assert why in str(caught.value)
 
 
-def test_a_broken_project_file_stops_too(project: Path) -> None:
+def test_invalid_project_file_is_an_error(project: Path) -> None:
     write(project, '{"permissions": {"deny": ["shell"]}')
 
     with pytest.raises(ConfigError, match=r"settings.json:1:36"):
         load(project)
 
 
-def test_all_wrong_values_are_named_at_once(project: Path, home: Path) -> None:
+def test_all_invalid_values_are_reported_together(project: Path, home: Path) -> None:
     write(home, '{"agent": {"maxTokens": "x", "temperature": "y"}}')
 
     with pytest.raises(ConfigError) as caught:
@@ -220,7 +220,7 @@ def test_all_wrong_values_are_named_at_once(project: Path, home: Path) -> None:
     assert len(str(caught.value).splitlines()) == 2
 
 
-def test_scalars_are_turned_into_each_other(project: Path, home: Path) -> None:
+def test_scalars_are_converted(project: Path, home: Path) -> None:
     write(home, {"agent": {"maxTokens": "12"}, "providers": {"x": {"apiKey": 123}}, "retry": {"enabled": "false"}})
 
     config = load(project).config
@@ -230,7 +230,7 @@ def test_scalars_are_turned_into_each_other(project: Path, home: Path) -> None:
     assert config.retry.enabled is False
 
 
-def test_an_unknown_key_is_a_warning_that_names_the_nearest(project: Path, home: Path) -> None:
+def test_unknown_key_is_a_warning_with_a_suggestion(project: Path, home: Path) -> None:
     file = write(home, '{\n  "agent": {"maxTokenz": 1},\n  "zzz": 1\n}')
 
     warnings = load(project).warnings
@@ -242,20 +242,20 @@ def test_an_unknown_key_is_a_warning_that_names_the_nearest(project: Path, home:
 
 
 @pytest.mark.parametrize("data", [b'{"model": "\xff"}', b"\n\n  \xfe{}"])
-def test_a_file_that_is_not_utf8(project: Path, home: Path, data: bytes) -> None:
+def test_invalid_utf8_is_an_error(project: Path, home: Path, data: bytes) -> None:
     write(home, "{}").write_bytes(data)
 
     with pytest.raises(ConfigError, match=r"settings.json:\d+:\d+: Invalid UTF-8"):
         load(project)
 
 
-def test_a_byte_order_mark_is_no_matter(project: Path, home: Path) -> None:
+def test_byte_order_mark_is_ignored(project: Path, home: Path) -> None:
     write(home, "\ufeff{}")
 
     assert load(project).config == AppConfig()
 
 
-def test_what_is_no_regular_file_is_refused(project: Path, home: Path) -> None:
+def test_special_file_is_rejected(project: Path, home: Path) -> None:
     (home / ".agent").mkdir()
     os.mkfifo(home / ".agent" / "settings.json")
 
@@ -264,7 +264,7 @@ def test_what_is_no_regular_file_is_refused(project: Path, home: Path) -> None:
 
 
 @pytest.mark.covers("CFG-12", "PKG-19")
-def test_the_environment_sets_the_model_and_limits(project: Path, home: Path) -> None:
+def test_environment_sets_model_and_limits(project: Path, home: Path) -> None:
     write(home, {"model": "a:b"})
 
     config = load(project, {"AGENT_MODEL": " c:d ", "MAINSPRING_MAX_TURNS": "7", "MAINSPRING_MAX_COST": "0.5"}).config
@@ -282,16 +282,16 @@ def test_the_environment_sets_the_model_and_limits(project: Path, home: Path) ->
         ("MAINSPRING_MAX_COST", "-1"),
     ],
 )
-def test_a_wrong_variable_is_named(project: Path, name: str, value: str) -> None:
+def test_invalid_variable_is_named(project: Path, name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=f"^{name} must be"):
         load(project, {name: value})
 
 
-# --- places ---------------------------------------------------------------------------------------------------------------
+# --- paths ----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("CFG-02")
-def test_the_parts_of_the_users_folder() -> None:
+def test_paths_of_the_user_folder() -> None:
     found = find_user_paths({"HOME": "/h"})
 
     assert found is not None
@@ -309,7 +309,7 @@ def test_loading_creates_nothing(project: Path, home: Path) -> None:
     assert list(project.iterdir()) == []
 
 
-def test_a_home_that_cannot_be_entered_means_defaults_and_is_said(project: Path, tmp_path: Path) -> None:
+def test_inaccessible_home_means_defaults(project: Path, tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
 
@@ -318,7 +318,7 @@ def test_a_home_that_cannot_be_entered_means_defaults_and_is_said(project: Path,
     assert settings.config == AppConfig()
 
 
-def test_the_projects_file_is_found_from_a_subfolder_of_the_repository(project: Path) -> None:
+def test_project_file_is_found_from_a_subfolder(project: Path) -> None:
     (project / ".git").mkdir()
     file = write(project, {"permissions": {"deny": ["shell"]}})
     deep = project / "a" / "b"
@@ -328,7 +328,7 @@ def test_the_projects_file_is_found_from_a_subfolder_of_the_repository(project: 
     assert load(deep).config.permissions.deny == ("shell",)
 
 
-def test_no_file_is_taken_from_above_the_repository(project: Path) -> None:
+def test_files_above_the_repository_are_ignored(project: Path) -> None:
     write(project.parent, {"permissions": {"deny": ["shell"]}})
 
     assert find_project_settings(str(project), None) is None
@@ -336,7 +336,7 @@ def test_no_file_is_taken_from_above_the_repository(project: Path) -> None:
     assert find_project_settings(str(project), None) is None
 
 
-def test_the_users_file_is_not_taken_for_a_projects(home: Path) -> None:
+def test_user_file_is_not_a_project_file(home: Path) -> None:
     write(home, {"permissions": {"allow": ["shell"]}})
 
     settings = load(home)
@@ -345,11 +345,11 @@ def test_the_users_file_is_not_taken_for_a_projects(home: Path) -> None:
     assert settings.warnings == ()
 
 
-# --- changing -------------------------------------------------------------------------------------------------------------
+# --- saving ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("CFG-06", "CFG-13")
-def test_saving_makes_a_private_file(home: Path, project: Path) -> None:
+def test_saving_creates_a_private_file(home: Path, project: Path) -> None:
     file = home / ".agent" / "settings.json"
 
     save_settings(file, {("providers", "openai", "apiKey"): "sk-1", ("agent", "maxTokens"): "7"})
@@ -389,15 +389,15 @@ def test_saving_follows_links_and_keeps_the_mode_of_a_shared_file(tmp_path: Path
     assert real.stat().st_mode & 0o777 == 0o640
 
 
-def test_a_circle_of_links_is_an_error(tmp_path: Path) -> None:
+def test_circular_links_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to(tmp_path / "b")
     (tmp_path / "b").symlink_to(tmp_path / "a")
 
-    with pytest.raises(ConfigError, match="circle"):
+    with pytest.raises(ConfigError, match="is a circular link"):
         save_settings(tmp_path / "a", {("model",): "a:b"})
 
 
-def test_a_broken_file_is_not_overwritten(home: Path) -> None:
+def test_broken_file_is_not_overwritten(home: Path) -> None:
     file = write(home, "{,}")
 
     with pytest.raises(ConfigError, match=":1:2:"):
@@ -414,14 +414,14 @@ def test_a_broken_file_is_not_overwritten(home: Path) -> None:
         (("zzz",), 1, "Unknown setting: 'zzz'"),
     ],
 )
-def test_a_wrong_value_is_not_saved(home: Path, path: tuple[str, ...], value: object, why: str) -> None:
+def test_invalid_value_is_not_saved(home: Path, path: tuple[str, ...], value: object, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         save_settings(home / ".agent" / "settings.json", {path: value})
 
     assert not (home / ".agent").exists()
 
 
-def test_savers_at_the_same_time_lose_nothing(home: Path) -> None:
+def test_concurrent_saves_lose_nothing(home: Path) -> None:
     file = home / ".agent" / "settings.json"
     threads = [
         threading.Thread(target=save_settings, args=(file, {("providers", f"p{i}", "model"): f"m{i}"}))

@@ -1,4 +1,4 @@
-"""The tables beside DBOS's own: what an attempt that lost its run writes is refused; numbers have no holes."""
+"""Tables in addition to those of DBOS: outdated attempts cannot write, and numbers have no gaps."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,13 +18,13 @@ def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Tables]:
     url = f"sqlite:///{tmp_path}/t.db"
     if request.param == "postgres":
         url = request.getfixturevalue("postgres").database()
-    made = Tables(url)
-    made.make()
-    yield made
-    made.close()
+    created = Tables(url)
+    created.make()
+    yield created
+    created.close()
 
 
-def test_what_an_earlier_attempt_writes_is_refused(tables: Tables) -> None:
+def test_writes_of_an_earlier_attempt_are_rejected(tables: Tables) -> None:
     first, second = tables.claim("r").attempt, tables.claim("r").attempt
     assert (first, second, tables.attempts(["r", "x"])) == (1, 2, {"r": 2})
     with pytest.raises(LeaseLostError):
@@ -41,7 +41,7 @@ def test_what_an_earlier_attempt_writes_is_refused(tables: Tables) -> None:
     assert tables.events("r", 0, 10) == [(1, b"2")]
 
 
-def test_letters_are_numbered_in_each_run_and_a_key_counts_once(tables: Tables) -> None:
+def test_messages_are_numbered_per_run_and_keys_are_deduplicated(tables: Tables) -> None:
     with ThreadPoolExecutor(4) as threads:
         numbers = list(threads.map(lambda n: tables.send("r", "steer", b"%d" % n, ""), range(12)))
     assert sorted(numbers) == list(range(1, 13))
@@ -51,7 +51,7 @@ def test_letters_are_numbered_in_each_run_and_a_key_counts_once(tables: Tables) 
     assert tables.last_letters(["r", "other", "none"]) == {"r": 12, "other": 1}
 
 
-def test_workers_are_alive_dead_or_buried(tables: Tables) -> None:
+def test_workers_are_alive_dead_or_removed(tables: Tables) -> None:
     tables.signs.heartbeat(Worker("a", "1", ("x", "y")))
     tables.signs.heartbeat(Worker("b", "2", ()))
     assert sorted(w.name for w in tables.signs.alive(30)) == ["a", "b"]

@@ -1,4 +1,4 @@
-"""An editor for tests, in the same process as the agent, with a scripted model."""
+"""An editor in the same process as the agent, with a scripted model."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from tests.unit.app.servers.acp.schema_rules import Watch
 
 
 class Editor:
-    """An editor with a user who answers as the test says."""
+    """An editor whose user gives the answers of the test."""
 
     def __init__(self, *answers: str) -> None:
         self.answers = list(answers)
@@ -83,15 +83,17 @@ class Editor:
     ) -> Any:
         if self.no_terminals:
             raise RequestError.internal_error({"details": "no terminal is left"})
-        made = await FakeTerminal.start(command, args or [], env or [], cwd, more.get("output_byte_limit") or 1 << 20)
-        self.terminals[f"t{len(self.terminals) + 1}"] = made
+        created = await FakeTerminal.start(
+            command, args or [], env or [], cwd, more.get("output_byte_limit") or 1 << 20
+        )
+        self.terminals[f"t{len(self.terminals) + 1}"] = created
         return schema.CreateTerminalResponse(terminal_id=f"t{len(self.terminals)}")
 
     async def terminal_output(self, session_id: str, terminal_id: str, **_: Any) -> Any:
         return self.terminals[terminal_id].output()
 
     async def wait_for_terminal_exit(self, session_id: str, terminal_id: str, **_: Any) -> Any:
-        code, signal = await self.terminals[terminal_id].ended()
+        code, signal = await self.terminals[terminal_id].wait_for_exit()
         return schema.WaitForTerminalExitResponse(exit_code=code, signal=signal)
 
     async def kill_terminal(self, session_id: str, terminal_id: str, **_: Any) -> Any:
@@ -99,11 +101,11 @@ class Editor:
         return schema.KillTerminalResponse()
 
     async def release_terminal(self, session_id: str, terminal_id: str, **_: Any) -> Any:
-        self.terminals[terminal_id].released = terminal_id in self.embedded()
+        self.terminals[terminal_id].released = terminal_id in self.embedded_terminal_ids()
         self.terminals[terminal_id].kill()
         return schema.ReleaseTerminalResponse()
 
-    # --- what the test looks at ---------------------------------------------------------------------------------------
+    # --- for assertions -----------------------------------------------------------------------------------------------
 
     def of(self, kind: str, session: str = "") -> list[Any]:
         return [u for s, u in self.updates if u.session_update == kind and session in ("", s)]
@@ -112,15 +114,15 @@ class Editor:
         return "".join(update.content.text for update in self.of(kind))
 
     async def until_shown(self, *names: str) -> None:
-        """Wait until terminals, or the first one, have printed something and belong to calls."""
+        """Wait until terminals (by default the first) belong to calls and have printed output."""
         requested = names or ("t1",)
         async with self.seen:
-            await self.seen.wait_for(lambda: set(requested) <= set(self.embedded()))
+            await self.seen.wait_for(lambda: set(requested) <= set(self.embedded_terminal_ids()))
         for name in requested:
             await self.terminals[name].begun.wait()
 
-    def embedded(self) -> list[str]:
-        """The terminals that belong to calls."""
+    def embedded_terminal_ids(self) -> list[str]:
+        """Return the IDs of terminals that belong to calls."""
         updates = self.of("tool_call_update")
         return [c.terminal_id for u in updates for c in u.content or () if c.type == "terminal"]
 
@@ -131,12 +133,12 @@ class Editor:
 
 
 class FakeTerminal:
-    """A terminal of the editor, with a program in it.
+    """A terminal of the editor that runs a program.
 
     Attributes:
-        released: Whether it was let go of in order: behind the update that says which call it belongs to.
-        closed: Whether its user has closed it.
-        begun: Set as soon as there is output.
+        released: Whether the agent released the terminal after the update that names its tool call.
+        closed: Whether the user closed the terminal.
+        begun: Set when the first output arrives.
     """
 
     def __init__(self, process: asyncio.subprocess.Process, command: list[str], keep: int) -> None:
@@ -170,10 +172,10 @@ class FakeTerminal:
             self.begun.set()
 
     def output(self) -> schema.TerminalOutputResponse:
-        kept = self._written[-self._keep :].decode(errors="ignore")
-        return schema.TerminalOutputResponse(output=kept, truncated=len(self._written) > self._keep)
+        stored = self._written[-self._keep :].decode(errors="ignore")
+        return schema.TerminalOutputResponse(output=stored, truncated=len(self._written) > self._keep)
 
-    async def ended(self) -> tuple[int | None, str | None]:
+    async def wait_for_exit(self) -> tuple[int | None, str | None]:
         await self._reading
         code = await self.process.wait()
         if self.closed:
@@ -182,17 +184,17 @@ class FakeTerminal:
 
     def kill(self) -> None:
         if self.process.returncode is None:
-            with suppress(ProcessLookupError):  # it has just ended
+            with suppress(ProcessLookupError):  # the process has already ended
                 os.killpg(self.process.pid, signal.SIGKILL)
 
 
 async def ask(connection: ClientSideConnection, method: str, **params: Any) -> Any:
-    """What the agent answers to a method that the client of the package does not have."""
+    """Call a method of the agent that the client package does not have."""
     return await connection._conn.send_request(method, params)
 
 
 async def notify(connection: ClientSideConnection, method: str, **params: Any) -> None:
-    """Tell the agent something for which the client of the package has no method."""
+    """Send the agent a notification that the client package does not have."""
     await connection._conn.send_notification(method, params)
 
 
@@ -207,7 +209,7 @@ def client_capabilities(
 
 
 class Line:
-    """Lines in memory from a client to the agent and back. A `Transport` for the client's side."""
+    """In-memory lines between a client and the agent; the `Transport` of the client."""
 
     def __init__(self) -> None:
         self.to_agent: asyncio.Queue[bytes] = asyncio.Queue()
@@ -226,7 +228,7 @@ class Line:
 
 
 def options_for(folder: Path, home: Path, model: Any, **more: Any) -> ChatOptions:
-    """How chats of a test are opened."""
+    """Return the options of chats in a test."""
     return ChatOptions(
         ask=LaunchOptions(prompt="", place=WorkspaceOptions(cwd=str(folder), offline=True)),
         environ={"MAINSPRING_HOME": str(home / ".agent"), "HOME": str(home), "PATH": "/usr/bin:/bin"},
@@ -237,7 +239,7 @@ def options_for(folder: Path, home: Path, model: Any, **more: Any) -> ChatOption
 
 @asynccontextmanager
 async def serving(options: ChatOptions) -> AsyncGenerator[Line]:
-    """The agent behind a line; it ends with the block."""
+    """Serve the agent on a line until the end of the block."""
     line = Line()
     task = asyncio.create_task(serve_acp(line.wire, ChatRegistry(), options))
     try:
@@ -260,10 +262,10 @@ async def run_client(
     forms: bool = False,
     **more: Any,
 ) -> AsyncGenerator[tuple[ClientSideConnection, Any]]:
-    """An editor that is connected, and the model."""
+    """Connect an editor; yield the connection and the model."""
     model = script[0] if len(script) == 1 and isinstance(script[0], ScriptedModel) else ScriptedModel(*script)
     async with serving(options_for(folder, home, model, **more)) as line:
-        client: Any = editor  # it has what the tests need of one
+        client: Any = editor  # implements only the methods that the tests use
         async with connect_to_agent(client, line, use_unstable_protocol=True, observers=[editor.watch]) as connection:
             can = client_capabilities(files=files, terminal=terminal, forms=forms)
             await connection.initialize(PROTOCOL_VERSION, client_capabilities=can)

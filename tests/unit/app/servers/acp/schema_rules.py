@@ -1,4 +1,4 @@
-"""The published schema of the Agent Client Protocol, and whether everything that was really said keeps to it."""
+"""The published schema of the Agent Client Protocol, and a check that all sent messages match it."""
 
 import json
 from collections import Counter
@@ -14,16 +14,16 @@ from referencing import Registry
 from tests.conftest import REPOSITORY
 
 _UNSTABLE = {"session/fork": ("ResumeSessionRequest", "NewSessionResponse")}
-"""Methods that the schema does not have yet, and what they are like."""
+"""Methods that the schema does not have yet, with the types they correspond to."""
 
 
 class Rules:
     """The published schema of one version.
 
     Args:
-        folder: Where the material about the protocol is.
-        version: As in ``v1``.
-        strict: Whether a field that the schema does not name is wrong, too.
+        folder: The folder with the published files of the protocol.
+        version: For example, ``v1``.
+        strict: Whether unknown fields are errors.
     """
 
     def __init__(self, folder: Path, version: str, *, strict: bool = False) -> None:
@@ -50,7 +50,7 @@ class Rules:
         return self._validator(name).is_valid(value)
 
     def problem(self, name: str, value: Any) -> str:
-        """What is wrong with a value; empty if nothing is."""
+        """Return the error of a value, or an empty string."""
         found = [
             inner for error in self._validator(name).iter_errors(value) for inner in (error, *(error.context or ()))
         ]
@@ -63,35 +63,35 @@ class Rules:
         return [name for name in self.schema["$defs"] if self.takes(name, value)]
 
     def name(self, side: str, method: str, *, answer: bool) -> str | None:
-        """What a method's parameters, or its result, are called."""
+        """Return the type name of a method's parameters or result."""
         if method in _UNSTABLE:
             return _UNSTABLE[method][answer]
         return self.types.get((side, method, answer)) or self.types.get(("protocol", method, answer))
 
 
 def _closed(defs: dict[str, Any]) -> dict[str, Any]:
-    """The same, with fields that are not named refused wherever a value of some type is expected."""
+    """Return the definitions with unknown fields forbidden wherever a value of some type is expected."""
 
     def close(node: Any, *, value: bool) -> Any:
         if isinstance(node, list):
             return [close(each, value=False) for each in node]
         if not isinstance(node, dict):
             return node
-        made: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for key, inner in node.items():
             if key == "properties":
-                made[key] = {name: close(each, value=True) for name, each in inner.items()}
+                result[key] = {name: close(each, value=True) for name, each in inner.items()}
             else:
-                made[key] = close(inner, value=key == "items")
+                result[key] = close(inner, value=key == "items")
         if value and {"$ref", "allOf", "anyOf", "oneOf"} & set(node):
-            made["unevaluatedProperties"] = False
-        return made
+            result["unevaluatedProperties"] = False
+        return result
 
     return {name: close(each, value=False) for name, each in defs.items()}
 
 
 class Watch:
-    """Sees every message between a client and the agent, and judges all of them in the end."""
+    """Records every message between a client and the agent, and checks all of them at the end."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[bool, dict[str, Any]]] = []
@@ -100,10 +100,10 @@ class Watch:
         self.messages.append((event.direction is StreamDirection.INCOMING, event.message))
 
     def check(self) -> Counter[str]:
-        """How often each type was said.
+        """Return how often each type was sent.
 
         Raises:
-            AssertionError: If something that the agent has sent, or has taken, is not as the schema has it.
+            AssertionError: If a message that the agent sent or accepted does not match the schema.
         """
         seen = Counter[str]()
         rules = published()
@@ -122,16 +122,16 @@ class Watch:
         return seen
 
     def _values(self) -> Iterator[tuple[bool, str, str, Any, bool]]:
-        """All that the agent has sent, and all that it has taken: a request that it refused is not."""
+        """Iterate over all values that the agent sent or accepted."""
         request: dict[tuple[bool, Any], tuple[str, Any]] = {}
         for ours, message in self.messages:
             assert message.get("jsonrpc") == "2.0", message
             if "method" not in message:
-                known = request.pop((not ours, message["id"]), None)
-                if known is None and "error" in message:
-                    continue  # the answer to a line that was no request
-                assert known is not None, message
-                method, params = known
+                sent = request.pop((not ours, message["id"]), None)
+                if sent is None and "error" in message:
+                    continue  # the response to a line that was not a request
+                assert sent is not None, message
+                method, params = sent
                 side = "agent" if ours else "client"
                 if ours and "error" in message:
                     continue
@@ -148,7 +148,7 @@ class Watch:
 
 
 def _stable(method: str, value: Any, *, answer: bool) -> Any:
-    """A value without what is not of the stable protocol yet: forks of sessions."""
+    """Return a value without the unstable parts of the protocol: forks of sessions."""
     if method in _UNSTABLE and not answer:
         return value
     if method == "initialize" and answer:
@@ -160,6 +160,6 @@ def _stable(method: str, value: Any, *, answer: bool) -> Any:
 
 @cache
 def published() -> Rules | None:
-    """The rules of the version that we speak, where the material lies beside the checkout."""
+    """Return the rules of the protocol version in use, if the published files are next to the checkout."""
     folder = REPOSITORY.parent / "shared" / "material" / "acp"
     return Rules(folder, "v1", strict=True) if folder.is_dir() else None

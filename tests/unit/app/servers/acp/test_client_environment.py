@@ -1,4 +1,4 @@
-"""Commands in terminals of the editor: what the model gets, what the user sees, and that nothing goes on behind a cancelled call."""
+"""Commands in terminals of the editor: output for the model and the user, and cancellation."""
 
 import asyncio
 import os
@@ -17,13 +17,13 @@ from tests.unit.app.servers.acp.harness import Editor, run_client
 pytestmark = pytest.mark.covers("BYD-23")
 
 
-def shell(command: str, **more: Any) -> ScriptedCall:
+def shell_call(command: str, **more: Any) -> ScriptedCall:
     return ScriptedCall("shell", {"command": command, **more})
 
 
-async def test_a_command_runs_in_a_terminal_of_the_editor(tmp_path: Path, home: Path) -> None:
+async def test_command_runs_in_an_editor_terminal(tmp_path: Path, home: Path) -> None:
     editor = Editor("once")
-    script = [shell('echo "$PWD $PAGER"; echo wrong >&2; touch made; exit 3'), "ok"]
+    script = [shell_call('echo "$PWD $PAGER"; echo wrong >&2; touch made; exit 3'), "ok"]
     async with run_client(tmp_path, home, editor, *script, terminal=True) as (connection, model):
         session = await connection.new_session(cwd=str(tmp_path))
         await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
@@ -33,28 +33,26 @@ async def test_a_command_runs_in_a_terminal_of_the_editor(tmp_path: Path, home: 
     got = repr(model.requests[1].messages)
     assert f"{tmp_path} cat\\nwrong" in got
     assert "(exit 3, " in got
-    assert len(editor.asked) == 1, "a terminal is no way around permissions"
+    assert len(editor.asked) == 1, "a terminal does not bypass permissions"
     updates = editor.of("tool_call_update")
-    (shown,) = [c.terminal_id for u in updates for c in u.content or () if c.type == "terminal"]
-    assert shown == "t1"
-    assert (updates[-1].status, updates[-1].content) == ("completed", None), "the terminal goes on to be shown"
-    assert terminal.released, "it was released before the editor knew which call it belongs to"
+    (terminal_id,) = [c.terminal_id for u in updates for c in u.content or () if c.type == "terminal"]
+    assert terminal_id == "t1"
+    assert (updates[-1].status, updates[-1].content) == ("completed", None), "the terminal stays visible"
+    assert terminal.released, "the terminal was released before the editor knew its call"
 
 
-async def test_what_is_denied_opens_no_terminal(tmp_path: Path, home: Path) -> None:
+async def test_denied_command_opens_no_terminal(tmp_path: Path, home: Path) -> None:
     editor = Editor("deny")
-    async with run_client(tmp_path, home, editor, shell("touch x"), "ok", terminal=True) as (connection, _):
+    async with run_client(tmp_path, home, editor, shell_call("touch x"), "ok", terminal=True) as (connection, _):
         session = await connection.new_session(cwd=str(tmp_path))
         await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
     assert editor.terminals == {}
 
 
-async def test_keys_of_models_do_not_reach_a_terminal(
-    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_api_keys_do_not_reach_the_terminal(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
     editor = Editor("once")
-    async with run_client(tmp_path, home, editor, shell("env"), "ok", terminal=True) as (connection, model):
+    async with run_client(tmp_path, home, editor, shell_call("env"), "ok", terminal=True) as (connection, model):
         session = await connection.new_session(cwd=str(tmp_path))
         await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
     assert "PATH=" in repr(model.requests[1].messages)
@@ -62,10 +60,10 @@ async def test_keys_of_models_do_not_reach_a_terminal(
 
 
 @pytest.mark.parametrize("how", ["cancelled", "timed out", "closed by the user"])
-async def test_a_command_that_goes_on_is_ended(tmp_path: Path, home: Path, how: str) -> None:
+async def test_long_running_command_is_stopped(tmp_path: Path, home: Path, how: str) -> None:
     wait = f'echo begun; exec {sys.executable} -c "import time; time.sleep(300)"'
     editor = Editor("once")
-    script = [shell(wait, timeout=1) if how == "timed out" else shell(wait), "ok"]
+    script = [shell_call(wait, timeout=1) if how == "timed out" else shell_call(wait), "ok"]
     async with run_client(tmp_path, home, editor, *script, terminal=True) as (connection, model):
         session = await connection.new_session(cwd=str(tmp_path))
         prompting = asyncio.create_task(connection.prompt(session_id=session.session_id, prompt=[text_block("go")]))
@@ -87,10 +85,10 @@ async def test_a_command_that_goes_on_is_ended(tmp_path: Path, home: Path, how: 
         assert "begun\\n[cancelled" in repr(model.requests[1].messages)
 
 
-async def test_more_output_than_is_kept(tmp_path: Path, home: Path) -> None:
-    """The model gets the end; the rest is in a file that it may read, as far as the editor has kept it."""
+async def test_long_output_is_truncated_and_stored_in_a_file(tmp_path: Path, home: Path) -> None:
+    """The model gets the end; a file has the rest, if the editor stored it."""
     editor = Editor("once")
-    script = [shell("seq 300000; echo the end", max_bytes=1000), "ok"]
+    script = [shell_call("seq 300000; echo the end", max_bytes=1000), "ok"]
     async with run_client(tmp_path, home, editor, *script, terminal=True) as (connection, model):
         session = await connection.new_session(cwd=str(tmp_path))
         await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
@@ -98,14 +96,14 @@ async def test_more_output_than_is_kept(tmp_path: Path, home: Path) -> None:
         assert "bytes truncated from head" in got
         assert "the end\n[full output, " in got
         spool = got.split("[full output, ")[1].split("]")[0].split(": ")[1]
-        kept = Path(spool).read_text()
-    assert kept.startswith("[the editor stored only the following output]\n")
-    assert kept.endswith("300000\nthe end\n")
+        stored = Path(spool).read_text()
+    assert stored.startswith("[the editor stored only the following output]\n")
+    assert stored.endswith("300000\nthe end\n")
 
 
 @pytest.mark.parametrize("why", ["not opened", "in the background", "limited", "in a sandbox"])
-async def test_ours_where_there_is_no_terminal_for_it(tmp_path: Path, home: Path, why: str) -> None:
-    """What the editor cannot run, or what would run there without what is to hold it, runs here."""
+async def test_command_runs_locally_if_no_terminal_is_suitable(tmp_path: Path, home: Path, why: str) -> None:
+    """A command that the editor cannot run, or cannot restrict, runs in the agent's own environment."""
     editor = Editor("once")
     editor.no_terminals = why == "not opened"
     if why == "in a sandbox":
@@ -115,7 +113,7 @@ async def test_ours_where_there_is_no_terminal_for_it(tmp_path: Path, home: Path
         settings.parent.mkdir(parents=True)
         layer = '"sandbox": {"layer": "bubblewrap"}' if why == "in a sandbox" else '"execution": {"maxProcesses": 9}'
         settings.write_text("{" + layer + "}")
-    script = [shell("echo $((40 + 2)) > made; cat made", background=why == "in the background"), "ok"]
+    script = [shell_call("echo $((40 + 2)) > made; cat made", background=why == "in the background"), "ok"]
     async with run_client(tmp_path, home, editor, *script, terminal=True) as (connection, model):
         session = await connection.new_session(cwd=str(tmp_path))
         await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
@@ -124,20 +122,20 @@ async def test_ours_where_there_is_no_terminal_for_it(tmp_path: Path, home: Path
     assert (tmp_path / "made").read_text() == "42\n"
 
 
-async def test_without_the_capability_nobody_asks_for_terminals(tmp_path: Path, home: Path) -> None:
+async def test_terminals_are_not_used_without_the_capability(tmp_path: Path, home: Path) -> None:
     editor = Editor("once")
-    async with run_client(tmp_path, home, editor, shell("echo here"), "ok") as (connection, _):
+    async with run_client(tmp_path, home, editor, shell_call("echo here"), "ok") as (connection, _):
         session = await connection.new_session(cwd=str(tmp_path))
         await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
     assert editor.terminals == {}
     assert "here" in editor.of("tool_call_update")[-1].content[0].content.text
 
 
-@pytest.mark.parametrize("how", ["the session is closed", "the editor has gone"])
-async def test_the_end_in_the_middle_of_a_command(tmp_path: Path, home: Path, how: str) -> None:
+@pytest.mark.parametrize("how", ["the session is closed", "the editor disconnected"])
+async def test_command_stops_when_the_session_or_the_editor_closes(tmp_path: Path, home: Path, how: str) -> None:
     wait = f'echo begun; exec {sys.executable} -c "import time; time.sleep(300)"'
     editor = Editor("once")
-    async with run_client(tmp_path, home, editor, shell(wait), "ok", terminal=True) as (connection, _):
+    async with run_client(tmp_path, home, editor, shell_call(wait), "ok", terminal=True) as (connection, _):
         session = await connection.new_session(cwd=str(tmp_path))
         prompting = asyncio.create_task(connection.prompt(session_id=session.session_id, prompt=[text_block("go")]))
         await editor.until_shown()
@@ -146,7 +144,7 @@ async def test_the_end_in_the_middle_of_a_command(tmp_path: Path, home: Path, ho
             await connection.close_session(session_id=session.session_id)
             assert (await prompting).stop_reason == "cancelled"
             assert terminal.released
-    # where the editor has gone, its terminals are its own; the block above ends only when ours has ended
+    # a disconnected editor owns its terminals; the block above ends only after the agent's own command
     terminal.kill()
     prompting.cancel()
     await asyncio.wait((prompting,))

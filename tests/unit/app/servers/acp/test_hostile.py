@@ -1,4 +1,4 @@
-"""Whatever a client sends, the agent answers in the protocol and goes on."""
+"""The agent answers any input of a client within the protocol and continues."""
 
 import asyncio
 import json
@@ -48,47 +48,49 @@ lines = st.one_of(
 )
 
 
-async def still_there(line: Line) -> list[dict[str, Any]]:
-    """What was answered before a request of ours, which is answered."""
+async def read_until_response(line: Line) -> list[dict[str, Any]]:
+    """Send a request and return the messages that arrived before its response."""
     line.to_agent.put_nowait(b'{"jsonrpc":"2.0","id":"ours","method":"initialize","params":{"protocolVersion":1}}\n')
-    told: list[dict[str, Any]] = []
+    earlier: list[dict[str, Any]] = []
     while True:
         message = json.loads(await asyncio.wait_for(line.to_client.get(), 10))
         if message.get("id") == "ours":
             assert message["result"]["protocolVersion"] == 1
-            return told
-        told.append(message)
+            return earlier
+        earlier.append(message)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sent=st.lists(lines.map(lambda each: each.replace(b"\n", b" ")), max_size=8))
-async def test_anything_is_answered_and_the_agent_goes_on(tmp_path: Path, home: Path, sent: list[bytes]) -> None:
+async def test_any_input_is_answered_and_the_agent_continues(tmp_path: Path, home: Path, sent: list[bytes]) -> None:
     async with serving(options_for(tmp_path, home, None)) as line:
         for each in sent:
             line.to_agent.put_nowait(each + b"\n")
-        for message in await still_there(line):
+        for message in await read_until_response(line):
             assert message["jsonrpc"] == "2.0"
             assert ("result" in message) != ("error" in message)
 
 
-async def test_what_is_wrong_is_said(tmp_path: Path, home: Path) -> None:
+async def test_errors_have_the_right_code(tmp_path: Path, home: Path) -> None:
     async with serving(options_for(tmp_path, home, None)) as line:
 
-        async def code(text: str) -> tuple[Any, int]:
+        async def send_and_read_error(text: str) -> tuple[Any, int]:
             line.to_agent.put_nowait(text.encode() + b"\n")
             message = json.loads(await asyncio.wait_for(line.to_client.get(), 10))
             return message["id"], message["error"]["code"]
 
-        assert await code("{nonsense") == (None, -32700)
-        assert await code("[]") == (None, -32600)
-        assert await code('{"id": 1}') == (1, -32600)
-        assert await code('{"id": {}, "method": "x"}') == (None, -32600)
-        assert await code('{"id": 2, "method": "nope"}') == (2, -32601)
-        assert await code('{"id": 3, "method": "session/new", "params": {"cwd": 5}}') == (3, -32602)
-        assert await code('{"id": 4, "method": "session/prompt", "params": {"sessionId": "x", "prompt": []}}') == (
+        assert await send_and_read_error("{nonsense") == (None, -32700)
+        assert await send_and_read_error("[]") == (None, -32600)
+        assert await send_and_read_error('{"id": 1}') == (1, -32600)
+        assert await send_and_read_error('{"id": {}, "method": "x"}') == (None, -32600)
+        assert await send_and_read_error('{"id": 2, "method": "nope"}') == (2, -32601)
+        assert await send_and_read_error('{"id": 3, "method": "session/new", "params": {"cwd": 5}}') == (3, -32602)
+        assert await send_and_read_error(
+            '{"id": 4, "method": "session/prompt", "params": {"sessionId": "x", "prompt": []}}'
+        ) == (
             4,
             -32002,
         )
         meta = '{"id": 5, "method": "session/prompt", "params": {"sessionId": "x", "prompt": [], "_meta": {"session_id": 1}}}'
-        assert await code(meta) == (5, -32002)
+        assert await send_and_read_error(meta) == (5, -32002)

@@ -1,4 +1,4 @@
-"""Sessions of an editor: permissions, files that are not saved, choices, slash commands, and what a prompt may hold."""
+"""Sessions of an editor: permissions, unsaved files, options, slash commands, and contents of prompts."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.covers("BYD-23")
         ("", False, None),
     ],
 )
-async def test_decisions(tmp_path: Path, home: Path, answer: str, written: bool, rules: str | None) -> None:
+async def test_permission_decisions(tmp_path: Path, home: Path, answer: str, written: bool, rules: str | None) -> None:
     script: list[Any] = [ScriptedCall("write_file", {"path": "a.txt", "content": "x"}), "ok"]
     editor = Editor(answer)
     async with run_client(tmp_path, home, editor, *script) as (connection, model):
@@ -50,7 +50,7 @@ async def test_decisions(tmp_path: Path, home: Path, answer: str, written: bool,
     ]
 
 
-async def test_unsaved_buffers(tmp_path: Path, home: Path) -> None:
+async def test_unsaved_buffers_are_read_and_edited(tmp_path: Path, home: Path) -> None:
     file = tmp_path / "a.py"
     file.write_text("saved\n")
     script: list[Any] = [
@@ -68,7 +68,7 @@ async def test_unsaved_buffers(tmp_path: Path, home: Path) -> None:
     assert "typed, not saved" in repr(model.requests[1].messages)
 
 
-async def test_cancel_while_permission_is_asked(tmp_path: Path, home: Path) -> None:
+async def test_cancel_during_a_permission_request(tmp_path: Path, home: Path) -> None:
     script: list[Any] = [ScriptedCall("write_file", {"path": "a.txt", "content": "x"}), "never said"]
     editor = Editor()
     async with run_client(tmp_path, home, editor, *script) as (connection, model):
@@ -81,7 +81,7 @@ async def test_cancel_while_permission_is_asked(tmp_path: Path, home: Path) -> N
     assert editor.of("tool_call_update")[-1].status == "failed"
 
 
-async def test_sessions_beside_each_other(tmp_path: Path, home: Path) -> None:
+async def test_sessions_run_in_parallel(tmp_path: Path, home: Path) -> None:
     other = tmp_path.parent / "other"
     other.mkdir()
     gate = Gate()
@@ -136,7 +136,7 @@ async def test_modes_models_commands_and_content(tmp_path: Path, home: Path) -> 
         assert "iVBORw0KGgo=" in sent
 
 
-async def test_what_a_failed_run_says(tmp_path: Path, home: Path) -> None:
+async def test_failed_run_is_a_request_error(tmp_path: Path, home: Path) -> None:
     script: list[Any] = [AuthenticationError("wrong key", provider="test")]
     editor = Editor()
     async with run_client(tmp_path, home, editor, *script) as (connection, _):
@@ -147,7 +147,7 @@ async def test_what_a_failed_run_says(tmp_path: Path, home: Path) -> None:
             await connection.new_session(cwd="relative")
 
 
-async def test_mcp_servers_of_the_editor(tmp_path: Path, home: Path) -> None:
+async def test_mcp_servers_of_the_editor_are_used(tmp_path: Path, home: Path) -> None:
     editor = Editor()
     server = schema.McpServerStdio(name="tickets", command="/nowhere/tickets", args=["-x"], env=[])
     async with run_client(tmp_path, home, editor, "unused") as (connection, _):
@@ -159,7 +159,7 @@ async def test_mcp_servers_of_the_editor(tmp_path: Path, home: Path) -> None:
             await connection.new_session(cwd=str(tmp_path), mcp_servers=[other])
 
 
-async def test_a_session_is_removed_for_good(tmp_path: Path, home: Path) -> None:
+async def test_deleted_session_cannot_be_loaded(tmp_path: Path, home: Path) -> None:
     editor = Editor()
     async with run_client(tmp_path, home, editor, "one", "two", "three") as (connection, _):
         open_one = await connection.new_session(cwd=str(tmp_path))
@@ -169,7 +169,7 @@ async def test_a_session_is_removed_for_good(tmp_path: Path, home: Path) -> None
         await connection.close_session(session_id=closed.session_id)
         assert len((await connection.list_sessions(cwd=str(tmp_path))).sessions) == 2
         for each in (open_one.session_id, closed.session_id, closed.session_id, "../../etc/passwd"):
-            assert await ask(connection, "session/delete", sessionId=each) == {}, "a second time is as good"
+            assert await ask(connection, "session/delete", sessionId=each) == {}, "deleting twice is allowed"
         assert (await connection.list_sessions(cwd=str(tmp_path))).sessions == []
         with pytest.raises(RequestError, match="Session .* not found"):
             await connection.load_session(cwd=str(tmp_path), session_id=open_one.session_id)
@@ -179,8 +179,8 @@ async def test_a_session_is_removed_for_good(tmp_path: Path, home: Path) -> None
             await ask(connection, "session/nonsense")
 
 
-async def test_a_request_is_taken_back(tmp_path: Path, home: Path) -> None:
-    """By the client: its prompt is cancelled. By us: a question whose answer nobody waits for any more."""
+async def test_requests_can_be_cancelled_by_either_side(tmp_path: Path, home: Path) -> None:
+    """The client cancels its prompt; the agent cancels a permission request that is no longer needed."""
     script: list[Any] = [ScriptedCall("write_file", {"path": "a.txt", "content": "x"}), "never said"]
     editor = Editor()
     async with run_client(tmp_path, home, editor, *script) as (connection, _):
@@ -192,14 +192,12 @@ async def test_a_request_is_taken_back(tmp_path: Path, home: Path) -> None:
         await notify(connection, "$/cancel_request", requestId=prompt)
         assert (await prompting).stop_reason == "cancelled"
         (request,) = [m["id"] for ours, m in editor.watch.messages if m.get("method") == "session/request_permission"]
-        taken_back = [
-            m["params"] for ours, m in editor.watch.messages if ours and m.get("method") == "$/cancel_request"
-        ]
-        assert taken_back == [{"requestId": request}]
+        cancelled = [m["params"] for ours, m in editor.watch.messages if ours and m.get("method") == "$/cancel_request"]
+        assert cancelled == [{"requestId": request}]
 
 
 @pytest.mark.parametrize(
-    ("asked", "content", "told"),
+    ("question", "content", "expected"),
     [
         ({"question": "Which?"}, {"words": "the red one"}, "The user says: the red one"),
         ({"question": "Which?"}, {"words": " "}, "The user gave no answer"),
@@ -214,24 +212,27 @@ async def test_a_request_is_taken_back(tmp_path: Path, home: Path) -> None:
         ),
     ],
 )
-async def test_questions_in_forms(
-    tmp_path: Path, home: Path, asked: dict[str, Any], content: dict[str, Any] | None, told: str
+async def test_question_is_asked_in_a_form(
+    tmp_path: Path, home: Path, question: dict[str, Any], content: dict[str, Any] | None, expected: str
 ) -> None:
-    asked = {**asked, "options": [{"label": label, "description": "a colour"} for label in asked.get("options", ())]}
+    question = {
+        **question,
+        "options": [{"label": label, "description": "a colour"} for label in question.get("options", ())],
+    }
     editor = Editor()
     editor.fills = [content]
-    async with run_client(tmp_path, home, editor, ScriptedCall("ask_user", asked), "ok", forms=True) as (
+    async with run_client(tmp_path, home, editor, ScriptedCall("ask_user", question), "ok", forms=True) as (
         connection,
         model,
     ):
         session = await connection.new_session(cwd=str(tmp_path))
         await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
-    assert told in repr(model.requests[1].messages)
+    assert expected in repr(model.requests[1].messages)
     assert editor.forms == ["Which?"]
 
 
-async def test_questions_without_forms(tmp_path: Path, home: Path) -> None:
-    """Options are buttons; where only words would do, the model is told that there is no answer."""
+async def test_question_without_forms_uses_buttons(tmp_path: Path, home: Path) -> None:
+    """Options are buttons; for free text, the model gets no answer."""
     options = [{"label": "red"}, {"label": "blue"}]
     script = [
         ScriptedCall("ask_user", {"question": "Which?", "options": options}),
@@ -247,7 +248,7 @@ async def test_questions_without_forms(tmp_path: Path, home: Path) -> None:
     assert "or end with the question" in repr(model.requests[2].messages)
 
 
-async def test_what_belongs_to_one_message_has_one_id(tmp_path: Path, home: Path) -> None:
+async def test_chunks_of_one_message_share_an_id(tmp_path: Path, home: Path) -> None:
     (tmp_path / "a.txt").write_text("x")
     script: list[Any] = [
         Reply(thinking="Hm, let me see.", text="I look.", calls=(ScriptedCall("read_file", {"path": "a.txt"}),)),
@@ -257,18 +258,18 @@ async def test_what_belongs_to_one_message_has_one_id(tmp_path: Path, home: Path
     async with run_client(tmp_path, home, editor, *script) as (connection, _):
         session = await connection.new_session(cwd=str(tmp_path))
         await connection.prompt(session_id=session.session_id, prompt=[text_block("go")])
-        said: dict[str, str] = {}
+        texts: dict[str, str] = {}
         for _, update in editor.updates:
             if "chunk" in update.session_update:
-                said[update.message_id] = said.get(update.message_id, "") + update.content.text
-        assert list(said.values()) == ["Hm, let me see.", "I look.", "Seen it."]
+                texts[update.message_id] = texts.get(update.message_id, "") + update.content.text
+        assert list(texts.values()) == ["Hm, let me see.", "I look.", "Seen it."]
         await connection.load_session(cwd=str(tmp_path), session_id=session.session_id)
     again = {u.message_id for _, u in editor.updates if "chunk" in u.session_update}
-    assert len(again) == 3 + 4, "told again under ids of its own, with the prompt"
+    assert len(again) == 3 + 4, "the replay has new IDs and includes the prompt"
 
 
-async def test_every_update_and_method_that_the_page_names(material: Path, tmp_path: Path, home: Path) -> None:
-    """All kinds of updates of the schema are sent, and its methods answered, but for what the page says is missing."""
+async def test_every_documented_update_and_method_works(material: Path, tmp_path: Path, home: Path) -> None:
+    """All update types of the schema are sent and its methods answered, except for the documented gaps."""
     (tmp_path / "a.txt").write_text("x")
     calls = (ScriptedCall("read_file", {"path": "a.txt"}), ScriptedCall("todo_write", {"todos": [{"content": "look"}]}))
     editor = Editor()
@@ -293,13 +294,13 @@ async def test_every_update_and_method_that_the_page_names(material: Path, tmp_p
     assert rules is not None
     updates = {each["properties"]["sessionUpdate"]["const"] for each in rules.schema["$defs"]["SessionUpdate"]["oneOf"]}
     assert updates <= set(seen)
-    taken = {m["method"] for ours, m in editor.watch.messages if not ours and "method" in m}
-    assert set(rules.methods["agentMethods"].values()) - taken == {"logout"}
+    called = {m["method"] for ours, m in editor.watch.messages if not ours and "method" in m}
+    assert set(rules.methods["agentMethods"].values()) - called == {"logout"}
     assert (len(updates), len(rules.methods["agentMethods"])) == (11, 13), "docs/editors.md has these numbers"
 
 
-async def test_further_folders_of_a_workspace(tmp_path: Path, home: Path) -> None:
-    """The model knows them and reads there as in the project; writing, and what is secret, is asked about; other places are, too."""
+async def test_additional_folders_can_be_read(tmp_path: Path, home: Path) -> None:
+    """The model may read additional folders like the project; writes, secrets, and other folders need permission."""
     further, other = tmp_path.parent / "library", tmp_path.parent / "elsewhere"
     for folder in (further, other):
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""A client of AG-UI: holds the conversation, begins runs with all of it, and keeps the protocol's rules on what comes back."""
+"""An AG-UI client that stores the conversation, starts runs with it, and checks the stream against the protocol."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -9,13 +9,13 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from tests.unit.app.servers.http.harness import Client, events_of
+from tests.unit.app.servers.http.harness import Client, parse_events
 
 MATERIAL = Path(__file__).resolve().parents[5].parent / "shared" / "material" / "ag-ui"
 
 
-class Rules:
-    """What a client of AG-UI expects of a stream: what is opened is closed, and nothing comes outside of a run."""
+class StreamRules:
+    """Rules of an AG-UI stream: everything that starts also ends, and no event is outside a run."""
 
     def __init__(self) -> None:
         self.running = False
@@ -23,7 +23,7 @@ class Rules:
         self.open: set[str] = set()
         self.calls: dict[str, str] = {}
 
-    def see(self, event: dict[str, Any]) -> None:
+    def check(self, event: dict[str, Any]) -> None:
         kind = event["type"]
         assert self.running != (kind == "RUN_STARTED"), event
         name = event.get("messageId") or event.get("toolCallId") or event.get("stepName") or ""
@@ -50,13 +50,13 @@ class Rules:
                 assert kind.endswith(("_CONTENT", "_ARGS"))
                 assert f"{kind.rpartition('_')[0]} {name}" in self.open
                 assert event["delta"]
-                kept = self.calls if kind == "TOOL_CALL_ARGS" else self.texts
-                kept[name] = kept.get(name, "") + event["delta"]
+                buffers = self.calls if kind == "TOOL_CALL_ARGS" else self.texts
+                buffers[name] = buffers.get(name, "") + event["delta"]
 
 
 @cache
 def schema(name: str) -> Draft202012Validator | None:
-    """What the protocol says, where it is beside the checkout."""
+    """Return a schema of the protocol, if the published files are next to the checkout."""
     file = MATERIAL / f"{name}.schema.json"
     return Draft202012Validator(json.loads(file.read_text())) if file.exists() else None
 
@@ -69,36 +69,36 @@ class Thread:
     query: str = ""
     id: str = "thread-1"
     messages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    rules: Rules = field(default_factory=Rules)
+    rules: StreamRules = field(default_factory=StreamRules)
     events: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     location: str = ""
     runs: int = 0
 
-    def input(self, text: str = "", **more: Any) -> dict[str, Any]:
-        """The next run's."""
+    def make_input(self, text: str = "", **more: Any) -> dict[str, Any]:
+        """Return the input of the next run."""
         self.runs += 1
         if text:
             self.messages.append({"id": f"u{self.runs}", "role": "user", "content": text})
         run = f"run-{self.runs}"
-        made = {"threadId": self.id, "runId": run, "protocolVersion": "1.0", "messages": self.messages, **more}
-        if (known := schema("run-agent-input")) is not None:
-            known.validate(made)
-        return made
+        run_input = {"threadId": self.id, "runId": run, "protocolVersion": "1.0", "messages": self.messages, **more}
+        if (validator := schema("run-agent-input")) is not None:
+            validator.validate(run_input)
+        return run_input
 
     async def ask(self, text: str = "", **more: Any) -> dict[str, Any]:
-        """Run once; the last event. What was said joins the conversation."""
-        async for _ in self.stream(self.input(text, **more)):
+        """Run once, add the messages to the conversation, and return the last event."""
+        async for _ in self.stream(self.make_input(text, **more)):
             pass
         return self.events[-1]
 
     async def stream(self, given: dict[str, Any]) -> AsyncGenerator[dict[str, Any]]:
-        """The events of one run, applied."""
+        """Yield the events of one run after applying them."""
         async with self.post(given) as answer:
             assert answer.status == 200, await answer.text()
             assert answer.headers["content-type"].startswith("text/event-stream")
             self.location = answer.headers["location"]
             self.events = []
-            async for event in events_of(answer.content):
+            async for event in parse_events(answer.content):
                 self._apply(event.data, given["runId"])
                 yield event.data
         assert not self.rules.running, self.events[-1:]
@@ -108,23 +108,23 @@ class Thread:
         headers = {"authorization": f"Bearer {self.client.token}", "accept": "text/event-stream"}
         return self.client.session.post(url, json=given, headers=headers)
 
-    async def refused(self, given: Any) -> tuple[int, Any]:
-        """Status and answer of an input that begins nothing."""
+    async def post_rejected(self, given: Any) -> tuple[int, Any]:
+        """Return the status and the body of a rejected input."""
         async with self.post(given) as answer:
             return answer.status, await answer.json()
 
     def _apply(self, event: dict[str, Any], run: str) -> None:
         self.events.append(event)
-        self.rules.see(event)
-        if (known := schema("events")) is not None:
-            known.validate(event)
+        self.rules.check(event)
+        if (validator := schema("events")) is not None:
+            validator.validate(event)
         match event["type"]:
             case "RUN_STARTED" | "RUN_FINISHED":
                 assert (event["threadId"], event["runId"]) == (self.id, run)
             case "TEXT_MESSAGE_START":
                 self.messages.append({"id": event["messageId"], "role": event["role"], "content": ""})
             case "TEXT_MESSAGE_CONTENT":
-                self._named(event["messageId"])["content"] += event["delta"]
+                self._find_message(event["messageId"])["content"] += event["delta"]
             case "TOOL_CALL_START":
                 if not self.messages or self.messages[-1]["id"] != event["parentMessageId"]:
                     self.messages.append({"id": event["parentMessageId"], "role": "assistant"})
@@ -135,16 +135,16 @@ class Thread:
                 calls = [c for m in self.messages for c in m.get("toolCalls", ())]
                 next(c for c in calls if c["id"] == event["toolCallId"])["function"]["arguments"] += event["delta"]
             case "TOOL_CALL_RESULT":
-                told = {"id": event["messageId"], "toolCallId": event["toolCallId"], "content": event["content"]}
-                self.messages.append({"role": "tool", **told})
+                result = {"id": event["messageId"], "toolCallId": event["toolCallId"], "content": event["content"]}
+                self.messages.append({"role": "tool", **result})
             case _:
                 pass
 
-    def _named(self, name: str) -> dict[str, Any]:
+    def _find_message(self, name: str) -> dict[str, Any]:
         return next(m for m in self.messages if m["id"] == name)
 
-    def answer(self, call_id: str, content: Any, **more: Any) -> None:
-        """The result of a tool that the client ran."""
+    def add_tool_result(self, call_id: str, content: Any, **more: Any) -> None:
+        """Add the result of a tool that the client ran."""
         self.messages.append({"id": f"t-{call_id}", "role": "tool", "toolCallId": call_id, "content": content, **more})
 
     @property
@@ -152,10 +152,10 @@ class Thread:
         return self.events[-1].get("outcome", {}).get("interrupts", [])
 
 
-def resolved(interrupt: dict[str, Any], **payload: Any) -> dict[str, Any]:
-    """The answer to an interrupt."""
+def resolve(interrupt: dict[str, Any], **payload: Any) -> dict[str, Any]:
+    """Return the answer to an interrupt."""
     return {"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True, **payload}}
 
 
-def cancelled(interrupt: dict[str, Any]) -> dict[str, Any]:
+def cancel(interrupt: dict[str, Any]) -> dict[str, Any]:
     return {"interruptId": interrupt["id"], "status": "cancelled"}

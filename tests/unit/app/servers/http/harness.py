@@ -28,18 +28,18 @@ async def note(text: str) -> str:
     return f"noted {text}"
 
 
-def scripted(*script: Any) -> Factory:
-    """An agent that asks before it calls its tool."""
+def script_agent(*script: Any) -> Factory:
+    """Return a factory of agents that need approval for their tool."""
 
-    def make(steps: DurableSteps) -> Agent:
+    def make_agent(steps: DurableSteps) -> Agent:
         permissions = Permissions(ask=["note"], unattended="pause")
         return Agent(_Model(*script), tools=[note], permissions=permissions, steps=steps)
 
-    return make
+    return make_agent
 
 
 class Gate:
-    """A model's answer that waits until it is let go."""
+    """A model response that waits until the gate opens."""
 
     def __init__(self, text: str = "done") -> None:
         self.open = asyncio.Event()
@@ -62,8 +62,8 @@ class _Model(ScriptedModel):
 
 
 @dataclass
-class Told:
-    """An event as a follower gets it."""
+class ServerEvent:
+    """An event as a follower receives it."""
 
     id: str
     name: str
@@ -72,7 +72,7 @@ class Told:
 
 @dataclass
 class Client:
-    """Asks a service as one tenant."""
+    """Sends requests to a service as one tenant."""
 
     url: str
     session: aiohttp.ClientSession
@@ -80,11 +80,11 @@ class Client:
     headers: dict[str, str] = field(default_factory=dict[str, str])
 
     def _headers(self, extra: Mapping[str, str]) -> dict[str, str]:
-        own = {"authorization": f"Bearer {self.token}"} if self.token else {}
-        return {**own, **self.headers, **extra}
+        authorization = {"authorization": f"Bearer {self.token}"} if self.token else {}
+        return {**authorization, **self.headers, **extra}
 
     async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
-        """Status and answer."""
+        """Return the status and the body of a response."""
         given = {k.replace("_", "-"): v for k, v in headers.items()}
         options: dict[str, Any] = {} if body is None else {"json": body}
         async with self.session.request(method, self.url + path, headers=self._headers(given), **options) as answer:
@@ -98,19 +98,19 @@ class Client:
         return await self.ask("POST", path, body)
 
     async def start(self, prompt: str = "hello", **fields: Any) -> str:
-        """The id of a new run."""
+        """Start a run and return its ID."""
         status, run = await self.post("v1/runs", {"prompt": prompt, **fields})
         assert status == 201, run
         return run["id"]
 
-    async def ended(self, run_id: str) -> Any:
-        """Its result."""
+    async def wait_for_result(self, run_id: str) -> Any:
+        """Wait for the end of a run and return its result."""
         status, result = await self.get(f"v1/runs/{run_id}/result?wait=15")
         assert status == 200, result
         return result
 
-    async def until(self, run_id: str, state: str) -> Any:
-        """The run, once it is so."""
+    async def wait_for_state(self, run_id: str, state: str) -> Any:
+        """Wait for a state and return the run."""
         async for _ in self.follow(run_id):
             run = (await self.get(f"v1/runs/{run_id}"))[1]
             if run["state"] == state:
@@ -119,44 +119,44 @@ class Client:
         assert run["state"] == state, run
         return run
 
-    async def follow(self, run_id: str, query: str = "", **headers: str) -> AsyncGenerator[Told]:
-        """Its events, to the end of the stream."""
+    async def follow(self, run_id: str, query: str = "", **headers: str) -> AsyncGenerator[ServerEvent]:
+        """Yield the events of a run to the end of the stream."""
         given = self._headers({k.replace("_", "-"): v for k, v in headers.items()})
         async with self.session.get(f"{self.url}v1/runs/{run_id}/events{query}", headers=given) as answer:
             assert answer.status == 200, await answer.text()
-            async for told in events_of(answer.content):
-                yield told
+            async for event in parse_events(answer.content):
+                yield event
 
 
-async def events_of(lines: aiohttp.StreamReader) -> AsyncIterator[Told]:
-    """The events of a stream."""
+async def parse_events(lines: aiohttp.StreamReader) -> AsyncIterator[ServerEvent]:
+    """Yield the events of a stream."""
     fields: dict[str, str] = {}
-    async for text in _lines(lines):
+    async for text in _iter_lines(lines):
         if text:
             name, _, value = text.partition(": ")
             fields[name] = value
         elif "data" in fields:
-            yield Told(fields.get("id", ""), fields["event"], json.loads(fields["data"]))
+            yield ServerEvent(fields.get("id", ""), fields["event"], json.loads(fields["data"]))
             fields = {}
         else:
             fields = {}
 
 
-async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[str]:
-    """Lines of any length."""
-    left = bytearray()
+async def _iter_lines(stream: aiohttp.StreamReader) -> AsyncIterator[str]:
+    """Yield lines of any length."""
+    buffer = bytearray()
     async for piece in stream.iter_any():
-        left += piece
+        buffer += piece
         if b"\n" in piece:
-            *whole, rest = bytes(left).split(b"\n")
-            left = bytearray(rest)
+            *whole, rest = bytes(buffer).split(b"\n")
+            buffer = bytearray(rest)
             for line in whole:
                 yield line.decode()
 
 
 @dataclass
-class Stage:
-    """A service that is up."""
+class RunningServer:
+    """A service that is running."""
 
     url: str
     session: aiohttp.ClientSession
@@ -174,26 +174,26 @@ class Stage:
         return Client(self.url, self.session, BEN)
 
     @property
-    def nobody(self) -> Client:
+    def anonymous(self) -> Client:
         return Client(self.url, self.session, "")
 
 
 @asynccontextmanager
-async def on_stage(
+async def run_server(
     agents: Mapping[str, Factory],
     *,
     limits: Limits | None = None,
     options: ServiceOptions | None = None,
-    patience: StreamTimeouts | None = None,
+    timeouts: StreamTimeouts | None = None,
     doors: OriginPolicy | None = None,
     drain: float = 0.0,
-) -> AsyncGenerator[Stage]:
-    """A service on a free port, with two tenants."""
+) -> AsyncGenerator[RunningServer]:
+    """Run a service with two tenants on a free port."""
     engine = MemoryEngine()
     service = RunService(engine, agents, options)
     tokens = Tokens({ANN: "ann", BEN: "ben"})
     app, state = create_app(
-        service, tokens, doors=doors, limits=limits or Limits(requests=1_000_000), timeouts=patience
+        service, tokens, doors=doors, limits=limits or Limits(requests=1_000_000), timeouts=timeouts
     )
     connector = aiohttp.TCPConnector(limit=0)
     async with (
@@ -201,4 +201,4 @@ async def on_stage(
         run_test_server(app, state, ServerOptions(port=0, drain=drain)) as url,
         aiohttp.ClientSession(connector=connector) as session,
     ):
-        yield Stage(url, session, state, service, engine, tokens)
+        yield RunningServer(url, session, state, service, engine, tokens)

@@ -1,4 +1,4 @@
-"""Who gets in: tokens, tenants, hosts, origins, limits."""
+"""Access control: tokens, tenants, hosts, origins, and limits."""
 
 import json
 import logging
@@ -18,63 +18,63 @@ from mainspring.app.servers.http.auth import (
 from mainspring.app.servers.http.state import Limits, RateLimiter
 from mainspring.errors import ConfigError
 from mainspring.testing.scripted_model import Reply, ScriptedCall
-from tests.unit.app.servers.http.harness import ANN, BEN, Client, Gate, on_stage, scripted
+from tests.unit.app.servers.http.harness import ANN, BEN, Client, Gate, run_server, script_agent
 
 OPEN = ("", "health", "ready", "openapi.json", "page/page.js")
 CLOSED = ("v1/agents", "v1/runs", "v1/runs/ann.x", "v1/runs/ann.x/events", "v1/runs/ann.x/result", "metrics")
 
 
-async def test_nothing_that_is_somebodys_is_told_without_a_token():
-    async with on_stage({"bot": scripted("a")}) as stage:
+async def test_private_paths_need_a_token():
+    async with run_server({"bot": script_agent("a")}) as server:
         for path in OPEN:
-            assert (await stage.nobody.get(path))[0] == 200, path
+            assert (await server.anonymous.get(path))[0] == 200, path
         for token in ("", "x", ANN[:-1], ANN + "x", f"{ANN} {BEN}"):
             for path in CLOSED:
-                status, rejected = await Client(stage.url, stage.session, token).get(path)
+                status, rejected = await Client(server.url, server.session, token).get(path)
                 assert (status, rejected["code"]) == (401, "unauthorized"), path
-            assert (await Client(stage.url, stage.session, token).post("v1/runs", {"prompt": "x"}))[0] == 401
-        basic = await stage.nobody.get("v1/runs", authorization=f"Basic {ANN}")
-        query = await stage.nobody.get(f"v1/runs?token={ANN}")
+            assert (await Client(server.url, server.session, token).post("v1/runs", {"prompt": "x"}))[0] == 401
+        basic = await server.anonymous.get("v1/runs", authorization=f"Basic {ANN}")
+        query = await server.anonymous.get(f"v1/runs?token={ANN}")
         assert (basic[0], query[0]) == (401, 401)
-        assert (await stage.nobody.get("v1/nothing"))[0] == 401
-        assert (await stage.ann.get("v1/nothing"))[0] == 404
+        assert (await server.anonymous.get("v1/nothing"))[0] == 401
+        assert (await server.ann.get("v1/nothing"))[0] == 404
 
 
-async def test_another_tenants_run_is_not_there():
+async def test_run_of_another_tenant_is_not_found():
     asking = [Reply(calls=[ScriptedCall("note", {"text": "x"})]), "over"]
-    async with on_stage({"bot": scripted(*asking)}) as stage:
-        run = await stage.ann.start("the secret of ann")
-        call = (await stage.ann.until(run, "paused"))["waiting"][0]["call_id"]
-        unknown = await stage.ben.get("v1/runs/ben.nothing")
+    async with run_server({"bot": script_agent(*asking)}) as server:
+        run = await server.ann.start("the secret of ann")
+        call = (await server.ann.wait_for_state(run, "paused"))["waiting"][0]["call_id"]
+        unknown = await server.ben.get("v1/runs/ben.nothing")
         request = [
-            await stage.ben.get(f"v1/runs/{run}"),
-            await stage.ben.get(f"v1/runs/{run}/events"),
-            await stage.ben.get(f"v1/runs/{run}/events?format=ag-ui"),
-            await stage.ben.get(f"v1/runs/{run}/events", last_event_id="1"),
-            await stage.ben.get(f"v1/runs/{run}/result?wait=1"),
-            await stage.ben.post(f"v1/runs/{run}/steer", {"text": "x"}),
-            await stage.ben.post(f"v1/runs/{run}/follow-up", {"text": "x"}),
-            await stage.ben.post(f"v1/runs/{run}/approve", {"call_id": call}),
-            await stage.ben.post(f"v1/runs/{run}/deny", {"call_id": call}),
-            await stage.ben.post(f"v1/runs/{run}/abort", {}),
-            await stage.ben.post(f"v1/runs/{run}/fork", {"prompt": "what did ann say?"}),
+            await server.ben.get(f"v1/runs/{run}"),
+            await server.ben.get(f"v1/runs/{run}/events"),
+            await server.ben.get(f"v1/runs/{run}/events?format=ag-ui"),
+            await server.ben.get(f"v1/runs/{run}/events", last_event_id="1"),
+            await server.ben.get(f"v1/runs/{run}/result?wait=1"),
+            await server.ben.post(f"v1/runs/{run}/steer", {"text": "x"}),
+            await server.ben.post(f"v1/runs/{run}/follow-up", {"text": "x"}),
+            await server.ben.post(f"v1/runs/{run}/approve", {"call_id": call}),
+            await server.ben.post(f"v1/runs/{run}/deny", {"call_id": call}),
+            await server.ben.post(f"v1/runs/{run}/abort", {}),
+            await server.ben.post(f"v1/runs/{run}/fork", {"prompt": "what did ann say?"}),
         ]
         assert request == [unknown] * len(request)
         assert unknown == (404, {"code": "unknown_run", "message": "Run not found."})
-        assert (await stage.ben.get("v1/runs"))[1] == {"runs": []}
-        assert (await stage.ann.until(run, "paused"))["waiting"]
-        assert "ann" not in (await stage.ben.get("metrics"))[1]
+        assert (await server.ben.get("v1/runs"))[1] == {"runs": []}
+        assert (await server.ann.wait_for_state(run, "paused"))["waiting"]
+        assert "ann" not in (await server.ben.get("metrics"))[1]
 
 
 @pytest.mark.parametrize(
     "run", ["ann.x%00", "ann.", ".x", "ann", "ann.x.spawn-1", "ann.%2e%2e", "x" * 500, "ANN.x", "%F0%9F"]
 )
-async def test_a_run_of_a_strange_name_is_not_there(run: str):
-    async with on_stage({"bot": scripted("a")}) as stage:
-        assert (await stage.ann.get(f"v1/runs/{run}"))[0] == 404
+async def test_unusual_run_id_is_not_found(run: str):
+    async with run_server({"bot": script_agent("a")}) as server:
+        assert (await server.ann.get(f"v1/runs/{run}"))[0] == 404
 
 
-def test_a_tenant_whose_name_begins_like_anothers_is_another(tmp_path: Path):
+def test_token_file_is_validated(tmp_path: Path):
     with pytest.raises(ConfigError, match=r"Invalid tenant name: 'ann\.x'"):
         Tokens({"0123456789abcdef": "ann.x"})
     with pytest.raises(ConfigError, match="at least 16"):
@@ -92,7 +92,7 @@ def test_a_tenant_whose_name_begins_like_anothers_is_another(tmp_path: Path):
         read_tokens(tmp_path / "none")
 
 
-def test_the_token_of_the_environment_is_not_left_for_programs():
+def test_token_variable_is_removed_from_the_environment():
     environ = {TOKEN_VARIABLE: ANN, "HOME": "/"}
     assert pop_token_from_env(environ) == ANN
     assert environ == {"HOME": "/"}
@@ -100,57 +100,57 @@ def test_the_token_of_the_environment_is_not_left_for_programs():
     assert new_token() != new_token()
 
 
-async def test_foreign_hosts_and_origins_are_refused():
+async def test_foreign_hosts_and_origins_are_rejected():
     doors = OriginPolicy(hosts=("agents.example.org",), origins=("https://app.example.org",))
-    async with on_stage({"bot": scripted("a")}, doors=doors) as stage:
+    async with run_server({"bot": script_agent("a")}, doors=doors) as server:
         for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.example", "a@b", ""):
             for path in ("v1/runs", "health", ""):
-                status, rejected = await stage.ann.get(path, host=host)
+                status, rejected = await server.ann.get(path, host=host)
                 assert status == 403 or (host == "" and status == 400), host
         for host in ("agents.example.org", "localhost:9", "127.0.0.1", "[::1]:80", "10.1.2.3:80"):
-            assert (await stage.ann.get("v1/runs", host=host))[0] == 200, host
-        own = stage.url.rstrip("/")
+            assert (await server.ann.get("v1/runs", host=host))[0] == 200, host
+        allowed_origin = server.url.rstrip("/")
         for origin in (
             "https://evil.example",
             "null",
-            own + "1",
+            allowed_origin + "1",
             "http://localhost",
             "https://app.example.org.evil",
             "http://[x",
         ):
-            status, rejected = await stage.ann.get("v1/runs", origin=origin)
+            status, rejected = await server.ann.get("v1/runs", origin=origin)
             assert (status, rejected["code"]) == (403, "foreign_origin"), origin
-        assert (await stage.ann.get("v1/runs", origin=own))[0] == 200
-        async with stage.session.get(
-            stage.url + "v1/runs", headers={"origin": own, "authorization": f"Bearer {ANN}"}
+        assert (await server.ann.get("v1/runs", origin=allowed_origin))[0] == 200
+        async with server.session.get(
+            server.url + "v1/runs", headers={"origin": allowed_origin, "authorization": f"Bearer {ANN}"}
         ) as a:
             assert "access-control-allow-origin" not in a.headers
         given = {"origin": "https://app.example.org"}
-        async with stage.session.options(stage.url + "v1/runs", headers=given) as a:
+        async with server.session.options(server.url + "v1/runs", headers=given) as a:
             assert (a.status, a.headers["access-control-allow-origin"]) == (204, "https://app.example.org")
             assert "authorization" in a.headers["access-control-allow-headers"]
-        async with stage.session.get(stage.url + "v1/runs", headers=given) as a:
+        async with server.session.get(server.url + "v1/runs", headers=given) as a:
             assert (a.status, a.headers["access-control-allow-origin"]) == (401, "https://app.example.org")
 
 
-async def test_a_tenant_has_its_own_limits():
+async def test_limits_apply_per_tenant():
     gate = Gate()
     options, limits = ServiceOptions(runs=2), Limits(requests=30, followers=1, body=2_000)
-    async with on_stage({"bot": scripted(gate)}, options=options, limits=limits) as stage:
-        await stage.ann.start()
-        run = await stage.ann.start()
-        status, rejected = await stage.ann.post("v1/runs", {"prompt": "x"})
+    async with run_server({"bot": script_agent(gate)}, options=options, limits=limits) as server:
+        await server.ann.start()
+        run = await server.ann.start()
+        status, rejected = await server.ann.post("v1/runs", {"prompt": "x"})
         assert (status, rejected["code"]) == (429, "too_many_runs")
-        await stage.ben.start()
-        events = stage.ann.follow(run)
+        await server.ben.start()
+        events = server.ann.follow(run)
         await anext(events)
-        async with stage.session.get(
-            f"{stage.url}v1/runs/{run}/events", headers={"authorization": f"Bearer {ANN}"}
+        async with server.session.get(
+            f"{server.url}v1/runs/{run}/events", headers={"authorization": f"Bearer {ANN}"}
         ) as a:
             assert (a.status, (await a.json())["code"]) == (429, "too_many_followers")
             assert int(a.headers["retry-after"]) > 0
         await events.aclose()
-        status, rejected = await stage.ann.post("v1/runs", {"prompt": "x" * 3_000})
+        status, rejected = await server.ann.post("v1/runs", {"prompt": "x" * 3_000})
         assert (status, rejected["code"]) == (413, "too_large")
 
         async def pieces():
@@ -158,19 +158,19 @@ async def test_a_tenant_has_its_own_limits():
                 yield b" " * 100
 
         headers = {"authorization": f"Bearer {ANN}", "content-type": "application/json"}
-        async with stage.session.post(f"{stage.url}v1/runs", data=pieces(), headers=headers) as a:
+        async with server.session.post(f"{server.url}v1/runs", data=pieces(), headers=headers) as a:
             assert a.status == 413
-        while (await stage.ann.get("v1/agents"))[0] == 200:
+        while (await server.ann.get("v1/agents"))[0] == 200:
             pass
-        async with stage.session.get(f"{stage.url}v1/agents", headers=headers) as a:
+        async with server.session.get(f"{server.url}v1/agents", headers=headers) as a:
             assert (a.status, (await a.json())["code"]) == (429, "too_many_requests")
             assert 1 <= int(a.headers["retry-after"]) <= 3
-        assert (await stage.ben.get("v1/agents"))[0] == 200
-        assert (await stage.nobody.get("health"))[0] == 200
+        assert (await server.ben.get("v1/agents"))[0] == 200
+        assert (await server.anonymous.get("health"))[0] == 200
         gate.open.set()
 
 
-def test_the_rate_is_refilled_with_time():
+def test_rate_limit_refills_over_time():
     now = [0.0]
     rate = RateLimiter(60, lambda: now[0])
     assert [rate.acquire("a") for _ in range(61)] == [0] * 60 + [1]
@@ -202,18 +202,18 @@ def test_the_rate_is_refilled_with_time():
         (b"[" * 100_000, "application/json", 400),
     ],
 )
-async def test_bad_bodies_are_refused_and_change_nothing(body: bytes, kind: str, status: int):
-    async with on_stage({"bot": scripted("a")}) as stage:
+async def test_invalid_bodies_are_rejected_and_start_nothing(body: bytes, kind: str, status: int):
+    async with run_server({"bot": script_agent("a")}) as server:
         headers = {"authorization": f"Bearer {ANN}", "content-type": kind}
-        async with stage.session.post(stage.url + "v1/runs", data=body, headers=headers) as answer:
-            told = json.loads(await answer.read())
-            assert (answer.status, status == 201) == (status, "id" in told), told
-        assert len((await stage.ann.get("v1/runs"))[1]["runs"]) == (status == 201)
+        async with server.session.post(server.url + "v1/runs", data=body, headers=headers) as answer:
+            reply = json.loads(await answer.read())
+            assert (answer.status, status == 201) == (status, "id" in reply), reply
+        assert len((await server.ann.get("v1/runs"))[1]["runs"]) == (status == 201)
 
 
-async def test_bad_queries_and_methods_are_refused():
-    async with on_stage({"bot": scripted("a")}) as stage:
-        run = await stage.ann.start()
+async def test_invalid_queries_and_methods_are_rejected():
+    async with run_server({"bot": script_agent("a")}) as server:
+        run = await server.ann.start()
         for query in (
             "limit=0",
             "limit=x",
@@ -224,21 +224,21 @@ async def test_bad_queries_and_methods_are_refused():
             "state=null",
             "state=NULL",
         ):
-            assert (await stage.ann.get(f"v1/runs?{query}"))[0] == 422, query
+            assert (await server.ann.get(f"v1/runs?{query}"))[0] == 422, query
         for query in ("after=-1", "after=x", "format=xml", f"after={'9' * 30}"):
-            assert (await stage.ann.get(f"v1/runs/{run}/events?{query}"))[0] == 422, query
-        assert (await stage.ann.get(f"v1/runs/{run}/events", last_event_id="x"))[0] == 422
-        async with stage.session.delete(stage.url + "v1/runs", headers={"authorization": f"Bearer {ANN}"}) as answer:
+            assert (await server.ann.get(f"v1/runs/{run}/events?{query}"))[0] == 422, query
+        assert (await server.ann.get(f"v1/runs/{run}/events", last_event_id="x"))[0] == 422
+        async with server.session.delete(server.url + "v1/runs", headers={"authorization": f"Bearer {ANN}"}) as answer:
             assert (answer.status, answer.headers["allow"]) == (405, "GET, POST")
             assert (await answer.json())["code"] == "not_allowed"
 
 
-async def test_tokens_are_in_no_log(caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]):
+async def test_tokens_are_not_logged(caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]):
     caplog.set_level(logging.DEBUG)
-    async with on_stage({"bot": scripted("a")}) as stage:
-        await stage.ann.ended(await stage.ann.start())
-        await Client(stage.url, stage.session, "wrong-0123456789abcdef").get("v1/runs")
-        figures = (await stage.ann.get("metrics"))[1]
+    async with run_server({"bot": script_agent("a")}) as server:
+        await server.ann.wait_for_result(await server.ann.start())
+        await Client(server.url, server.session, "wrong-0123456789abcdef").get("v1/runs")
+        figures = (await server.ann.get("metrics"))[1]
     out = capsys.readouterr()
     for text in (caplog.text, out.out, out.err, figures):
         assert ANN not in text

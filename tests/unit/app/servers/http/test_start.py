@@ -1,4 +1,4 @@
-"""What is wrong with a command line of `serve --http`, and how it is said."""
+"""Errors in the command line of `serve --http`."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ SHORT, NONE = "SHORT", "NONE"
         (("--session", "x"), "--session"),
     ],
 )
-def test_it_is_said(
+def test_invalid_serve_options_are_reported(
     arguments: tuple[str, ...], why: str, tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
 ):
     (tmp_path / SHORT).write_text("ann abc\n")

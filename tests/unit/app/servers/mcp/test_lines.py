@@ -1,4 +1,4 @@
-"""Hostile lines to the MCP server: each is answered or passed over, and the server goes on."""
+"""Hostile lines for the MCP server: each is answered or ignored, and the server continues."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ lines = (
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sent=st.lists(lines.map(lambda each: each.replace(b"\n", b" ")), max_size=5))
-async def test_bad_lines(tmp_path: Path, home: Path, sent: list[bytes]) -> None:
+async def test_hostile_lines_do_not_stop_the_server(tmp_path: Path, home: Path, sent: list[bytes]) -> None:
     into: asyncio.Queue[bytes] = asyncio.Queue()
     out: asyncio.Queue[bytes] = asyncio.Queue()
     task = asyncio.create_task(

@@ -1,4 +1,4 @@
-"""Runs that ask: by requests of the server up to 2025-11-25, by answers that say what is missing since 2026-07-28."""
+"""Runs that ask: with server requests up to 2025-11-25, with "input required" results since 2026-07-28."""
 
 import asyncio
 import json
@@ -24,11 +24,11 @@ NEW, OLD = "2026-07-28", "2025-11-25"
 
 
 class Client:
-    """A client of one version, which answers questions as a test says.
+    """A client of one protocol version, which answers questions with a function of the test.
 
     Attributes:
-        told: Every message of the server.
-        asked: The questions that came, by requests or in answers.
+        messages: Every message of the server.
+        questions: The questions in requests or results.
     """
 
     def __init__(self, version: str, answer: Callable[[dict[str, Any]], Any] | None) -> None:
@@ -36,17 +36,17 @@ class Client:
         self.answer = answer
         self.into: asyncio.Queue[bytes] = asyncio.Queue()
         self.out: asyncio.Queue[bytes] = asyncio.Queue()
-        self.told: list[dict[str, Any]] = []
-        self.asked: list[dict[str, Any]] = []
+        self.messages: list[dict[str, Any]] = []
+        self.questions: list[dict[str, Any]] = []
         self.calls = 0
         self._count = 0
 
-    def say(self, **message: Any) -> None:
+    def send(self, **message: Any) -> None:
         self.into.put_nowait(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
     async def next(self) -> dict[str, Any]:
         message = json.loads(await asyncio.wait_for(self.out.get(), 10))
-        self.told.append(message)
+        self.messages.append(message)
         return message
 
     def request(self, method: str, **params: Any) -> int:
@@ -58,17 +58,17 @@ class Client:
                 "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}} if self.answer else {},
                 "progressToken": f"p{self._count}",
             }
-        self.say(id=self._count, method=method, params=params)
+        self.send(id=self._count, method=method, params=params)
         return self._count
 
     async def reply(self, id: int) -> dict[str, Any]:
-        """The answer to a request; questions meanwhile are answered."""
+        """Return the response to a request, and answer questions that arrive first."""
         while True:
             message = await self.next()
             if message.get("method") == "elicitation/create":
                 assert self.answer is not None
-                self.asked.append(message["params"])
-                self.say(id=message["id"], result=self.answer(message["params"]))
+                self.questions.append(message["params"])
+                self.send(id=message["id"], result=self.answer(message["params"]))
             elif message.get("id") == id:
                 return message
 
@@ -80,10 +80,10 @@ class Client:
         can = {"elicitation": {}} if self.answer else {}
         about = {"protocolVersion": OLD, "capabilities": can, "clientInfo": {"name": "test", "version": "1"}}
         await self.reply(self.request("initialize", **about))
-        self.say(method="notifications/initialized")
+        self.send(method="notifications/initialized")
 
     async def call(self, **arguments: Any) -> dict[str, Any]:
-        """What a call of ``run`` gives, in as many rounds as it takes."""
+        """Call ``run`` and return its result after as many rounds as needed."""
         more: dict[str, Any] = {}
         while True:
             self.calls += 1
@@ -93,13 +93,13 @@ class Client:
             if result.get("resultType") != "input_required":
                 return result
             assert self.answer is not None
-            self.asked += [each["params"] for each in result["inputRequests"].values()]
+            self.questions += [each["params"] for each in result["inputRequests"].values()]
             answers = {id: self.answer(each["params"]) for id, each in result["inputRequests"].items()}
             more = {"inputResponses": answers, "requestState": result["requestState"]}
 
 
 @asynccontextmanager
-async def connected(
+async def connect(
     folder: Path, home: Path, version: str, answer: Callable[[dict[str, Any]], Any] | None, *script: Any
 ) -> AsyncGenerator[tuple[Client, ScriptedModel]]:
     model = script[0] if isinstance(script[0], ScriptedModel) else ScriptedModel(*script)
@@ -117,7 +117,7 @@ def accept(**content: Any) -> dict[str, Any]:
     return {"action": "accept", "content": content}
 
 
-def write(number: int = 1) -> ScriptedCall:
+def write_call(number: int = 1) -> ScriptedCall:
     return ScriptedCall("write_file", {"path": f"{number}.txt", "content": "x"})
 
 
@@ -134,22 +134,24 @@ def write(number: int = 1) -> ScriptedCall:
         ({"action": "cancel"}, False),
     ],
 )
-async def test_decisions(tmp_path: Path, home: Path, version: str, answer: dict[str, Any], written: bool) -> None:
-    async with connected(tmp_path, home, version, lambda _: answer, write(), "Done.") as (client, _):
+async def test_approval_decisions(
+    tmp_path: Path, home: Path, version: str, answer: dict[str, Any], written: bool
+) -> None:
+    async with connect(tmp_path, home, version, lambda _: answer, write_call(), "Done.") as (client, _):
         result = await client.call(prompt="write it")
     assert (tmp_path / "1.txt").exists() is written
     assert result["structuredContent"]["answer"] == "Done."
     assert result["structuredContent"]["denied"] == (not written)
-    assert "The agent wants to write 1.txt" in client.asked[0]["message"]
-    assert client.asked[0]["requestedSchema"]["properties"]["decision"]["enum"][:2] == ["once", "session"]
-    progress = [message["params"] for message in client.told if message.get("method") == "notifications/progress"]
+    assert "The agent wants to write 1.txt" in client.questions[0]["message"]
+    assert client.questions[0]["requestedSchema"]["properties"]["decision"]["enum"][:2] == ["once", "session"]
+    progress = [message["params"] for message in client.messages if message.get("method") == "notifications/progress"]
     if version == NEW:
         assert [each["message"] for each in progress] == ["Write 1.txt"]
         assert client.calls == 2
 
 
 @pytest.mark.parametrize("version", [NEW, OLD])
-async def test_questions_of_the_agent(tmp_path: Path, home: Path, version: str) -> None:
+async def test_agent_questions_are_answered_by_the_client(tmp_path: Path, home: Path, version: str) -> None:
     options = [{"label": "red", "description": "like roses"}, {"label": "blue"}]
     script = [
         ScriptedCall("ask_user", {"question": "Which?", "options": options}),
@@ -158,15 +160,18 @@ async def test_questions_of_the_agent(tmp_path: Path, home: Path, version: str) 
         "Thanks.",
     ]
     given = {"Which?": accept(choice="red"), "Why?": accept(words="it is warm"), "All?": {"action": "decline"}}
-    async with connected(tmp_path, home, version, lambda asked: given[asked["message"]], *script) as (client, model):
+    async with connect(tmp_path, home, version, lambda question: given[question["message"]], *script) as (
+        client,
+        model,
+    ):
         result = await client.call(prompt="ask me")
-    told = [request.messages[-1].tool_results[0].text for request in model.requests[1:]]
-    assert told[:2] == ["The user chose: red.", "The user says: it is warm"]
-    assert "gave no answer" in told[2]
+    texts = [request.messages[-1].tool_results[0].text for request in model.requests[1:]]
+    assert texts[:2] == ["The user chose: red.", "The user says: it is warm"]
+    assert "gave no answer" in texts[2]
     assert result["structuredContent"]["answer"] == "Thanks."
 
 
-async def test_what_is_said_keeps_to_the_schema(material: Path, tmp_path: Path, home: Path) -> None:
+async def test_messages_match_the_schema(material: Path, tmp_path: Path, home: Path) -> None:
     schema = json.loads((material / "mcp" / "spec-schema" / f"{NEW}.schema.json").read_text())
     check = {
         name: jsonschema.Draft202012Validator(
@@ -180,15 +185,15 @@ async def test_what_is_said_keeps_to_the_schema(material: Path, tmp_path: Path, 
             "ProgressNotification",
         )
     }
-    script = [write(), ScriptedCall("ask_user", {"question": "Which?", "options": [{"label": "a"}]}), "Done."]
+    script = [write_call(), ScriptedCall("ask_user", {"question": "Which?", "options": [{"label": "a"}]}), "Done."]
     answers = {"Which?": accept(choice="a", words="or b")}
-    async with connected(
+    async with connect(
         tmp_path, home, NEW, lambda request: answers.get(request["message"], accept(decision="once")), *script
     ) as (client, _):
         await client.call(prompt="write it")
         await client.reply(client.request("tools/list"))
     kinds: list[str] = []
-    for message in client.told:
+    for message in client.messages:
         if "method" in message:
             kinds.append("ProgressNotification")
             check["ProgressNotification"].validate(message)
@@ -206,57 +211,57 @@ async def test_what_is_said_keeps_to_the_schema(material: Path, tmp_path: Path, 
     assert set(kinds) == set(check)
 
 
-async def test_a_client_without_forms_is_not_asked(tmp_path: Path, home: Path) -> None:
-    async with connected(tmp_path, home, NEW, None, write(), "Done.") as (client, model):
+async def test_client_without_forms_gets_no_questions(tmp_path: Path, home: Path) -> None:
+    async with connect(tmp_path, home, NEW, None, write_call(), "Done.") as (client, model):
         result = await client.call(prompt="write it")
     assert result["structuredContent"]["denied"] == 1
     assert "no user is available" in repr(model.requests[1].messages)
 
 
-async def test_answers_that_are_none(tmp_path: Path, home: Path) -> None:
-    """A state is good for one time and one call; what is not answered is asked again."""
+async def test_invalid_or_reused_request_state_is_rejected(tmp_path: Path, home: Path) -> None:
+    """A request state is valid once and for one call; unanswered questions are asked again."""
     arguments = {"prompt": "write it"}
-    async with connected(tmp_path, home, NEW, lambda _: None, write(), "Done.") as (client, _):
+    async with connect(tmp_path, home, NEW, lambda _: None, write_call(), "Done.") as (client, _):
 
-        async def say(**more: Any) -> dict[str, Any]:
+        async def call_run(**more: Any) -> dict[str, Any]:
             return await client.reply(client.request("tools/call", name="run", **{"arguments": arguments, **more}))
 
-        first = (await say())["result"]
-        again = (await say(requestState=first["requestState"], inputResponses={"other": accept(decision="once")}))[
+        first = (await call_run())["result"]
+        again = (await call_run(requestState=first["requestState"], inputResponses={"other": accept(decision="once")}))[
             "result"
         ]
         assert again["inputRequests"] == first["inputRequests"]
         assert again["requestState"] != first["requestState"]
         for state in (first["requestState"], "", "nonsense"):
-            rejected = (await say(requestState=state))["error"]
+            rejected = (await call_run(requestState=state))["error"]
             assert (rejected["code"], rejected["data"]["reason"]) == (-32602, "invalid_request_state")
-        rejected = (await say(requestState=again["requestState"], arguments={"prompt": "something else"}))["error"]
+        rejected = (await call_run(requestState=again["requestState"], arguments={"prompt": "something else"}))["error"]
         assert rejected["data"]["reason"] == "invalid_request_state"
     assert not (tmp_path / "1.txt").exists()
 
 
-async def test_more_questions_than_clients_take(tmp_path: Path, home: Path) -> None:
-    """What is asked behind the last round that clients take part in is denied, and the run goes on."""
-    script = [*[write(number) for number in range(runs.MAX_INPUT_ROUNDS + 2)], "Done."]
-    async with connected(tmp_path, home, NEW, lambda _: accept(decision="once"), *script) as (client, _):
+async def test_requests_beyond_the_round_limit_are_denied(tmp_path: Path, home: Path) -> None:
+    """Requests after the last allowed round are denied, and the run continues."""
+    script = [*[write_call(number) for number in range(runs.MAX_INPUT_ROUNDS + 2)], "Done."]
+    async with connect(tmp_path, home, NEW, lambda _: accept(decision="once"), *script) as (client, _):
         result = await client.call(prompt="write them")
-    assert len(client.asked) == runs.MAX_INPUT_ROUNDS
+    assert len(client.questions) == runs.MAX_INPUT_ROUNDS
     assert result["structuredContent"]["denied"] == 2
     assert "--allow RULE" in result["content"][0]["text"]
 
 
-async def test_a_client_that_does_not_come_back(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its run is stopped when its time is up, and kept; others go on meanwhile."""
+async def test_run_of_an_absent_client_is_stopped(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run stops after a time limit and is stored; other runs continue."""
     ended = asyncio.Event()
 
-    class Noted(runs.ToolRun):
+    class ObservedRun(runs.ToolRun):
         async def run(self, chats: Any, options: Any) -> None:
             await super().run(chats, options)
             ended.set()
 
     monkeypatch.setattr(runs, "SUSPEND_SECONDS", 0.05)
-    monkeypatch.setattr(runs, "ToolRun", Noted)
-    async with connected(tmp_path, home, NEW, lambda _: None, write(), "Done.") as (client, _):
+    monkeypatch.setattr(runs, "ToolRun", ObservedRun)
+    async with connect(tmp_path, home, NEW, lambda _: None, write_call(), "Done.") as (client, _):
         request = await client.reply(client.request("tools/call", name="run", arguments={"prompt": "write it"}))
         await asyncio.wait_for(ended.wait(), 10)
         state = request["result"]["requestState"]
@@ -269,15 +274,15 @@ async def test_a_client_that_does_not_come_back(tmp_path: Path, home: Path, monk
 
 
 @pytest.mark.parametrize("version", [NEW, OLD])
-async def test_cancellation(tmp_path: Path, home: Path, version: str) -> None:
+async def test_cancelled_call_stops_the_run_and_keeps_its_session(tmp_path: Path, home: Path, version: str) -> None:
     gate = Gate()
     model = WaitingModel("Again.", gates={0: gate})
-    async with connected(tmp_path, home, version, lambda _: None, model) as (client, _):
+    async with connect(tmp_path, home, version, lambda _: None, model) as (client, _):
         id = client.request("tools/call", name="run", arguments={"prompt": "for ever"})
         await gate.reached_limit.wait()
-        client.say(method="notifications/cancelled", params={"requestId": id, "reason": "enough"})
+        client.send(method="notifications/cancelled", params={"requestId": id, "reason": "enough"})
         model.gates.clear()
         result = await client.call(prompt="once more")
         assert result["structuredContent"]["answer"] == "Again."
         listed = await client.reply(client.request("tools/call", name="sessions", arguments={}))
-        assert "for ever" in listed["result"]["content"][0]["text"], "what was cancelled is kept, too"
+        assert "for ever" in listed["result"]["content"][0]["text"], "a cancelled run is stored"

@@ -1,4 +1,4 @@
-"""The lines of ``serve --rpc``: the published schema, hostile lines, and the client of the documentation."""
+"""The lines of ``serve --rpc``: the published schema, hostile lines, and the client in the documentation."""
 
 import asyncio
 import json
@@ -39,34 +39,34 @@ LINE, REQUEST = (
 
 
 class Client:
-    """A program at the other end."""
+    """A client of the server."""
 
     def __init__(self) -> None:
         self.out: asyncio.Queue[bytes] = asyncio.Queue()
         self.into: asyncio.Queue[bytes] = asyncio.Queue()
         self.wire = LineTransport(self.out.get, self.into.put)
-        self.asked: dict[int, Any] = {}
+        self.sent: dict[int, Any] = {}
 
-    def say(self, line: bytes) -> None:
+    def send(self, line: bytes) -> None:
         self.out.put_nowait(line + b"\n")
 
-    def ask(self, number: int, /, **command: Any) -> None:
-        self.asked[number] = {"id": number, "command": command}
-        self.say(json.dumps(self.asked[number]).encode())
+    def send_command(self, number: int, /, **command: Any) -> None:
+        self.sent[number] = {"id": number, "command": command}
+        self.send(json.dumps(self.sent[number]).encode())
 
     async def reply(self, number: int, /, **command: Any) -> dict[str, Any]:
-        """The reply to a request."""
-        self.ask(number, **command)
-        return await self.until("reply", id=number)
+        """Send a request and return its reply."""
+        self.send_command(number, **command)
+        return await self.wait_for("reply", id=number)
 
     async def next(self) -> dict[str, Any]:
         line = json.loads(await asyncio.wait_for(self.into.get(), 10))
         LINE.validate(line)
-        if line["type"] == "reply" and line["id"] in self.asked:
-            REQUEST.validate(self.asked[line["id"]])  # what is taken is as the schema has it
+        if line["type"] == "reply" and line["id"] in self.sent:
+            REQUEST.validate(self.sent[line["id"]])  # accepted requests match the schema
         return line
 
-    async def until(self, kind: str, **facts: Any) -> dict[str, Any]:
+    async def wait_for(self, kind: str, **facts: Any) -> dict[str, Any]:
         while True:
             line = await self.next()
             found = line["event"] if line["type"] == "event" else line
@@ -75,7 +75,7 @@ class Client:
 
 
 @asynccontextmanager
-async def serving(tmp_path: Path, home: Path, *script: Any, **more: Any) -> AsyncGenerator[Client]:
+async def open_client(tmp_path: Path, home: Path, *script: Any, **more: Any) -> AsyncGenerator[Client]:
     client = Client()
     model = script[0] if script and isinstance(script[0], ScriptedModel) else ScriptedModel(*script)
     options = options_for(tmp_path, home, model, exporters=EXPORTERS, **more)
@@ -86,30 +86,30 @@ async def serving(tmp_path: Path, home: Path, *script: Any, **more: Any) -> Asyn
         await task
 
 
-def test_the_published_schema_is_that_of_the_structs() -> None:
+def test_published_schema_is_current() -> None:
     published = (DOCS / "rpc.schema.json").read_text()
     assert published == rpc_schema_text(), "python -m mainspring.app.servers.rpc.protocol > docs/rpc.schema.json"
 
 
-async def test_a_conversation(tmp_path: Path, home: Path) -> None:
-    async with serving(
+async def test_conversation_over_rpc(tmp_path: Path, home: Path) -> None:
+    async with open_client(
         tmp_path, home, ScriptedCall("write_file", {"path": "a.txt", "content": "x"}), "Written."
     ) as client:
         assert (await client.next())["protocol"] == 1
-        client.ask(1, type="prompt", text="write it")
-        request = await client.until("approval_asked")
-        client.ask(2, type="approve", id=request["id"], decision="once")
-        assert (await client.until("run_finished"))["text"] == "Written."
-        client.ask(3, type="get_status")
-        assert (await client.until("reply", id=3))["status"]["running"] is False
-        client.ask(4, type="complete", line="/co")
-        assert {c["text"] for c in (await client.until("reply", id=4))["candidates"]} >= {"/cost", "/compact"}
-        client.ask(5, type="list_commands")
-        assert "cost" in (await client.until("reply", id=5))["commands"]
-        client.ask(6, type="approve", id="q99", decision="once")
-        assert (await client.until("error", id=6))["code"] == "refused"
-        client.ask(7, type="close")
-        await client.until("reply", id=7)
+        client.send_command(1, type="prompt", text="write it")
+        request = await client.wait_for("approval_asked")
+        client.send_command(2, type="approve", id=request["id"], decision="once")
+        assert (await client.wait_for("run_finished"))["text"] == "Written."
+        client.send_command(3, type="get_status")
+        assert (await client.wait_for("reply", id=3))["status"]["running"] is False
+        client.send_command(4, type="complete", line="/co")
+        assert {c["text"] for c in (await client.wait_for("reply", id=4))["candidates"]} >= {"/cost", "/compact"}
+        client.send_command(5, type="list_commands")
+        assert "cost" in (await client.wait_for("reply", id=5))["commands"]
+        client.send_command(6, type="approve", id="q99", decision="once")
+        assert (await client.wait_for("error", id=6))["code"] == "refused"
+        client.send_command(7, type="close")
+        await client.wait_for("reply", id=7)
     assert (tmp_path / "a.txt").read_text() == "x"
 
 
@@ -124,18 +124,18 @@ async def test_a_conversation(tmp_path: Path, home: Path) -> None:
         max_size=6,
     )
 )
-async def test_bad_lines_are_answered_and_the_conversation_goes_on(
+async def test_bad_lines_are_answered_and_the_conversation_continues(
     tmp_path: Path, home: Path, sent: list[bytes]
 ) -> None:
     bad = [line for line in (each.replace(b"\n", b" ") for each in sent) if line.strip()]
     assert all(isinstance(read_request(line), Error) for line in bad)
-    async with serving(tmp_path, home) as client:
+    async with open_client(tmp_path, home) as client:
         for line in bad:
-            client.say(line)
+            client.send(line)
         for _ in bad:
-            await client.until("error")
-        client.ask(1, type="get_status")
-        await client.until("reply", id=1)
+            await client.wait_for("error")
+        client.send_command(1, type="get_status")
+        await client.wait_for("reply", id=1)
 
 
 EXAMPLES: dict[str, dict[str, Any]] = {
@@ -171,13 +171,13 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 }
 
 
-def spoilt(fields: dict[str, Any]) -> list[dict[str, Any]]:
-    """The same without one field, with another one, and with values of other kinds."""
-    made: list[dict[str, Any]] = [{**fields, "unknown": 1}]
+def make_variants(fields: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return variants without one field, with an extra field, and with values of other types."""
+    variants: list[dict[str, Any]] = [{**fields, "unknown": 1}]
     for name in fields:
-        made.append({k: v for k, v in fields.items() if k != name})
-        made += [{**fields, name: wrong} for wrong in (None, 5, True, "text", [], {}, [5], ["x"], [{"x": 1}])]
-    return made
+        variants.append({k: v for k, v in fields.items() if k != name})
+        variants += [{**fields, name: wrong} for wrong in (None, 5, True, "text", [], {}, [5], ["x"], [{"x": 1}])]
+    return variants
 
 
 def test_every_command_has_an_example() -> None:
@@ -185,98 +185,100 @@ def test_every_command_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(EXAMPLES))
-def test_what_is_taken_is_what_the_schema_takes(kind: str) -> None:
-    def both(request: Any) -> tuple[bool, bool]:
+def test_parser_and_schema_accept_the_same_requests(kind: str) -> None:
+    def is_accepted_and_valid(request: Any) -> tuple[bool, bool]:
         return not isinstance(read_request(json.dumps(request).encode()), Error), REQUEST.is_valid(request)
 
     fields = EXAMPLES[kind]
-    assert both({"id": 1, "command": {"type": kind, **fields}}) == (True, True)
-    for each in spoilt(fields):
-        if each.get("attachments") != ["x"]:  # base64 is more than a text, and no schema says so
-            taken, valid = both({"id": "x", "command": {"type": kind, **each}})
-            assert taken == valid, each
+    assert is_accepted_and_valid({"id": 1, "command": {"type": kind, **fields}}) == (True, True)
+    for each in make_variants(fields):
+        if each.get("attachments") != ["x"]:  # a schema cannot describe base64
+            accepted, valid = is_accepted_and_valid({"id": "x", "command": {"type": kind, **each}})
+            assert accepted == valid, each
     for request in ({"command": {"type": kind, **fields}, "idd": 1}, {"id": [], "command": {"type": kind, **fields}}):
-        assert both(request) == (False, False)
-    assert both({"command": {"type": f"{kind}x", **fields}}) == (False, False)
+        assert is_accepted_and_valid(request) == (False, False)
+    assert is_accepted_and_valid({"command": {"type": f"{kind}x", **fields}}) == (False, False)
 
 
-async def test_a_field_that_is_not_known_changes_nothing(tmp_path: Path, home: Path) -> None:
-    async with serving(tmp_path, home, "never said") as client:
-        client.ask(1, type="prompt", text="x", attachment=[])
-        error = await client.until("error", id=1)
+async def test_unknown_field_is_rejected(tmp_path: Path, home: Path) -> None:
+    async with open_client(tmp_path, home, "never said") as client:
+        client.send_command(1, type="prompt", text="x", attachment=[])
+        error = await client.wait_for("error", id=1)
         assert error["code"] == "invalid"
         assert "attachment" in error["message"]
         assert (await client.reply(2, type="get_messages"))["messages"] == []
 
 
-async def test_what_is_said_while_a_run_goes_on(tmp_path: Path, home: Path) -> None:
-    """A second prompt waits its turn, a steer comes at the next step, and an abort stops what runs and keeps what waits."""
+async def test_prompts_steering_and_abort_during_a_run(tmp_path: Path, home: Path) -> None:
+    """A second prompt is queued, a steering message joins the next turn, and an abort keeps the queue."""
     (tmp_path / "a.txt").write_text("x")
     gates = {0: Gate(), 3: Gate()}
     script: list[Any] = [ScriptedCall("read_file", {"path": "a.txt"}), "First.", "Second.", "never said"]
     model = WaitingModel(*script, gates=gates)
-    async with serving(tmp_path, home, model) as client:
+    async with open_client(tmp_path, home, model) as client:
         await client.reply(1, type="prompt", text="one")
         await gates[0].reached_limit.wait()
         await client.reply(2, type="prompt", text="two")
         await client.reply(3, type="steer", text="and mind the gap")
         gates[0].open.set()
-        assert (await client.until("run_finished"))["text"] == "First."
+        assert (await client.wait_for("run_finished"))["text"] == "First."
         assert "mind the gap" in repr(model.requests[1].messages)
-        assert (await client.until("run_finished"))["text"] == "Second."
+        assert (await client.wait_for("run_finished"))["text"] == "Second."
         await client.reply(4, type="prompt", text="three")
         await gates[3].reached_limit.wait()
         await client.reply(5, type="queue", text="four")
         await client.reply(6, type="abort", reason="enough")
-        assert (await client.until("run_finished"))["status"] == "aborted"
+        assert (await client.wait_for("run_finished"))["status"] == "aborted"
         assert (await client.reply(7, type="get_status"))["status"]["queued"] == 1
-        said = (await client.reply(8, type="get_messages"))["messages"]
-    texts = [block["text"] for m in said if m["role"] == "user" for block in m["content"] if block["type"] == "text"]
+        messages = (await client.reply(8, type="get_messages"))["messages"]
+    texts = [
+        block["text"] for m in messages if m["role"] == "user" for block in m["content"] if block["type"] == "text"
+    ]
     assert [text for text in texts if text in ("one", "two", "three", "four")] == ["one", "two", "three"]
-    assert [b["type"] for m in said for b in m["content"]].count("tool_result") == 1
+    assert [b["type"] for m in messages for b in m["content"]].count("tool_result") == 1
 
 
-async def test_sessions(tmp_path: Path, home: Path) -> None:
-    """Begun, named, listed, gone on with, copied, exported."""
-    async with serving(tmp_path, home, "One.", "Two.", "Three.") as client:
+async def test_session_commands(tmp_path: Path, home: Path) -> None:
+    """Sessions are started, renamed, listed, resumed, forked, and exported."""
+    async with open_client(tmp_path, home, "One.", "Two.", "Three.") as client:
         await client.reply(1, type="prompt", text="first")
-        await client.until("run_finished")
+        await client.wait_for("run_finished")
         await client.reply(2, type="rename", title="The first one")
         await client.reply(3, type="new_session")
-        await client.until("session_changed", reason="new")
+        await client.wait_for("session_changed", reason="new")
         await client.reply(4, type="prompt", text="second")
-        await client.until("run_finished")
+        await client.wait_for("run_finished")
         listed = (await client.reply(5, type="list_sessions"))["sessions"]
         assert {s["title"] for s in listed} == {"The first one", "second"}
         assert {s["cwd"] for s in listed} == {str(tmp_path)}
         first = next(s["id"] for s in listed if s["title"] == "The first one")
         await client.reply(6, type="resume", session=first)
-        await client.until("session_changed", reason="resumed")
+        await client.wait_for("session_changed", reason="resumed")
         await client.reply(7, type="fork")
-        copied = await client.until("session_changed", reason="forked")
+        copied = await client.wait_for("session_changed", reason="forked")
         assert copied["id"] != first
         await client.reply(8, type="prompt", text="third")
-        await client.until("run_finished")
-        said = repr((await client.reply(9, type="get_messages"))["messages"])
-        assert ("One." in said, "Two." in said, "Three." in said) == (True, False, True)
+        await client.wait_for("run_finished")
+        messages = repr((await client.reply(9, type="get_messages"))["messages"])
+        assert ("One." in messages, "Two." in messages, "Three." in messages) == (True, False, True)
         for number, kind in enumerate(("html", "md", "jsonl")):
             done = await client.reply(20 + number, type="slash", line=f"/export out.{kind}")
-            await client.until("command_done", id=done["command"])
+            await client.wait_for("command_done", id=done["command"])
             assert "Three." in (tmp_path / f"out.{kind}").read_text()
         assert (await client.reply(30, type="list_sessions", everywhere=True))["sessions"]
         assert isinstance((await client.reply(31, type="list_models"))["models"], dict)
 
 
-async def test_names_that_are_no_text(tmp_path: Path, home: Path) -> None:
-    """What has no form in UTF-8 is told all the same."""
+async def test_text_that_is_not_utf8_is_published(tmp_path: Path, home: Path) -> None:
+    """Text without a UTF-8 encoding is published."""
     os.mkdir(os.fsencode(tmp_path) + b"/sub")
     (tmp_path / "sub" / os.fsdecode(b"bad-\xff.txt")).write_text("x")
     call_it = ScriptedCall("list_files", {"path": "sub"})
-    async with serving(tmp_path, home, call_it, "It has \udcff in it.") as client:
+    async with open_client(tmp_path, home, call_it, "It has \udcff in it.") as client:
         await client.reply(1, type="prompt", text="look")
-        finished = await client.until("tool_finished")
+        finished = await client.wait_for("tool_finished")
         assert "bad-" in finished["output"]
-        await client.until("run_finished")
+        await client.wait_for("run_finished")
         await client.reply(2, type="get_messages")
 
 
@@ -289,7 +291,7 @@ def documented_client() -> Any:
     return found["Agent"]
 
 
-def test_the_client_of_the_documentation(command: Command) -> None:
+def test_client_in_the_documentation_works(command: Command) -> None:
     command.server.script = [call("write_file", path="a.txt", content="x"), "Written."]
     agent = documented_client()(
         "--model", "openai:test-model", decide=lambda request: "once", cwd=command.folder, env=command.environment
@@ -299,7 +301,7 @@ def test_the_client_of_the_documentation(command: Command) -> None:
     assert agent.close() == 0
 
 
-def test_a_signal_ends_it_in_order(command: Command) -> None:
+def test_signal_ends_the_server_cleanly(command: Command) -> None:
     process = command.start("serve", "--rpc", "--model", "openai:test-model", stdin=subprocess.PIPE)
     assert process.stdout is not None
     assert json.loads(process.stdout.readline())["type"] == "hello"
@@ -309,7 +311,7 @@ def test_a_signal_ends_it_in_order(command: Command) -> None:
     assert (process.returncode, err) == (143, "")
 
 
-def test_what_cannot_be_opened_is_said(command: Command) -> None:
+def test_unknown_session_is_reported(command: Command) -> None:
     done = command.run("serve", "--rpc", "--session", "nonsense", piped="")
     assert [line["type"] for line in done.lines] == ["hello", "error"]
     assert done.result["code"] == "not_opened"

@@ -1,4 +1,4 @@
-"""Spans as they come over OTLP."""
+"""Spans that arrive over OTLP."""
 
 import base64
 import json
@@ -46,7 +46,7 @@ def request(*spans: Any, service: str = "shop") -> bytes:
 
 
 @pytest.mark.covers("TEL-05", "CLI-17")
-def test_json_is_read() -> None:
+def test_json_spans_are_decoded() -> None:
     (received,) = decode_spans(request(SPAN), "application/json; charset=utf-8")
 
     span = received.span
@@ -63,12 +63,12 @@ def test_json_is_read() -> None:
 
 @tool
 async def look(key: str) -> str:
-    """Look."""
+    """Return the key."""
     return key
 
 
 @pytest.mark.covers("CLI-17")
-async def test_protobuf_of_a_real_run_is_read_as_its_json_is() -> None:
+async def test_protobuf_and_json_of_a_run_decode_alike() -> None:
     recorder = Recorder(sensitive=True)
     usage = Usage(10, 2, cost=Cost(0.5))
     model = ScriptedModel(
@@ -110,21 +110,25 @@ async def test_protobuf_of_a_real_run_is_read_as_its_json_is() -> None:
         (b"{}", ""),
     ],
 )
-def test_what_is_no_otlp_is_refused(data: bytes, kind: str) -> None:
+def test_data_that_is_not_otlp_is_rejected(data: bytes, kind: str) -> None:
     with pytest.raises(OtlpDecodeError):
         decode_spans(data, kind)
 
 
-anything = st.recursive(
+any_json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st.floats(allow_nan=False),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from([*SPAN, "resourceSpans", "scopeSpans", "spans", "resource", "value", "key"]), inner, max_size=4),
     max_leaves=12,
 )  # fmt: skip
 
 
-@given(anything)
-def test_whatever_comes_as_json_is_read_or_refused(value: Any) -> None:
-    for data in (json.dumps(value).encode(), request(value), request({**SPAN, "attributes": value, "events": value})):
+@given(any_json)
+def test_any_json_is_decoded_or_rejected(value: Any) -> None:
+    for data in (
+        json.dumps(value).encode(),
+        request(value),
+        request({**SPAN, "attributes": value, "events": value}),
+    ):
         try:
             decode_spans(data, "application/json")
         except OtlpDecodeError:
@@ -132,7 +136,7 @@ def test_whatever_comes_as_json_is_read_or_refused(value: Any) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_whatever_comes_as_bytes_is_read_or_refused(data: bytes) -> None:
+def test_any_bytes_are_decoded_or_rejected(data: bytes) -> None:
     for kind in ("application/x-protobuf", "application/json"):
         try:
             decode_spans(data, kind)

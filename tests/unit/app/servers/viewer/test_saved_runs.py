@@ -1,4 +1,4 @@
-"""Runs of saved conversations as the viewer shows them."""
+"""Runs of saved sessions in the viewer."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ async def look(key: str) -> str:
     return f"value of {key}"
 
 
-def child(request: ModelRequest) -> Any:
+def respond_as_child(request: ModelRequest) -> Any:
     return (
         Reply(calls=[ScriptedCall("look", {"key": "x"})], usage=USAGE)
         if len(request.messages) == 1
@@ -52,7 +52,7 @@ async def converse(home: Path, *script: Any, prompt: str = f"Find it {KEY}", nam
         tools=[look],
         session=session,
         plugs=[SessionEventLog(session)],
-        subagents=[AgentDefinition(name="scout", description="x", model=ScriptedModel(child, loop=True))],
+        subagents=[AgentDefinition(name="scout", description="x", model=ScriptedModel(respond_as_child, loop=True))],
         behavior=QUICK,
     )
     await agent.run(prompt, raise_errors=False)
@@ -61,7 +61,7 @@ async def converse(home: Path, *script: Any, prompt: str = f"Find it {KEY}", nam
     return session
 
 
-def only(saved: SavedRuns) -> RunDetail:
+def get_only_run(saved: SavedRuns) -> RunDetail:
     (summary,) = saved.runs()
     detail = saved.run(summary.id)
     assert detail is not None
@@ -69,7 +69,7 @@ def only(saved: SavedRuns) -> RunDetail:
 
 
 @pytest.mark.covers("CLI-17")
-def test_a_saved_run_is_a_tree_with_what_was_said(tmp_path: Path) -> None:
+def test_saved_run_is_a_tree_of_spans(tmp_path: Path) -> None:
     calls = [
         ScriptedCall("look", {"key": "a"}, "c1"),
         ScriptedCall("look", {"key": "bad"}, "c2"),
@@ -78,7 +78,7 @@ def test_a_saved_run_is_a_tree_with_what_was_said(tmp_path: Path) -> None:
     script = NetworkError("cut"), Reply("Looking.", calls=calls, usage=USAGE), Reply(f"Done {KEY}", usage=USAGE)
     session = asyncio.run(converse(tmp_path, *script))
 
-    detail = only(SavedRuns(tmp_path, {}))
+    detail = get_only_run(SavedRuns(tmp_path, {}))
 
     summary = detail.summary
     assert (summary.status, summary.session, summary.place) == ("completed", session.id, str(tmp_path))
@@ -101,24 +101,24 @@ def test_a_saved_run_is_a_tree_with_what_was_said(tmp_path: Path) -> None:
     assert KEY not in repr(detail)
 
 
-def test_a_run_that_goes_on_is_running_and_one_that_was_killed_is_not(tmp_path: Path) -> None:
+def test_open_run_is_running_and_an_old_one_is_unfinished(tmp_path: Path) -> None:
     session = asyncio.run(converse(tmp_path, Reply("one", usage=USAGE)))
     log = tmp_path / "logs" / f"{session.id}.jsonl"
     lines = log.read_bytes().splitlines(keepends=True)
     saved = SavedRuns(tmp_path, {})
-    assert only(saved).summary.status == "completed"
+    assert get_only_run(saved).summary.status == "completed"
 
     log.write_bytes(b"".join(line for line in lines if b'"run_end"' not in line and b'"shutdown"' not in line))
-    assert only(saved).summary.status == "running"
-    assert only(saved).summary.end is None
+    assert get_only_run(saved).summary.status == "running"
+    assert get_only_run(saved).summary.end is None
 
     old = b"".join(line.replace(b'"time":"20', b'"time":"19') for line in lines if b'"run_end"' not in line)
     log.write_bytes(old)
     os.utime(log, (time.time(), time.time() + 5))
-    assert only(saved).summary.status == "unfinished"
+    assert get_only_run(saved).summary.status == "unfinished"
 
 
-def test_a_log_is_read_again_only_where_it_grew(tmp_path: Path) -> None:
+def test_unchanged_log_is_not_read_again(tmp_path: Path) -> None:
     asyncio.run(converse(tmp_path, "one"))
     asyncio.run(converse(tmp_path, "two"))
     saved = SavedRuns(tmp_path, {})
@@ -130,6 +130,6 @@ def test_a_log_is_read_again_only_where_it_grew(tmp_path: Path) -> None:
     assert all(a is b for a, b in zip(first, again, strict=True))
 
 
-def test_where_nothing_is_stored_there_is_nothing(tmp_path: Path) -> None:
+def test_missing_folder_has_no_runs(tmp_path: Path) -> None:
     assert SavedRuns(tmp_path / "nowhere", {}).runs() == []
     assert SavedRuns(tmp_path / "nowhere", {}).run("session-x") is None

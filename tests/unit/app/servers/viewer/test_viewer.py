@@ -1,4 +1,4 @@
-"""The viewer as a browser, an exporter and a stranger meet it."""
+"""The viewer with browsers, exporters, and attackers."""
 
 import asyncio
 import gzip
@@ -19,8 +19,8 @@ from tests.unit.app.servers.viewer.test_otlp import SPAN, request
 pytestmark = pytest.mark.usefixtures("no_blocking")
 
 
-class Stored:
-    """Runs that are known from elsewhere."""
+class StoredRuns:
+    """Runs from another source."""
 
     def runs(self) -> list[Summary]:
         return [
@@ -36,14 +36,16 @@ class Stored:
 
 @pytest.fixture
 async def viewer() -> AsyncIterator[Viewer]:
-    made = Viewer(Stored(), token="the-token")
-    await made.start()
-    yield made
-    await made.aclose()
+    created = Viewer(StoredRuns(), token="the-token")
+    await created.start()
+    yield created
+    await created.aclose()
 
 
-async def ask(viewer: Viewer, text: str, body: bytes = b"", **headers: str) -> tuple[int, dict[str, str], bytes]:
-    """One exchange over a real connection."""
+async def send_request(
+    viewer: Viewer, text: str, body: bytes = b"", **headers: str
+) -> tuple[int, dict[str, str], bytes]:
+    """Send one request over a real connection."""
     port = viewer.endpoint.rpartition(":")[2]
     reader, writer = await asyncio.open_connection("127.0.0.1", int(port))
     given = {"Host": f"127.0.0.1:{port}", "Connection": "close", **{k.replace("_", "-"): v for k, v in headers.items()}}
@@ -58,24 +60,24 @@ async def ask(viewer: Viewer, text: str, body: bytes = b"", **headers: str) -> t
     return int(first.split()[1]), {k.lower(): v for k, _, v in (line.partition(": ") for line in more)}, rest
 
 
-async def runs(viewer: Viewer) -> list[Any]:
-    return json.loads((await ask(viewer, "GET /the-token/api/runs"))[2])["runs"]
+async def list_runs(viewer: Viewer) -> list[Any]:
+    return json.loads((await send_request(viewer, "GET /the-token/api/runs"))[2])["runs"]
 
 
 @pytest.mark.covers("CLI-17")
-async def test_the_page_and_what_it_loads(viewer: Viewer) -> None:
+async def test_page_and_its_assets_are_served(viewer: Viewer) -> None:
     for path, kind in (("", "text/html"), ("page.js", "text/javascript"), ("page.css", "text/css")):
-        status, headers, body = await ask(viewer, f"GET /the-token/{path}")
+        status, headers, body = await send_request(viewer, f"GET /the-token/{path}")
         assert status == 200
         assert headers["content-type"].startswith(kind)
         assert "default-src 'none'" in headers["content-security-policy"]
         assert headers["cache-control"] == "no-store"
         assert len(body) == int(headers["content-length"]) > 500
-    status, headers, body = await ask(viewer, "HEAD /the-token/")
+    status, headers, body = await send_request(viewer, "HEAD /the-token/")
     assert (status, body) == (200, b"")
 
 
-async def test_runs_that_are_stored_and_runs_that_come_in_are_one_list(viewer: Viewer) -> None:
+async def test_stored_and_received_runs_are_one_list(viewer: Viewer) -> None:
     span = {
         **SPAN,
         "parentSpanId": "",
@@ -94,24 +96,28 @@ async def test_runs_that_are_stored_and_runs_that_come_in_are_one_list(viewer: V
         ],
     }
 
-    assert [r["id"] for r in await runs(viewer)] == ["session-r1", "session-r2"]
-    status, _, body = await ask(viewer, "POST /v1/traces", request(call, span), Content_Type="application/json")
+    assert [r["id"] for r in await list_runs(viewer)] == ["session-r1", "session-r2"]
+    status, _, body = await send_request(
+        viewer, "POST /v1/traces", request(call, span), Content_Type="application/json"
+    )
     assert (status, body) == (200, b"{}")
 
-    listed = await runs(viewer)
+    listed = await list_runs(viewer)
     assert [r["id"] for r in listed] == [f"otlp-{SPAN['traceId'].lower()}", "session-r2"]
     assert (listed[0]["title"], listed[0]["place"], listed[0]["status"]) == ("Fix the test", "/src", "error")
-    detail = json.loads((await ask(viewer, f"GET /the-token/api/runs/{listed[0]['id']}"))[2])
+    detail = json.loads((await send_request(viewer, f"GET /the-token/api/runs/{listed[0]['id']}"))[2])
     by_id = {s["id"]: s for s in detail["spans"]}
     assert by_id["1" * 16]["output"] == "value"
     assert detail["messages"] == [{"kind": "user", "text": "Fix it"}]
-    assert json.loads((await ask(viewer, "GET /the-token/api/runs/session-r2"))[2])["summary"]["title"] == "Older"
+    assert (
+        json.loads((await send_request(viewer, "GET /the-token/api/runs/session-r2"))[2])["summary"]["title"] == "Older"
+    )
 
 
-async def test_a_trace_whose_root_is_still_on_its_way_is_running(viewer: Viewer) -> None:
-    await ask(viewer, "POST /v1/traces", request(SPAN), Content_Type="application/json")
+async def test_trace_without_a_root_is_running(viewer: Viewer) -> None:
+    await send_request(viewer, "POST /v1/traces", request(SPAN), Content_Type="application/json")
 
-    (first, *_) = await runs(viewer)
+    (first, *_) = await list_runs(viewer)
     assert first.get("status", "running") == "running"
     assert "end" not in first
     assert first["inputTokens"] == 120
@@ -149,23 +155,25 @@ async def test_a_trace_whose_root_is_still_on_its_way_is_running(viewer: Viewer)
         ("GET /" + "x" * 20_000, {}, 413),
     ],
 )
-async def test_who_may_do_what(viewer: Viewer, line: str, headers: dict[str, str], status: int) -> None:
-    assert (await ask(viewer, line, b"", **headers))[0] == status
+async def test_access_control(viewer: Viewer, line: str, headers: dict[str, str], status: int) -> None:
+    assert (await send_request(viewer, line, b"", **headers))[0] == status
     assert not viewer.stopped.is_set()
 
 
-async def test_bodies_may_be_packed_or_in_chunks(viewer: Viewer) -> None:
+async def test_bodies_can_be_compressed_or_chunked(viewer: Viewer) -> None:
     data = request(SPAN)
     bomb = gzip.compress(b"0" * (33 * 1024 * 1024))
     chunks = b"".join(b"%x\r\n%s\r\n" % (len(c), c) for c in (data[:100], data[100:])) + b"0\r\n\r\n"
     json_type = {"Content_Type": "application/json"}
 
-    assert (await ask(viewer, "POST /v1/traces", gzip.compress(data), Content_Encoding="gzip", **json_type))[0] == 200
-    assert (await ask(viewer, "POST /v1/traces", zlib.compress(data), Content_Encoding="deflate", **json_type))[
+    assert (await send_request(viewer, "POST /v1/traces", gzip.compress(data), Content_Encoding="gzip", **json_type))[
         0
     ] == 200
-    assert (await ask(viewer, "POST /v1/traces", bomb, Content_Encoding="gzip", **json_type))[0] == 413
-    assert (await ask(viewer, "POST /v1/traces", chunks, Transfer_Encoding="chunked", **json_type))[0] == 200
+    assert (
+        await send_request(viewer, "POST /v1/traces", zlib.compress(data), Content_Encoding="deflate", **json_type)
+    )[0] == 200
+    assert (await send_request(viewer, "POST /v1/traces", bomb, Content_Encoding="gzip", **json_type))[0] == 413
+    assert (await send_request(viewer, "POST /v1/traces", chunks, Transfer_Encoding="chunked", **json_type))[0] == 200
     assert len(viewer.store.runs()) == 1
 
 
@@ -177,16 +185,16 @@ async def test_bodies_may_be_packed_or_in_chunks(viewer: Viewer) -> None:
         (b'{"resourceSpans":[{"scopeSpans":[{"spans":[{}]}]}]}', "application/json", 400),
     ],
 )
-async def test_what_is_broken_is_refused_and_no_failure_of_the_viewer(
+async def test_invalid_body_is_rejected_without_an_error_log(
     viewer: Viewer, caplog: pytest.LogCaptureFixture, body: bytes, kind: str, status: int
 ) -> None:
-    assert (await ask(viewer, "POST /v1/traces", body, Content_Type=kind))[0] == status
+    assert (await send_request(viewer, "POST /v1/traces", body, Content_Type=kind))[0] == status
     assert caplog.records == []
 
 
 @pytest.mark.parametrize("chunks", [b"5" * 20_000 + b"\r\n", b"0\r\n" + b"x" * 20_000 + b"\r\n", b"-5\r\n", b"x\r\n"])
-async def test_broken_chunks_are_refused(viewer: Viewer, caplog: pytest.LogCaptureFixture, chunks: bytes) -> None:
-    status, _, _ = await ask(
+async def test_broken_chunks_are_rejected(viewer: Viewer, caplog: pytest.LogCaptureFixture, chunks: bytes) -> None:
+    status, _, _ = await send_request(
         viewer, "POST /v1/traces", chunks, Transfer_Encoding="chunked", Content_Type="application/json"
     )
     assert status in {400, 413}
@@ -194,49 +202,49 @@ async def test_broken_chunks_are_refused(viewer: Viewer, caplog: pytest.LogCaptu
 
 
 @pytest.mark.covers("CLI-17")
-async def test_whoever_has_the_address_may_stop_it(viewer: Viewer) -> None:
-    assert (await ask(viewer, "POST /the-token/api/stop"))[0] == 200
+async def test_stop_request_with_the_token_stops_the_viewer(viewer: Viewer) -> None:
+    assert (await send_request(viewer, "POST /the-token/api/stop"))[0] == 200
     assert viewer.stopped.is_set()
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=300))
-async def test_whatever_is_sent_it_goes_on(viewer: Viewer, data: bytes) -> None:
+async def test_viewer_survives_any_bytes(viewer: Viewer, data: bytes) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", int(viewer.endpoint.rpartition(":")[2]))
     writer.write(data + b"\r\n\r\n")
     writer.write_eof()
     await asyncio.wait_for(reader.read(), 5)
     writer.close()
 
-    assert (await ask(viewer, "GET /the-token/api/health"))[0] == 200
+    assert (await send_request(viewer, "GET /the-token/api/health"))[0] == 200
 
 
-def received(trace: str, id: str, parent: str = "") -> ReceivedSpan:
+def make_span(trace: str, id: str, parent: str = "") -> ReceivedSpan:
     return ReceivedSpan(trace, "shop", ViewSpan(id=id, parent=parent, name=id, start=1.0, end=2.0))
 
 
-def test_what_is_kept_has_limits() -> None:
+def test_span_store_has_limits() -> None:
     store = SpanStore(traces=3)
     for n in range(5):
-        store.add([received(f"t{n}", "a")])
-    store.add([received("t2", "b", "a")])
+        store.add([make_span(f"t{n}", "a")])
+    store.add([make_span("t2", "b", "a")])
 
     assert [r.id for r in store.runs()] == ["otlp-t3", "otlp-t4", "otlp-t2"]
     assert store.run("otlp-t0") is None
     trace = Trace("t")
     for n in range(5010):
-        trace.add(received("t", f"s{n}", "root"))
-    trace.add(received("t", "s1", "root"))
+        trace.add(make_span("t", f"s{n}", "root"))
+    trace.add(make_span("t", "s1", "root"))
     assert (len(trace.spans), trace.dropped) == (5000, 10)
 
 
-def test_of_a_huge_run_the_end_is_known_although_it_comes_last() -> None:
+def test_late_root_span_of_a_huge_run_is_kept() -> None:
     trace = Trace("t")
     for n in range(6000):
-        trace.add(received("t", f"s{n}", "root"))
+        trace.add(make_span("t", f"s{n}", "root"))
     assert trace.summary().status == "running"
 
-    trace.add(received("t", "root"))
+    trace.add(make_span("t", "root"))
 
-    made = trace.summary()
-    assert (made.status, made.end, made.dropped) == ("completed", 2.0, 1000)
+    created = trace.summary()
+    assert (created.status, created.end, created.dropped) == ("completed", 2.0, 1000)

@@ -27,39 +27,39 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def prompt(body: str, given: str = "", **fields: Any) -> str:
+def expand_prompt(body: str, given: str = "", **fields: Any) -> str:
     return expand(CustomCommand(name="x", body=body, **fields), given, {"CWD": "/work"}).text()
 
 
 # --- files ------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_becomes_a_command() -> None:
+def test_file_becomes_a_command() -> None:
     head = (
         "---\ndescription: Review: a file\nargument-hint: [file] [focus]\n"
         "allowed-tools: read_file, shell(git diff *, git log *), grep\nmodel: openai:gpt-5\nother: x\n---\n"
     )
-    made = parse_command(f"{head}Review $1.\n", "review", scope="project", path="p")
+    result = parse_command(f"{head}Review $1.\n", "review", scope="project", path="p")
 
-    assert (made.description, made.hint, made.model, made.body) == (
+    assert (result.description, result.hint, result.model, result.body) == (
         "Review: a file",
         "[file] [focus]",
         "openai:gpt-5",
         "Review $1.",
     )
-    assert made.tools == ("read_file", "shell(git diff *, git log *)", "grep")
-    assert made.tool_names == ("read_file", "shell", "grep")
-    assert made.allow_rules == ("shell(git diff *, git log *)",)
+    assert result.tools == ("read_file", "shell(git diff *, git log *)", "grep")
+    assert result.tool_names == ("read_file", "shell", "grep")
+    assert result.allow_rules == ("shell(git diff *, git log *)",)
 
 
-def test_without_a_head_its_first_line_describes_it() -> None:
-    made = parse_command("\ufeff# Tidy up\r\n\r\nAll of it.", "tidy")
+def test_first_line_is_the_default_description() -> None:
+    result = parse_command("\ufeff# Tidy up\r\n\r\nAll of it.", "tidy")
 
-    assert (made.description, made.tools, made.usage) == ("Tidy up", None, "/tidy")
+    assert (result.description, result.tools, result.usage) == ("Tidy up", None, "/tidy")
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "The prompt is empty"),
         ("---\na: b\n---\n", "The prompt is empty"),
@@ -67,12 +67,12 @@ def test_without_a_head_its_first_line_describes_it() -> None:
         ("---\narguments: [1x]\n---\nx", "1x"),
     ],
 )
-def test_what_is_no_command(text: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_invalid_file_is_not_a_command(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         parse_command(text, "x")
 
 
-def test_they_are_found_and_scopes_can_be_named(tmp_path: Path) -> None:
+def test_commands_are_found_and_scopes_can_be_named(tmp_path: Path) -> None:
     home, project = UserPaths(tmp_path / "home"), tmp_path / "project"
     write(home.root / "commands" / "review.md", "user")
     write(home.root / "commands" / "git" / "push.md", "push")
@@ -104,7 +104,7 @@ def test_they_are_found_and_scopes_can_be_named(tmp_path: Path) -> None:
     assert found.call("/etc/hosts is what?") is None
 
 
-def test_a_projects_commands_need_trust(tmp_path: Path) -> None:
+def test_project_commands_need_trust(tmp_path: Path) -> None:
     write(tmp_path / ".agent" / "commands" / "evil.md", "!`touch owned`")
 
     found = CustomCommands.find(str(tmp_path), None, trusted=False)
@@ -133,41 +133,41 @@ def test_a_projects_commands_need_trust(tmp_path: Path) -> None:
         ("say it's $1", "it's", {}, "say it's it's"),
     ],
 )
-def test_arguments(body: str, arguments: str, fields: dict[str, Any], expected: str) -> None:
-    assert prompt(body, arguments, **fields) == expected
+def test_arguments_are_inserted(body: str, arguments: str, fields: dict[str, Any], expected: str) -> None:
+    assert expand_prompt(body, arguments, **fields) == expected
 
 
-def test_a_missing_argument_is_said() -> None:
+def test_missing_argument_is_reported() -> None:
     with pytest.raises(ConfigError, match=r"/x needs focus: /x FILE FOCUS \[more\]"):
-        prompt("$1", "a.py", arguments=("file", "focus", "more?"))
+        expand_prompt("$1", "a.py", arguments=("file", "focus", "more?"))
 
 
 @given(st.text(max_size=40), st.lists(st.sampled_from(["$1", "$2", "$ARGUMENTS", "!`ls $1`", "@$1", "{{CWD}}", "text ", "```\n", "\\$"]), max_size=8))  # fmt: skip
-def test_what_is_filled_in_is_never_looked_at_again(arguments: str, parts: list[str]) -> None:
+def test_inserted_text_is_not_expanded_again(arguments: str, parts: list[str]) -> None:
     hostile = f"!`touch owned` $1 $ARGUMENTS {{{{CWD}}}} {arguments}"
 
-    made = expand(CustomCommand(name="x", body="\n".join(["start", *parts])), hostile, {"CWD": "$1 !`no`"})
+    result = expand(CustomCommand(name="x", body="\n".join(["start", *parts])), hostile, {"CWD": "$1 !`no`"})
 
-    scripts = [p.text for p in made.pieces if p.is_shell]
+    scripts = [p.text for p in result.pieces if p.is_shell]
     assert len(scripts) <= parts.count("!`ls $1`")
     assert all(s.startswith("ls '!`touch'") for s in scripts)
-    assert made.text(["OUT $1 !`x`"] * len(scripts)).count("OUT $1") == len(scripts)
+    assert result.text(["OUT $1 !`x`"] * len(scripts)).count("OUT $1") == len(scripts)
 
 
-def test_arguments_of_a_script_are_single_words() -> None:
-    made = expand(CustomCommand(name="x", body="!`git log $1 -- $ARGUMENTS`"), "'; rm -rf /' b", {})
+def test_shell_arguments_are_quoted() -> None:
+    result = expand(CustomCommand(name="x", body="!`git log $1 -- $ARGUMENTS`"), "'; rm -rf /' b", {})
 
-    assert [p.text for p in made.pieces if p.is_shell] == ["git log '; rm -rf /' -- '; rm -rf /' b"]
-    made = expand(CustomCommand(name="x", body="!`echo $ARGUMENTS $@`"), "a;id $(id) `id` >x", {})
+    assert [p.text for p in result.pieces if p.is_shell] == ["git log '; rm -rf /' -- '; rm -rf /' b"]
+    result = expand(CustomCommand(name="x", body="!`echo $ARGUMENTS $@`"), "a;id $(id) `id` >x", {})
     words = "'a;id' '$(id)' '`id`' '>x'"
-    assert [p.text for p in made.pieces if p.is_shell] == [f"echo {words} {words}"]
+    assert [p.text for p in result.pieces if p.is_shell] == [f"echo {words} {words}"]
 
 
-def test_code_is_left_alone() -> None:
-    made = expand(CustomCommand(name="x", body="```\n!`ls` @a.md\n```\n!`pwd` @b.md @someone"), "", {})
+def test_code_fences_are_not_expanded() -> None:
+    result = expand(CustomCommand(name="x", body="```\n!`ls` @a.md\n```\n!`pwd` @b.md @someone"), "", {})
 
-    assert [p.text for p in made.pieces if p.is_shell] == ["pwd"]
-    assert made.files == ("b.md",)
+    assert [p.text for p in result.pieces if p.is_shell] == ["pwd"]
+    assert result.files == ("b.md",)
 
 
 @pytest.mark.parametrize(
@@ -184,19 +184,19 @@ def test_code_is_left_alone() -> None:
         ("Read @$other.md", "a.md", "$other.md", "Read @$other.md"),
     ],
 )
-def test_an_argument_behind_the_sign_is_one_path_and_nothing_else(body: str, given: str, path: str, text: str) -> None:
-    made = expand(CustomCommand(name="x", body=body, arguments=("file",)), given, {})
+def test_argument_after_an_at_sign_is_one_path(body: str, given: str, path: str, text: str) -> None:
+    result = expand(CustomCommand(name="x", body=body, arguments=("file",)), given, {})
 
-    own = [p for p in made.files if p not in find_mentions(given)]
-    assert own == [path]
-    assert made.text().startswith(text)
-    assert not any(p.is_shell for p in made.pieces)
+    paths = [p for p in result.files if p not in find_mentions(given)]
+    assert paths == [path]
+    assert result.text().startswith(text)
+    assert not any(p.is_shell for p in result.pieces)
 
 
 # --- shell output and files -------------------------------------------------------------------------------------------------
 
 
-async def test_output_and_files_come_into_the_prompt(tmp_path: Path) -> None:
+async def test_output_and_files_are_included_in_the_prompt(tmp_path: Path) -> None:
     write(tmp_path / "a.md", "forty-two")
     write(tmp_path / "home" / "commands" / "x.md", "Look: !`echo @none.md; exit 3` at @$1")
     found = CustomCommands.find(str(tmp_path), UserPaths(tmp_path / "home"), trusted=False)
@@ -211,23 +211,23 @@ async def test_output_and_files_come_into_the_prompt(tmp_path: Path) -> None:
     await env.aclose()
 
 
-async def test_rules_hold_for_what_a_command_runs_and_reads(tmp_path: Path) -> None:
+async def test_permission_rules_apply_to_commands_and_files(tmp_path: Path) -> None:
     write(tmp_path / "home" / "commands" / "x.md", "!`touch owned`")
     write(tmp_path / "home" / "commands" / "y.md", "@.env")
     write(tmp_path / ".env", "KEY=1")
     found = CustomCommands.find(str(tmp_path), UserPaths(tmp_path / "home"), trusted=False)
     env = LocalEnv(tmp_path)
     rules = Permissions(rules=RuleSet.build(deny=("shell(touch *)",)), root=str(tmp_path))
-    for line, told in (("/x", "is denied"), ("/y", "requires approval")):
+    for line, message in (("/x", "is denied"), ("/y", "requires approval")):
         call = found.call(line)
         assert call is not None
-        with pytest.raises(PermissionDeniedError, match=told):
+        with pytest.raises(PermissionDeniedError, match=message):
             await call.prompt(env, rules, read_file)
     assert not (tmp_path / "owned").exists()
     await env.aclose()
 
 
-async def test_in_plan_mode_a_command_runs_only_what_reads(tmp_path: Path) -> None:
+async def test_plan_mode_allows_only_read_only_commands(tmp_path: Path) -> None:
     write(tmp_path / "home" / "commands" / "x.md", "!`touch owned`")
     write(tmp_path / "home" / "commands" / "y.md", "!`echo seen`")
     found = CustomCommands.find(str(tmp_path), UserPaths(tmp_path / "home"), trusted=False)

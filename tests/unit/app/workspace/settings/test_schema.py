@@ -1,4 +1,4 @@
-"""The sections for what surrounds an agent, and what is said of values that do not fit."""
+"""Settings of the parts around an agent, and errors of invalid values."""
 
 import json
 from contextlib import suppress
@@ -29,41 +29,41 @@ def write(folder: Path, value: object) -> None:
     file.write_text(json.dumps(value), encoding="utf-8")
 
 
-def built(value: object) -> AppConfig:
+def build(value: object) -> AppConfig:
     return build_config(parse_settings(json.dumps(value), "f.json").values)
 
 
 @pytest.mark.covers("CFG-09")
-def test_telemetry() -> None:
-    unset = built({}).telemetry
+def test_telemetry_settings() -> None:
+    unset = build({}).telemetry
     assert (unset.enabled, unset.endpoint, unset.enable_sensitive_data) == (False, None, False)
 
-    made = built({"telemetry": {"enabled": True, "endpoint": "http://x:4318", "enableSensitiveData": True}}).telemetry
+    result = build({"telemetry": {"enabled": True, "endpoint": "http://x:4318", "enableSensitiveData": True}}).telemetry
 
-    assert made == TelemetrySettings(enabled=True, endpoint="http://x:4318", enable_sensitive_data=True)
+    assert result == TelemetrySettings(enabled=True, endpoint="http://x:4318", enable_sensitive_data=True)
 
 
 @pytest.mark.covers("CFG-11", "CFG-14")
-def test_retry_and_compaction() -> None:
+def test_retry_and_compaction_settings() -> None:
     retry = {"enabled": False, "maxRetries": 5, "baseDelayMs": 10, "maxDelayMs": 20, "enableJitter": False}
-    made = built({"retry": retry, "compaction": {"enabled": False, "reserveTokens": 9, "keepRecentTokens": 8}})
+    result = build({"retry": retry, "compaction": {"enabled": False, "reserveTokens": 9, "keepRecentTokens": 8}})
 
-    assert (made.retry.enabled, made.retry.max_retries, made.retry.base_delay_ms) == (False, 5, 10)
-    assert (made.retry.max_delay_ms, made.retry.enable_jitter) == (20, False)
-    assert (made.compaction.reserve_tokens, made.compaction.keep_recent_tokens) == (9, 8)
+    assert (result.retry.enabled, result.retry.max_retries, result.retry.base_delay_ms) == (False, 5, 10)
+    assert (result.retry.max_delay_ms, result.retry.enable_jitter) == (20, False)
+    assert (result.compaction.reserve_tokens, result.compaction.keep_recent_tokens) == (9, 8)
 
 
 @pytest.mark.covers("CFG-16")
-def test_a_providers_model_key_and_address() -> None:
-    made = built({"providers": {"mine": {"model": "m", "apiKey": "k", "baseUrl": "http://x/v1"}}})
+def test_provider_settings() -> None:
+    result = build({"providers": {"mine": {"model": "m", "apiKey": "k", "baseUrl": "http://x/v1"}}})
 
-    section = made.providers.get("mine")
+    section = result.providers.get("mine")
     assert (section.model, section.api_key, section.base_url) == ("m", "k", "http://x/v1")
     assert resolve_api_key("mine", section) == "k"
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         ({"ui": {"theme": "drak"}}, "f.json:1:18: ui.theme must be one of auto, dark, light, plain, not 'drak'. Did you mean 'dark'?"),
         ({"notifications": {"ways": ["bell", "osc8"]}}, "Did you mean 'osc9'"),
@@ -77,15 +77,15 @@ def test_a_providers_model_key_and_address() -> None:
         ({"agent": {"thinking": "hgih"}}, "Did you mean 'high'"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_named_with_what_would(value: object, told: str) -> None:
+def test_invalid_value_error_lists_valid_values(value: object, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_settings(json.dumps(value), "f.json")
 
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert str(caught.value).startswith("f.json:1:")
 
 
-def test_language_servers_are_known_by_name(tmp_path: Path, home: Path) -> None:
+def test_language_servers_are_keyed_by_name(tmp_path: Path, home: Path) -> None:
     server = {"command": ["a", "--stdio"], "languages": {".py": "python"}}
     write(home, {"languageServers": {"one": server, "two.x": {**server, "enabled": False}}})
 
@@ -98,7 +98,7 @@ def test_language_servers_are_known_by_name(tmp_path: Path, home: Path) -> None:
 
 
 @pytest.mark.covers("CFG-13")
-def test_an_untrusted_project_only_tightens(tmp_path: Path, home: Path) -> None:
+def test_untrusted_project_can_only_tighten(tmp_path: Path, home: Path) -> None:
     write(home, {"execution": {"maxProcesses": 10}, "sandbox": {"hidden": ["a"]}})
     theirs = {
         "execution": {"maxProcesses": 5, "reachable": ["10.0.0.1"]},
@@ -124,13 +124,13 @@ def test_an_untrusted_project_only_tightens(tmp_path: Path, home: Path) -> None:
     assert trusted.config.execution.reachable == ("10.0.0.1",)
 
 
-def test_the_key_of_the_schema_is_no_setting() -> None:
+def test_schema_key_is_not_a_setting() -> None:
     layer = parse_settings('{"$schema": "https://x/settings.schema.json", "model": "a:b"}', "f.json")
 
     assert (layer.values, layer.warnings) == ({("model",): "a:b"}, [])
 
 
-def test_the_published_schema_is_that_of_the_code(repository: Path) -> None:
+def test_published_schema_is_current(repository: Path) -> None:
     published = (repository / "docs" / "settings.schema.json").read_text(encoding="utf-8")
 
     assert json.loads(published) == json.loads(settings_schema()), (
@@ -139,13 +139,13 @@ def test_the_published_schema_is_that_of_the_code(repository: Path) -> None:
 
 
 @pytest.mark.covers("CFG-05")
-def test_the_schema_knows_every_setting_and_refuses_what_is_refused() -> None:
-    made = json.loads(settings_schema())
-    validator = Draft202012Validator(made)
+def test_schema_has_every_setting_and_rejects_invalid_ones() -> None:
+    result = json.loads(settings_schema())
+    validator = Draft202012Validator(result)
     for path, _ in iter_settings():
-        section = made
+        section = result
         for name in path:
-            properties = section.get("properties") or made["$defs"][section["$ref"].rpartition("/")[2]]["properties"]
+            properties = section.get("properties") or result["$defs"][section["$ref"].rpartition("/")[2]]["properties"]
             assert name in properties, path
             section = properties[name]
     good = {
@@ -163,7 +163,7 @@ def test_the_schema_knows_every_setting_and_refuses_what_is_refused() -> None:
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=5), x, max_size=3), max_leaves=8))  # fmt: skip
-def test_any_value_fits_or_is_refused(value: object) -> None:
+def test_any_value_is_converted_or_rejected(value: object) -> None:
     for _, kind in iter_settings():
         with suppress(SettingValueError):
             convert_value(value, kind)

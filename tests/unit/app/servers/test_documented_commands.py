@@ -15,7 +15,7 @@ DOCS = Path(__file__).resolve().parents[4] / "docs"
 
 
 SECTIONS = {"editors.md": "# Editors", "mcp.md": "## Serve the agent over MCP", "front-ends.md": "## JSON lines"}
-"""The heading of each page whose section is about `mainspring serve`."""
+"""The heading of the section about `mainspring serve` on each page."""
 
 
 def read_section(page: str) -> str:
@@ -25,7 +25,7 @@ def read_section(page: str) -> str:
     return re.split(rf"^{heading.split()[0]} ", text, flags=re.MULTILINE)[0]
 
 
-def started(page: str) -> list[dict[str, Any]]:
+def read_programs(page: str) -> list[dict[str, Any]]:
     """Return the programs that the settings of a page start."""
     blocks = re.findall(r"```json\n(.*?)```", read_section(page), re.DOTALL)
     found: list[dict[str, Any]] = []
@@ -36,8 +36,8 @@ def started(page: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("page", "form", "count"), [("editors.md", "acp", 2), ("mcp.md", "mcp", 1)])
-def test_settings(page: str, form: str, count: int) -> None:
-    programs = started(page)
+def test_documented_programs_are_valid_serve_commands(page: str, form: str, count: int) -> None:
+    programs = read_programs(page)
     assert len(programs) == count
     for program in programs:
         assert program["command"].endswith("mainspring")
@@ -46,9 +46,9 @@ def test_settings(page: str, form: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("page", SECTIONS)
-def test_flags_that_a_page_names(page: str) -> None:
+def test_documented_flags_exist(page: str) -> None:
     text = read_section(page)
-    known = build_serve_parser().format_help()
+    help_text = build_serve_parser().format_help()
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
     assert named
-    assert {flag for flag in named if flag not in known} == set()
+    assert {flag for flag in named if flag not in help_text} == set()
