@@ -17,7 +17,7 @@ from mainspring.tools import ToolResult
 from mainspring.tools.response import ToolResponse
 
 PermissionResult = bool | Awaitable[bool]
-"""A yes or no, immediate or awaitable."""
+"""True to allow or False to deny, immediate or awaitable."""
 
 
 class ErrorReport(Struct, frozen=True, kw_only=True):

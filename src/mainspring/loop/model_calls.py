@@ -55,7 +55,7 @@ from mainspring.tools.execute import NOT_RUN_STREAM_ERROR
 logger = logging.getLogger("mainspring")
 
 MAX_HOOK_RETRIES = 3
-"""How often handlers of `model:error` may repeat the request in one turn: enough for a compaction and a smaller one."""
+"""Maximum number of times that handlers of `model:error` may repeat a request in one turn: a compaction and a smaller one."""
 
 
 async def prepare_request(run: RunState) -> ModelRequest | None:
@@ -147,7 +147,7 @@ async def _stream_response(run: RunState, request: ModelRequest) -> Message:
     def publish_retry(retry: RetryInfo) -> None:
         bus.publish(ModelRetry(retry.attempt, retry.max_retries, retry.delay, retry.error))
 
-    # Without listeners a delta costs nothing more than the loop over it.
+    # Without listeners, a delta costs only the loop iteration.
     publish = bus.publish if bus.listeners else None
     if publish is not None:
         publish(MessageStart(Message("assistant", provider=model.provider, model=model.model)))

@@ -1,4 +1,4 @@
-"""The values of a run: its configuration, its conversation, and the state that one run keeps."""
+"""The configuration, the conversation, and the state of a run."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class RunState:
         has_ended: Whether the last hooks have fired, so that no more side calls are allowed.
         timed_out: Whether the time limit, and not the caller, set ``signal``.
         cost: US dollars, without calls of unknown price.
-        invalid_responses: How many responses in a row led nowhere.
+        invalid_responses: Number of invalid responses in a row.
         added: The messages that this run added to the history.
         model_messages: The history as the default conversion returns it, updated with each message so that a turn does not
             convert all of it again; ``None`` with another conversion.
@@ -192,7 +192,7 @@ class RunState:
 
     @contextmanager
     def abort_scope(self, signal: CancelToken | None) -> Generator[None]:
-        """Let the caller's signal and the time limit abort the run, whatever it is waiting for."""
+        """Let the caller's signal and the time limit abort the run, in any wait."""
         unlink = signal.on_cancel(lambda: self.signal.cancel(signal.reason)) if signal else None
         seconds, stop_timer = self.config.behavior.max_seconds, None
         if seconds is not None:

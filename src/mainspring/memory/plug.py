@@ -66,14 +66,14 @@ def validate_note(text: str) -> str:
     if not note:
         raise ValueError("there is nothing to remember: the note is empty")
     if len(note) > MAX_NOTE_CHARS:
-        raise ValueError(
-            f"the note has {len(note)} characters, and {MAX_NOTE_CHARS} is the most; say it in fewer words"
-        )
+        raise ValueError(f"The note has {len(note)} characters; the limit is {MAX_NOTE_CHARS}. Shorten it.")
     odd = find_invisible(note)
     if odd is not None:
-        raise ValueError(f"the note holds the character {code_point(odd)}, which people cannot see; leave it out")
+        raise ValueError(f"The note contains the invisible character {code_point(odd)}. Remove it.")
     if redact_environment(note) != note:
-        raise ValueError("the note looks like it holds a key or password; memory is plain text, so keep it elsewhere")
+        raise ValueError(
+            "The note looks like it contains a key or password. Memory is plain text, so store it elsewhere."
+        )
     return note
 
 
@@ -156,7 +156,7 @@ class MemoryFile:
 
     Args:
         path: The file. A link is followed; for a project's file only inside the project.
-        owner_only: Whether only its owner may read it: True for the user's file, False for a project's.
+        private: True if only the file's owner may read it (the user's file), False for a project's file.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, private: bool = True) -> None:
@@ -181,13 +181,13 @@ class MemoryFile:
             raise MainspringError(f"Cannot read the memory file {self.path}: {error.strerror or error}.") from error
 
     def update(self, edit: Callable[[str], str]) -> bool:
-        """Replace the text with the result of ``edit``, all or nothing, under a lock.
+        """Replace the text with the result of ``edit``, atomically, under a lock.
 
         Returns:
-            Whether the text changed.
+            True if the text changed.
 
         Raises:
-            MainspringError: If it cannot be written. It is unchanged then.
+            MainspringError: If the file cannot be written. It is unchanged then.
         """
         try:
             folder = self.path.parent.parent
@@ -215,7 +215,7 @@ class MemoryFile:
 
 
 class MemoryFiles(Struct, frozen=True):
-    """The memory files. ``None`` if there is no such place."""
+    """The memory files. ``None`` for a file without a location."""
 
     user: MemoryFile | None
     project: MemoryFile | None
@@ -290,7 +290,7 @@ class Memory:
     Args:
         user: The user's own file. ``None`` for none.
         project: The project's file. ``None`` for none, for example, in a folder that the user does not trust.
-        on_confirm: Asks the user about each note. Without it, nothing can be stored, and the model does not get the tool.
+        confirm: Asks the user about each note. Without it, nothing can be stored, and the model does not get the tool.
     """
 
     def __init__(
@@ -341,10 +341,10 @@ class Memory:
         return render_prompt(sources)
 
     async def remember(self, text: str, *, section: NoteSection = "Context", where: Where = "project") -> str:
-        """Store a note, once it is confirmed.
+        """Store a note after the user confirms it.
 
         Returns:
-            What was done, for the model and the user.
+            The outcome, for the model and the user.
 
         Raises:
             ValueError: If the note is invalid.
@@ -361,7 +361,7 @@ class Memory:
         if not await self._confirm(
             Note(note, section, "user" if file is self.files.user else "project", str(file.path))
         ):
-            raise PermissionError("the note was not confirmed, so it was not kept; do not try again")
+            raise PermissionError("The note was not stored because the user did not confirm it. Do not try again.")
         sizes: list[int] = []
 
         def edit(old: str) -> str:

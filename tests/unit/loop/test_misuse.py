@@ -139,11 +139,11 @@ async def test_a_gate_that_sets_what_cannot_be_used_blocks() -> None:
     )
     await one.run("go")
     assert ran == []
-    assert "takes text, not bool" in said(one.messages[2]).tool_results[0].text
+    assert "must be text, not bool" in said(one.messages[2]).tool_results[0].text
 
 
 def test_a_handler_is_a_function() -> None:
-    with pytest.raises(ConfigError, match=r"a handler of tool:gate is a function, not 3"):
+    with pytest.raises(ConfigError, match=r"A handler of tool:gate must be a function, not 3"):
         agent(Script(), hooks={ToolGate: cast("Any", 3)})
     one = agent(Script())
     with pytest.raises(ConfigError):

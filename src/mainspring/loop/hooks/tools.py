@@ -31,7 +31,7 @@ class ToolGate(ToolCallHook):
     """The early gate, with the arguments of the model.
 
     Set ``block`` (True or a reason) to block the call. Set ``result`` to return it without running the tool; ``block`` takes
-    precedence. Set ``pause`` (the question to answer) to end the run as ``paused``, so that it can be resumed with an answer.
+    precedence. Set ``pause`` (the question for the user) to end the run as ``paused``, so that it can be resumed with an answer.
     ``approved`` is True if the call was approved; a pause has no effect then.
     """
 
@@ -95,7 +95,7 @@ class ValidationReject(ToolCallHook):
 
 
 class ValidationCoerce(ToolCallHook):
-    """Arguments were coerced. ``coercions`` list the changes; ``repaired`` is True if the text was not valid JSON."""
+    """Arguments were coerced. ``coercions`` list the changes; ``repaired`` is True if the arguments were not valid JSON."""
 
     event = "validation:coerce"
     when = "When arguments were coerced, before `tool:before`."
@@ -136,13 +136,13 @@ class ToolBefore(ToolCallHook):
         self._env = env
 
     async def prior_content(self, limit: int = 1 << 20) -> dict[str, bytes | None]:
-        """What the files hold now that the call, as ``input`` has it, is about to write or delete. Read when asked for.
+        """Read the current content of the files that the call, with the present ``input``, will write or delete.
 
         Args:
-            limit: Bytes of a file beyond which it is not read. Default 1 MiB.
+            limit: Maximum size in bytes; a larger file is not read. Default 1 MiB.
 
         Returns:
-            By path as the call spells it; ``None`` where there is no file, or one that cannot be read or is too large.
+            The content by path, spelled as in the call; ``None`` if the file does not exist, cannot be read, or is too large.
         """
         access = self._tool.access
         touched = [a.resource for a in access(self.input) if a.scope in ("fs-write", "fs-delete")] if access else []
@@ -164,7 +164,7 @@ class PermissionCheck(ToolCallHook):
         original: The arguments of the model.
         tool: The tool.
         env: The environment in which it will run, to resolve paths.
-        approved: Whether the call was approved. A pause has no effect then, a denial has.
+        approved: Whether the call was approved. A pause has no effect then; a denial still applies.
         denied: The reasons so far.
     """
 
@@ -215,22 +215,22 @@ class PermissionCheck(ToolCallHook):
 
     @property
     def denied(self) -> tuple[str, ...]:
-        """Why it was refused; empty while it is not."""
+        """Reasons for denying the call; empty if it is not denied."""
         return tuple(self._denied)
 
     @property
     def paused(self) -> str:
-        """What is to be answered before it can go on; empty if nothing is."""
+        """Question that must be answered before the call can run; empty if the call is not paused."""
         return self._paused
 
     @property
     def ends_run(self) -> bool:
-        """Whether the refusal is to end the run."""
+        """True if the denial ends the run."""
         return self._stop
 
     @property
     def paths(self) -> dict[str, str]:
-        """For each path as spelled in the call, the real one that was permitted."""
+        """The real path that was permitted, for each path as spelled in the call."""
         return self._paths
 
     @property
@@ -239,36 +239,39 @@ class PermissionCheck(ToolCallHook):
         return self._environment
 
     def deny(self, reason: str, *, stop: bool = False) -> None:
-        """Refuse; ``reason`` is told to the model. With ``stop`` the run ends as ``denied`` after this turn."""
+        """Deny the call. The model gets ``reason``. With ``stop`` the run ends as ``denied`` after this turn."""
         self._denied.append(reason)
         self._stop = self._stop or stop
 
     def add_precheck(self, check: Callable[[], Awaitable[str]]) -> None:
-        """Have something looked at before anybody is asked: ``check`` gives why the call would not run whatever was answered."""
+        """Add a check that runs before the user is asked for an approval.
+
+        ``check`` returns the reason why the call would not run even if approved, or an empty string.
+        """
         self._checks.append(check)
 
     async def will_be_skipped(self) -> bool:
-        """Whether the call would not run whatever was answered, so that nobody need be asked; then it does not run."""
+        """Run the prechecks. Return True if the call will not run even if approved, so that no approval is needed."""
         for check in self._checks:
             self._obstacle = self._obstacle or await check()
         return bool(self._obstacle)
 
     @property
     def skip_reason(self) -> str:
-        """What keeps the call from running without being a refusal; empty if nothing does."""
+        """Reason why the call will not run although it was not denied; empty if it can run."""
         return self._obstacle
 
     def pause(self, reason: str) -> None:
-        """Somebody must answer first: the run ends as ``paused`` and can be taken up later, elsewhere."""
+        """Require an approval first: the run ends as ``paused`` and can be resumed later, in any process."""
         if not self.approved:
             self._paused = reason
 
     def bind_path(self, path: str, real_path: str) -> None:
-        """Bind a path of the call to the real one that was judged; the tool uses that."""
+        """Bind a path of the call to the real path that was checked; the tool uses the real path."""
         self._paths[path] = real_path
 
     def set_environment(self, variables: Mapping[str, str]) -> None:
-        """Set variables for the programs of this call; the decision to allow it relies on them."""
+        """Set variables for the programs of this call; the decision to allow the call relies on them."""
         self._environment.update(variables)
 
     def block_on_error(self, reason: str) -> None:
