@@ -246,7 +246,10 @@ async def _iter_text(stream: EventStream[str, None]) -> AsyncGenerator[str, None
 
 
 def _call_safely(callback: Callable[..., object] | None, *arguments: Any) -> None:
-    """Call the callback if it is set; an exception is logged, since a display must not end a run."""
+    """Call the callback if it is set.
+
+    An exception is logged, since a display must not end a run.
+    """
     if callback is None:
         return
     try:

@@ -42,5 +42,8 @@ class SpanSource(Protocol):
     """A plugin that creates the real spans, so that other plugins do not create IDs of their own."""
 
     def span_of(self, event: Event) -> SpanContext | None:
-        """Return the IDs of the span that begins with an event, or ``None``. Valid only while the event is published."""
+        """Return the IDs of the span that begins with an event, or ``None``.
+
+        Valid only while the event is published.
+        """
         ...

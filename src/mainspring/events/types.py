@@ -156,7 +156,10 @@ class Done(Struct, frozen=True, eq=False):
 
 
 class StreamError(Struct, frozen=True, eq=False):
-    """The response was interrupted. The last event of a failed or aborted stream; ``message`` is the partial message."""
+    """The response was interrupted.
+
+    The last event of a failed or aborted stream; ``message`` is the partial message.
+    """
 
     type: ClassVar[str] = "error"
     reason: Literal["aborted", "error"]
@@ -190,7 +193,10 @@ StreamEvent = StreamStart | ContentEvent | Done | StreamError
 RunStatus = Literal[
     "completed", "max_turns", "max_tokens", "max_seconds", "max_cost", "aborted", "error", "denied", "paused"
 ]
-"""How a run ended. The ``max_*`` values are limits of the run; ``denied`` means that a denial ended it."""
+"""How a run ended.
+
+The ``max_*`` values are limits of the run; ``denied`` means that a denial ended it.
+"""
 
 
 class SubagentStats(Struct, frozen=True, kw_only=True):

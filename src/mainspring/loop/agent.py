@@ -77,7 +77,10 @@ class ResettablePlug(Protocol):
 
 
 class MessageQueue:
-    """A queue of messages that a run takes one at a time or all together. A message stays until a run takes it."""
+    """A queue of messages that a run takes one at a time or all together.
+
+    A message stays until a run takes it.
+    """
 
     __slots__ = ("_waiting", "mode")
 
@@ -117,7 +120,9 @@ H = TypeVar("H", bound=Hook)
 
 
 class CoreAgent:
-    """One conversation with its runs. Cheap to create; use it from one event loop at a time (`abort` from any thread).
+    """One conversation with its runs.
+
+    Cheap to create; use it from one event loop at a time (`abort` from any thread).
 
     Attributes:
         context: The conversation: system prompt, history, tools.
@@ -353,7 +358,10 @@ class CoreAgent:
         self._follow_ups.put(*to_messages(message))
 
     def abort(self, reason: str = "aborted") -> None:
-        """Abort the active run, if any. The run raises AgentAbortedError. Safe to call from any thread."""
+        """Abort the active run, if any.
+
+        The run raises AgentAbortedError. Safe to call from any thread.
+        """
         signal = self._signal
         if signal is not None:
             signal.cancel(reason)
@@ -364,7 +372,9 @@ class CoreAgent:
         return self.context.pending
 
     def answer(self, answers: Approve | Deny | Mapping[str, Approve | Deny]) -> None:
-        """Approve or deny tool calls of a paused run; the next `run` without a prompt continues with them.
+        """Approve or deny tool calls of a paused run.
+
+        The next `run` without a prompt continues with them.
 
         No call runs twice, and the model is not called before all calls have their results. A call without an approval or
         denial is checked again, and may pause the run again.
@@ -463,7 +473,9 @@ class CoreAgent:
         return register
 
     def subscribe(self, observer: EventListener) -> Callable[[], None]:
-        """Call ``observer`` with every event of every run; stream events of the model arrive as `MessageUpdate`.
+        """Call ``observer`` with every event of every run.
+
+        Stream events of the model arrive as `MessageUpdate`.
 
         Returns:
             A function that removes the listener.

@@ -141,7 +141,10 @@ async def run_loop(run: RunState, prompts: Sequence[AgentMessage]) -> None:
 
 
 async def _inject_queued(run: RunState, kind: Literal["steer", "follow_up"]) -> bool:
-    """Inject the next queued messages, if any; at a limit they stay in their queue for the next run."""
+    """Inject the next queued messages, if any.
+
+    At a limit they stay in their queue for the next run.
+    """
     if run.exceeded_limit() is not None:
         return False
     read = run.config.get_steering if kind == "steer" else run.config.get_follow_up

@@ -185,7 +185,10 @@ async def _emit_stream_hook(run: RunState, event: StreamEvent) -> None:
 
 
 async def _should_retry(run: RunState, error: ModelError, attempt: int) -> bool:
-    """Return True if a handler of `model:error` repeats the request; store the shorter history that it may provide."""
+    """Return True if a handler of `model:error` repeats the request.
+
+    Store the shorter history that it may provide.
+    """
     if attempt > MAX_HOOK_RETRIES or not run.bus.has(ModelErrorHook):
         return False
     before = tuple(run.context.messages)
@@ -253,7 +256,10 @@ async def side_call(
 def _open_stream(
     run: RunState, model: ModelProvider, request: ModelRequest, on_retry: Callable[[RetryInfo], None] | None
 ) -> AsyncGenerator[StreamEvent, None]:
-    """Open the stream of a model call, with the retries of the run. The caller closes the stream."""
+    """Open the stream of a model call, with the retries of the run.
+
+    The caller closes the stream.
+    """
     steps, retry = run.config.steps, run.config.behavior.retry
 
     def open_once() -> AsyncGenerator[StreamEvent, None]:

@@ -170,7 +170,10 @@ class ToolCallBatch:
                 tasks.create_task(finish_limited(checked))
 
     async def _take_steering(self) -> bool:
-        """Take the steering messages that arrived; return True if there are any, so that no further call runs."""
+        """Take the steering messages that arrived.
+
+        Return True if there are any, so that no further call runs.
+        """
         self.steering.extend(await self._run.take_queued("steer", self._run.config.get_steering))
         return bool(self.steering)
 

@@ -41,7 +41,10 @@ MAX_NOTE_CHARS = 500
 
 
 MAX_PROMPT_BYTES = 16 * 1024
-"""Maximum number of bytes of one file that the model gets, about 4,000 tokens. Truncation is reported."""
+"""Maximum number of bytes of one file that the model gets, about 4,000 tokens.
+
+Truncation is reported.
+"""
 
 
 _HEADING = lazy_re(r"^#{1,6}\s+(.*?)\s*#*\s*$")
@@ -78,7 +81,9 @@ def validate_note(text: str) -> str:
 
 
 def add_note(text: str, note: str, section: NoteSection = "Context") -> str:
-    """Return the file's text with another item at the end of its section. All other text is unchanged.
+    """Return the file's text with another item at the end of its section.
+
+    All other text is unchanged.
 
     Args:
         text: The content of the file. Empty for a new one.
@@ -255,7 +260,10 @@ class Note(Struct, frozen=True):
 
 
 ConfirmNote = Callable[[Note], "bool | Awaitable[bool]"]
-"""Asks the user whether to store a note. Sync or async; a sync function runs in a thread, so it may block."""
+"""Asks the user whether to store a note.
+
+Sync or async; a sync function runs in a thread, so it may block.
+"""
 
 
 _DESCRIPTION = (
@@ -283,7 +291,9 @@ _SCHEMA: dict[str, Any] = {
 
 
 class Memory:
-    """Remembers notes across conversations. The files are read once, when a conversation starts, so that the prompt stays the same.
+    """Remembers notes across conversations.
+
+    The files are read once, when a conversation starts, so that the prompt stays the same.
 
     A note is stored only after the user confirms it: text from a file or page must not become part of every later conversation.
 
@@ -331,7 +341,10 @@ class Memory:
         return Memory(self.files.user, self.files.project)
 
     def read(self) -> str:
-        """Return the part of the system prompt with the memory, read now. Read errors are added to `problems`."""
+        """Return the part of the system prompt with the memory, read now.
+
+        Read errors are added to `problems`.
+        """
         sources: list[tuple[str, str]] = []
         for name, file in (("user", self.files.user), ("project", self.files.project)):
             try:

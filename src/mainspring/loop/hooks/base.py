@@ -14,7 +14,10 @@ from mainspring.messages import AgentMessage, CustomMessage, Message, to_message
 
 
 def validated_property(slot: str, check: Callable[[Any], Any]) -> Any:
-    """Create a property stored in ``slot``. ``check`` returns the value to store, or raises TypeError."""
+    """Create a property stored in ``slot``.
+
+    ``check`` returns the value to store, or raises TypeError.
+    """
 
     def put(context: Any, value: Any) -> None:
         setattr(context, slot, check(value))

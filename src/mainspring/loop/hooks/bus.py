@@ -218,7 +218,10 @@ class HookBus:
         return self._observers
 
     def publish(self, event: Event) -> None:
-        """Publish an event to all listeners. The exception of a listener is logged, and the others still get the event."""
+        """Publish an event to all listeners.
+
+        The exception of a listener is logged, and the others still get the event.
+        """
         for observer in self._observers:
             try:
                 observer(event)
@@ -257,7 +260,10 @@ def _handle_handler_error(context: Hook, handler: Handler[Any], error: BaseExcep
 
 
 def _cancelled() -> bool:
-    """Return True if this task was cancelled. A handler can also raise CancelledError because of another task."""
+    """Return True if this task was cancelled.
+
+    A handler can also raise CancelledError because of another task.
+    """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

@@ -102,7 +102,10 @@ class McpBootstrapStart(Hook):
 
 
 class McpBootstrapEnd(Hook):
-    """All MCP servers have connected or failed. ``seconds`` is the duration; ``failed`` are the servers that could not be reached."""
+    """All MCP servers have connected or failed.
+
+    ``seconds`` is the duration; ``failed`` are the servers that could not be reached.
+    """
 
     event = "mcp:bootstrap:end"
     when = "When every MCP server has connected or failed."
@@ -184,7 +187,10 @@ SkillReason = Literal["run-end", "explicit", "reset"]
 
 
 class SkillsActivate(Hook):
-    """A skill becomes active. ``via`` is the cause: the ``model``, the application (``explicit``), a ``trigger``, or ``resume``."""
+    """A skill becomes active.
+
+    ``via`` is the cause: the ``model``, the application (``explicit``), a ``trigger``, or ``resume``.
+    """
 
     event = "skills:activate"
     when = "When a skill becomes active."

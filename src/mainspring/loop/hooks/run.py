@@ -35,7 +35,9 @@ class SideModelCall(Protocol):
     """Calls a model outside the conversation, for example to select, summarize, name, or sample."""
 
     async def __call__(self, purpose: str, request: ModelRequest, *, model: ModelProvider | None = None) -> Message:
-        """Call the model with the run's retries, and count the usage in the run. The call ends when the run ends.
+        """Call the model with the run's retries, and count the usage in the run.
+
+        The call ends when the run ends.
 
         Args:
             purpose: The purpose in one word, for example ``title`` or ``summary``. Usage is reported under it.
@@ -114,7 +116,10 @@ class MessagesAdded(Hook):
 
 
 class SessionEnd(Hook):
-    """A run has ended, in any way. ``turns`` is the number of its turns, which are counted from 1."""
+    """A run has ended, in any way.
+
+    ``turns`` is the number of its turns, which are counted from 1.
+    """
 
     event = "session:end"
     kept = True
@@ -130,7 +135,9 @@ class SessionEnd(Hook):
 
 
 class ContextTransform(Hook):
-    """The messages of the next request, before they are converted for the model. ``messages`` may be replaced.
+    """The messages of the next request, before they are converted for the model.
+
+    ``messages`` may be replaced.
 
     The history stays unchanged, unless a handler replaces it with a shorter one (`compact`).
     """
@@ -148,7 +155,9 @@ class ContextTransform(Hook):
         self.replace: Callable[[Sequence[AgentMessage], str], Awaitable[None]] | None = None
 
     async def compact(self, messages: Sequence[AgentMessage], reason: str) -> None:
-        """Replace the history with a shorter one, which this request uses, too; `context:compacted` fires.
+        """Replace the history with a shorter one, which this request uses, too.
+
+        `context:compacted` fires.
 
         Args:
             messages: The new history. Messages that stay must be the same objects.
@@ -213,7 +222,10 @@ class TurnBefore(Hook):
 
     @property
     def request(self) -> ModelRequest:
-        """The request that is about to be sent. It is frozen: create a changed copy with `msgspec.structs.replace`."""
+        """The request that is about to be sent.
+
+        It is frozen: create a changed copy with `msgspec.structs.replace`.
+        """
         return self._request
 
     @request.setter
@@ -224,7 +236,9 @@ class TurnBefore(Hook):
 
 
 class TurnAfter(Hook):
-    """A model call has ended. Set ``continue_with`` to messages that continue a run that would stop.
+    """A model call has ended.
+
+    Set ``continue_with`` to messages that continue a run that would stop.
 
     After a failed call, ``usage`` is zero and ``error`` is set.
     """
@@ -255,7 +269,10 @@ class TurnAfter(Hook):
 
 
 class UsageUpdate(Hook):
-    """Tokens of one model call, and of the run so far. ``purpose`` is the purpose of a side call, and empty for a turn."""
+    """Tokens of one model call, and of the run so far.
+
+    ``purpose`` is the purpose of a side call, and empty for a turn.
+    """
 
     event = "usage"
     kept = True
@@ -394,7 +411,10 @@ class RunDone(Hook):
 
 
 class ToolCallsReceived(Hook):
-    """The model requested tool calls. Stores write the message here, before any of its calls is checked."""
+    """The model requested tool calls.
+
+    Stores write the message here, before any of its calls is checked.
+    """
 
     event = "tool:intent"
     kept = True
@@ -407,7 +427,9 @@ class ToolCallsReceived(Hook):
 
 
 class ToolResultsAfter(Hook):
-    """All calls of a message have their result. Stores add the pair to the history here, in one write.
+    """All calls of a message have their result.
+
+    Stores add the pair to the history here, in one write.
 
     Messages in ``follow`` join right after the pair, before the next model call.
     """
@@ -427,7 +449,10 @@ class ToolResultsAfter(Hook):
 
 
 class RunPaused(Hook):
-    """The run stops with calls that wait for an approval. Another process can resume it from the stored state."""
+    """The run stops with calls that wait for an approval.
+
+    Another process can resume it from the stored state.
+    """
 
     event = "run:pause"
     kept = True

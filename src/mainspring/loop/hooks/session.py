@@ -54,7 +54,9 @@ class PromptSubmitted(Hook):
 
 
 class BeforeRun(Hook):
-    """A run is about to begin. ``system`` may be replaced for this run; ``messages`` join after the prompt.
+    """A run is about to begin.
+
+    ``system`` may be replaced for this run; ``messages`` join after the prompt.
 
     ``prompt`` is the text of the prompt after the `input` hook, or empty if a run continues without a prompt.
     """

@@ -32,7 +32,9 @@ class _SpawnHook(Hook):
 
 
 class BeforeSpawn(_SpawnHook):
-    """A subagent is about to run. ``task`` may be replaced; ``block`` (True or a reason) prevents the run.
+    """A subagent is about to run.
+
+    ``task`` may be replaced; ``block`` (True or a reason) prevents the run.
 
     ``child`` is the name of its definition, ``child_id`` its ID, ``depth`` its level (1 for a subagent of the outermost agent),
     ``agent`` the subagent itself, on which you can register handlers.
@@ -58,7 +60,10 @@ class BeforeSpawn(_SpawnHook):
 
 
 class SpawnComplete(_SpawnHook):
-    """A subagent has ended, normally or at a limit. ``text`` is its last response, ``stats`` are its figures (`SubagentStats`)."""
+    """A subagent has ended, normally or at a limit.
+
+    ``text`` is its last response, ``stats`` are its figures (`SubagentStats`).
+    """
 
     event = "spawn:complete"
     when = "When a subagent has ended, before its parent gets the response."
@@ -74,7 +79,10 @@ class SpawnComplete(_SpawnHook):
 
 
 class SpawnError(_SpawnHook):
-    """A subagent failed or was stopped. ``stats`` (`SubagentStats`) contain its usage so far. Its parent continues."""
+    """A subagent failed or was stopped.
+
+    ``stats`` (`SubagentStats`) contain its usage so far. Its parent continues.
+    """
 
     event = "spawn:error"
     when = "When a subagent failed, was stopped, or could not be created."
@@ -197,7 +205,10 @@ class ChildToolAfter(ChildHook):
 
 
 class ChildToolError(ChildHook):
-    """A subagent's call failed. ``result`` may replace the error for its model, as for `ToolFailed`."""
+    """A subagent's call failed.
+
+    ``result`` may replace the error for its model, as for `ToolFailed`.
+    """
 
     event = "child:tool:error"
     mutable = ("result",)

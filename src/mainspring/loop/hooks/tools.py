@@ -1,4 +1,7 @@
-"""The hooks of a tool call: for each, the context that its handlers get and may change. See `mainspring.loop.hooks.run`."""
+"""The hooks of a tool call: for each, the context that its handlers get and may change.
+
+See `mainspring.loop.hooks.run`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class ToolCallHook(Hook):
-    """Base of all tool hooks. ``name`` is the tool's own name, ``display_name`` the one that the model knows."""
+    """Base of all tool hooks.
+
+    ``name`` is the tool's own name, ``display_name`` the one that the model knows.
+    """
 
     __slots__ = ("call_id", "display_name", "input", "name", "turn_id")
 
@@ -67,7 +73,10 @@ class ToolGate(ToolCallHook):
 
 
 class ToolUnknown(ToolCallHook):
-    """The tool is unknown. ``result`` replaces the error for the model; ``suppress_error`` skips `tool:error`."""
+    """The tool is unknown.
+
+    ``result`` replaces the error for the model; ``suppress_error`` skips `tool:error`.
+    """
 
     event = "tool:unknown"
     mutable = ("result", "suppress_error")
@@ -95,7 +104,10 @@ class ValidationReject(ToolCallHook):
 
 
 class ValidationCoerce(ToolCallHook):
-    """Arguments were coerced. ``coercions`` list the changes; ``repaired`` is True if the arguments were not valid JSON."""
+    """Arguments were coerced.
+
+    ``coercions`` list the changes; ``repaired`` is True if the arguments were not valid JSON.
+    """
 
     event = "validation:coerce"
     when = "When arguments were coerced, before `tool:before`."
@@ -108,7 +120,9 @@ class ValidationCoerce(ToolCallHook):
 
 
 class ToolBefore(ToolCallHook):
-    """The call is valid. ``input`` may be replaced; the new arguments are validated and then judged by `PermissionCheck`.
+    """The call is valid.
+
+    ``input`` may be replaced; the new arguments are validated and then judged by `PermissionCheck`.
 
     ``coercions`` list the changes of the arguments. `prior_content` reads the files that the call is about to change.
     """
@@ -157,7 +171,9 @@ class ToolBefore(ToolCallHook):
 
 
 class PermissionCheck(ToolCallHook):
-    """The decision on the final arguments, right before the tool runs. The call cannot be changed, and a denial cannot be reverted.
+    """The decision on the final arguments, right before the tool runs.
+
+    The call cannot be changed, and a denial cannot be reverted.
 
     Attributes:
         input: The final arguments (a copy).
@@ -239,7 +255,10 @@ class PermissionCheck(ToolCallHook):
         return self._environment
 
     def deny(self, reason: str, *, stop: bool = False) -> None:
-        """Deny the call. The model gets ``reason``. With ``stop`` the run ends as ``denied`` after this turn."""
+        """Deny the call.
+
+        The model gets ``reason``. With ``stop`` the run ends as ``denied`` after this turn.
+        """
         self._denied.append(reason)
         self._stop = self._stop or stop
 
@@ -251,7 +270,10 @@ class PermissionCheck(ToolCallHook):
         self._checks.append(check)
 
     async def will_be_skipped(self) -> bool:
-        """Run the prechecks. Return True if the call will not run even if approved, so that no approval is needed."""
+        """Run the prechecks.
+
+        Return True if the call will not run even if approved, so that no approval is needed.
+        """
         for check in self._checks:
             self._obstacle = self._obstacle or await check()
         return bool(self._obstacle)
@@ -271,7 +293,10 @@ class PermissionCheck(ToolCallHook):
         self._paths[path] = real_path
 
     def set_environment(self, variables: Mapping[str, str]) -> None:
-        """Set variables for the programs of this call; the decision to allow the call relies on them."""
+        """Set variables for the programs of this call.
+
+        The decision to allow the call relies on them.
+        """
         self._environment.update(variables)
 
     def block_on_error(self, reason: str) -> None:
@@ -279,7 +304,10 @@ class PermissionCheck(ToolCallHook):
 
 
 class BeforeToolRun(ToolCallHook):
-    """The last hook before the tool runs. Stores record the start. A handler that raises prevents the run."""
+    """The last hook before the tool runs.
+
+    Stores record the start. A handler that raises prevents the run.
+    """
 
     event = "tool:start"
     mutable = ("block",)
@@ -302,7 +330,10 @@ class BeforeToolRun(ToolCallHook):
 
 
 class ToolFailed(ToolCallHook):
-    """The call failed: the tool raised, or it is unknown. ``result`` may replace the error for the model."""
+    """The call failed: the tool raised, or it is unknown.
+
+    ``result`` may replace the error for the model.
+    """
 
     event = "tool:error"
     mutable = ("result",)
@@ -316,7 +347,10 @@ class ToolFailed(ToolCallHook):
 
 
 class ToolTransform(ToolCallHook):
-    """The result of a tool, before the model sees it. ``result`` (output, ``is_error``, metadata) may be changed or replaced."""
+    """The result of a tool, before the model sees it.
+
+    ``result`` (output, ``is_error``, metadata) may be changed or replaced.
+    """
 
     event = "tool:transform"
     mutable = ("result",)

@@ -97,7 +97,7 @@ async def test_an_answer_in_words_is_asked_for_again_as_a_forced_call() -> None:
     assert result.output == Person("Ann", 4)
     assert requests(one)[1].tool_choice == OUTPUT_TOOL
     nudge = requests(one)[1].messages[-1].text
-    assert "no JSON value that fits the schema" in nudge
+    assert "no JSON value that matches the schema" in nudge
     assert '"required":["name","age"]' in nudge
 
 
@@ -133,7 +133,7 @@ async def test_what_does_not_fit_goes_back_with_what_is_wrong_and_only_so_often(
     result = await never.run("go")
     assert (result.status, result.stats.output) == ("completed", None)
     assert result.output == result.text == '{"name":"Cid"}'
-    assert result.output_error.startswith("no answer fitted the schema in 3 tries; the last: ")
+    assert result.output_error.startswith("no response matched the schema in 3 attempts; the last error: ")
     assert "age" in result.output_error
 
 
