@@ -39,7 +39,7 @@ class SpanContext(Struct, frozen=True):
 
 @runtime_checkable
 class SpanSource(Protocol):
-    """A plugin that creates the real spans, so that other plugins do not create IDs of their own."""
+    """A plugin that creates the real spans, so that other plugins do not create their own IDs."""
 
     def span_of(self, event: Event) -> SpanContext | None:
         """Return the IDs of the span that begins with an event, or ``None``.

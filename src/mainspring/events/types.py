@@ -156,9 +156,9 @@ class Done(Struct, frozen=True, eq=False):
 
 
 class StreamError(Struct, frozen=True, eq=False):
-    """The response was interrupted.
+    """The response was interrupted; ``message`` is the partial message.
 
-    The last event of a failed or aborted stream; ``message`` is the partial message.
+    The last event of a failed or aborted stream.
     """
 
     type: ClassVar[str] = "error"

@@ -1,4 +1,4 @@
-"""The memory plugin: adds notes to the system prompt, and gives the model the tool `remember`.
+"""The memory plugin: adds notes to the system prompt, and offers the model the tool `remember`.
 
 Memory is in ``MEMORY.md`` in the user's folder, and in the project's ``.agent`` folder.
 """
@@ -67,7 +67,7 @@ def validate_note(text: str) -> str:
     note = " ".join(text.split())
     note = re.sub(r"^(?:[-*+>]|#{1,6})\s+", "", note)
     if not note:
-        raise ValueError("there is nothing to remember: the note is empty")
+        raise ValueError("The note is empty. Pass the text to remember.")
     if len(note) > MAX_NOTE_CHARS:
         raise ValueError(f"The note has {len(note)} characters; the limit is {MAX_NOTE_CHARS}. Shorten it.")
     odd = find_invisible(note)
@@ -113,7 +113,7 @@ def add_note(text: str, note: str, section: NoteSection = "Context") -> str:
 
 
 def render_prompt(sources: Sequence[tuple[str, str]]) -> str:
-    """Return the part of the system prompt with the memory. Empty if there are no notes.
+    """Return the part of the system prompt with the memory. Empty without notes.
 
     Each file is in an envelope that its text cannot close, truncated to `MAX_PROMPT_BYTES`, with a line that reports the truncation.
 
@@ -368,7 +368,7 @@ class Memory:
         file = file or self.files.user or self.files.project
         if file is None:
             raise MainspringError(
-                "There is no place for memory: no home directory, and no trusted project. Set MAINSPRING_HOME."
+                "Cannot store the note: no home directory, and no trusted project. Set MAINSPRING_HOME."
             )
         note = validate_note(text)
         if not await self._confirm(

@@ -188,7 +188,7 @@ def declared_access(call: ToolCall) -> tuple[Access, ...] | None:
         return None
     try:
         return tuple(call.definition.access(call.arguments))
-    except Exception:  # noqa: BLE001 - the tool's own code, on arguments of any form
+    except Exception:  # noqa: BLE001 - the tool's own code may raise on invalid arguments
         return None
 
 

@@ -352,7 +352,7 @@ class Permissions:
         except TimeoutError:
             context.deny(f"{permission_question(decision)}, but the approval timed out.", stop=stop)
             return False
-        except Exception as error:  # noqa: BLE001 - whatever the application's callback raises is no consent
+        except Exception as error:  # noqa: BLE001 - any exception of the callback denies the call
             context.deny(
                 f"{permission_question(decision)}, but the approval request failed ({type(error).__name__}: {error}).",
                 stop=stop,

@@ -234,7 +234,7 @@ class Disclosure:
     def _new_tools_message(self) -> list[Message]:
         """Return a message with the names added since the catalog was created.
 
-        Return ``None`` if there are none.
+        Return ``None`` if no names were added.
         """
         new = [t.name for t in self.lazy_tools if t.name not in self._announced]
         if self._catalog is None or not new or not self._hides_any(self._active()):

@@ -512,7 +512,7 @@ def redact_call_arguments(tool: Tool | None, given: Mapping[str, Any], project: 
 def _sensitive_arguments(tool: Tool | None, mapping: Mapping[str, Any], project: str) -> tuple[set[object], bool]:
     try:
         touched = tool.access(dict(mapping)) if tool is not None and tool.access is not None else ()
-    except Exception:  # noqa: BLE001 - the tool's own code, on arguments that may not fit: then nothing is known of them
+    except Exception:  # noqa: BLE001 - the tool's own code may raise on invalid arguments
         return set(), True
     paths = {a.resource for a in touched if a.scope.startswith("fs-")}
     words = {w for a in touched if a.scope == "shell-run" for w in _WORDS.split(a.resource)}

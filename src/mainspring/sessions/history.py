@@ -296,7 +296,7 @@ def to_stored_messages(messages: Iterable[AgentMessage], ids: Iterable[str]) -> 
 
     Args:
         messages: The history.
-        ids: For each message, the ID of a turn that has none of its own.
+        ids: For each message, the ID of a turn without an ID.
     """
     return [
         SessionTurn(

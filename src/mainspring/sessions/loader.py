@@ -52,7 +52,7 @@ class SessionTree(Struct):
     Attributes:
         header: The first line.
         nodes: Every other entry, by ID, in the order of the lines.
-        leaf: The last entry. ``None`` if there are no entries.
+        leaf: The last entry. ``None`` without entries.
         labels: Labels of entries (and of the session), by ID.
         damaged: Numbers of unreadable lines, without an incomplete last one.
         problems: Problems to report.

@@ -102,7 +102,7 @@ class SessionPlug(Plugin):
         agent.on(SessionEnd, self._end, order=_HOOK_ORDER)
 
     def for_child(self) -> Plugin | None:
-        """Return None: a subagent has a conversation of its own."""
+        """Return None: a subagent has its own conversation."""
         return None
 
     def check_run(self) -> None:
@@ -260,7 +260,7 @@ class Session(AbstractContextManager["Session"]):
 
     Pass it to an agent (``Agent(session=...)``, or its `plug`). Use it for one agent at a time.
 
-    A new session is stored with its first message, so an unused session leaves nothing behind.
+    A new session is stored with its first message, so an unused session is never stored.
 
     Attributes:
         id: Its ID.

@@ -40,7 +40,7 @@ class SubagentRun:
 
     Attributes:
         id: Its ID in its parent's tree.
-        name: The name of its definition; empty for a plain one.
+        name: The name of its definition; empty for a plain subagent.
         task: Its task.
         depth: Its nesting depth.
         agent: The agent itself, once it has been created.

@@ -71,7 +71,7 @@ async def test_a_child_can_be_restricted_by_its_kind_and_by_the_call() -> None:
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (spawn("go", tools=["look", "shell"]), "Unknown tool for the subagent: shell. Available tools: look."),
+        (spawn("go", tools=["look", "shell"]), "Unknown tool for the subagent: shell. Available tools: look"),
         (spawn("go", "nobody"), "Validation error"),
         (spawn("go", "needy"), "needs the tools shell, but this agent has none of them"),
         (spawn("   "), "The task is empty"),

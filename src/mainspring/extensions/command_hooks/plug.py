@@ -302,7 +302,7 @@ class CommandHooks(Plugin):
 
     async def _opened(self, hook: SessionOpen) -> None:
         source = _SOURCES[hook.reason]
-        payload = SessionStartInput(**self._common(), source=source)  # pyright: ignore[reportArgumentType] - one of them
+        payload = SessionStartInput(**self._common(), source=source)  # pyright: ignore[reportArgumentType] - a valid source
         for verdict in await self._ask("SessionStart", payload, source):
             self._keep(verdict)
 

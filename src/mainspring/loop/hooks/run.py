@@ -116,7 +116,7 @@ class MessagesAdded(Hook):
 
 
 class SessionEnd(Hook):
-    """A run has ended, in any way.
+    """A run has ended, for any reason.
 
     ``turns`` is the number of its turns, which are counted from 1.
     """

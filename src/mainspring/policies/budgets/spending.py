@@ -135,7 +135,7 @@ class SpendingLimits:
     def reached_limit(self) -> RunStatus | None:
         """Return the limit that forbids another request, limits of subagents included.
 
-        Return ``None`` if there is none.
+        Return ``None`` if no limit does.
         """
         return next((status for _, status, spent, limit in self._limits_in_order() if spent >= limit), None)
 

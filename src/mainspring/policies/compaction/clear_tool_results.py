@@ -128,7 +128,7 @@ class TailCompactor:
 def clear_results(message: AgentMessage) -> AgentMessage:
     """Return the message with a placeholder for each result that is longer than it.
 
-    Return the same message if there are none.
+    Return the same message if no result is.
     """
     return _map_results(message, _placeholder)
 

@@ -169,7 +169,7 @@ class SummaryCompactor:
 
     An earlier summary is updated, not summarized again. Text that is too long for one request is split into several requests, and
     a part that is still too long is split in half. If no summary can be created, the history stays (`None`); if the history does
-    not fit the model any more (``reason`` is ``overflow``), the oldest messages are removed and the history says so.
+    not fit the model any more (``reason`` is ``overflow``), the oldest messages are removed, and a note in the history says how many.
 
     Args:
         options: See `Compaction`.
@@ -393,7 +393,7 @@ async def compact_history(
         chars_per_token: Number of characters per token.
 
     Returns:
-        The new history and the result; ``None`` if there is nothing to summarize, or no good summary could be created.
+        The new history and the result; ``None`` if the history has no part to summarize, or no good summary could be created.
     """
 
     async def ask(purpose: str, request: ModelRequest, *, model: ModelProvider | None = None) -> Message:

@@ -103,7 +103,7 @@ async def plan_undo(session: Session, env: ExecutionEnv) -> RewindPlan:
     """Plan the undo of the last rewind, which may be an undo itself.
 
     Raises:
-        SessionError: If there was no rewind.
+        SessionError: If the session has no rewind.
     """
     failed: set[str] = set()
     for node, note in reversed(list(_iter_notes(session, 0))):
