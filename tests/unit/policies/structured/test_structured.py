@@ -144,7 +144,7 @@ async def test_without_an_answer_that_fits_the_text_stands_in_and_the_result_say
     one.on(OutputHook, lambda hook: told.append(hook))
     result = await one.run("go")
     assert (result.output, result.stats.output) == ("other words", None)
-    assert "in 2 tries" in result.output_error
+    assert "in 2 attempts" in result.output_error
     assert (told[0].output, told[0].attempts) == (None, 2)
     assert told[0].error == result.output_error
 
