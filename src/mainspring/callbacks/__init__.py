@@ -1,4 +1,7 @@
-"""Callbacks: plain functions that are notified of an agent's actions. An adapter over hooks and events, and back."""
+"""Callbacks: plain functions that are notified of an agent's actions.
+
+An adapter over hooks and events, and back.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -59,7 +59,7 @@ class CallbacksPlug(Plugin):
         self._run: _CallbackRun | None = None
 
     def install(self, agent: CoreAgent) -> None:
-        """Listen to the events that the callbacks need; without callbacks nothing is registered."""
+        """Listen to the events that the callbacks need. Without callbacks, nothing is registered."""
         told = self.callbacks
         if told.on_permission_request is not None:
             for plug in agent.plugs:
@@ -152,7 +152,7 @@ class _CallbackRun:
             _call_safely(self.callbacks.on_trace, self.span, event.type, event)
 
     def failed(self, error: BaseException) -> None:
-        """Report a failure, each only once."""
+        """Report a failure, unless it was reported before."""
         if self._reported is None or self._reported not in (error, getattr(error, "cause", None)):
             self._reported = error
             _call_safely(self.callbacks.on_error, self._llm or self.span, ErrorReport.from_exception(error))
@@ -164,7 +164,7 @@ class _CallbackRun:
             _call_safely(self.callbacks.on_spinner_start, SPINNER_TEXT)
 
     def _span(self, event: Event) -> SpanContext:
-        """Return the span that begins with an event: a real one, or one of our own within the run's."""
+        """Return the span that begins with an event: the real one, or a generated one within the run's span."""
         real = self._spans.span_of(event) if self._spans is not None else None
         return real or self.span.child(self._random)
 
@@ -246,7 +246,10 @@ async def _iter_text(stream: EventStream[str, None]) -> AsyncGenerator[str, None
 
 
 def _call_safely(callback: Callable[..., object] | None, *arguments: Any) -> None:
-    """Call the callback if it is set; an exception is logged, since a display must not end a run."""
+    """Call the callback if it is set.
+
+    An exception is logged, since a display must not end a run.
+    """
     if callback is None:
         return
     try:

@@ -30,7 +30,7 @@ from mainspring.tools.response import ToolResponse
 def callbacks_to_events(observer: Callable[[Event], object]) -> AgentCallbacks:
     """Create callbacks that pass their values to ``observer`` as the events of an agent's run.
 
-    The ID of a run is the ID of the trace, and the ID of a call is that of its span. A question that only a user can answer
+    The ID of a run is the ID of the trace, and the ID of a call is that of its span. A request for the user's permission
     (``on_permission_request``) has no event and is omitted.
     """
     made = _EventBuilder(observer)

@@ -12,14 +12,14 @@ _R = TypeVar("_R")
 
 
 class EventStream(Generic[_E, _R]):
-    """Somebody pushes events, others iterate over them or await the result.
+    """A queue of events with one or several readers, which iterate over it or await its result.
 
-    Nothing pushed before a reader attaches is lost, and every reader is released at the end. Events are handed to one
-    reader each (two readers share the stream). Unbounded: the producer never waits.
+    Events published before a reader attaches are stored. Each event goes to one reader (two readers share the stream), and the end
+    releases every reader. The queue is unbounded: the producer never waits.
 
     Args:
-        is_final: Says of an event that it is the last. Without it, `end` or `fail` ends the stream.
-        extract: Makes the result out of the last event. Needed with ``is_final``.
+        is_final: Returns True for the last event. Without it, `end` or `fail` ends the stream.
+        extract: Returns the result, given the last event. Used with ``is_final``.
     """
 
     def __init__(self, is_final: Callable[[_E], bool] | None = None, extract: Callable[[_E], _R] | None = None) -> None:
@@ -33,11 +33,11 @@ class EventStream(Generic[_E, _R]):
 
     @property
     def ended(self) -> bool:
-        """Whether the last event has been pushed."""
+        """True if the last event was published."""
         return self._ended
 
     def publish(self, event: _E) -> None:
-        """Add an event; after the end it is dropped."""
+        """Add an event. Events after the end are dropped."""
         if self._ended:
             return
         self._events.append(event)
@@ -47,24 +47,24 @@ class EventStream(Generic[_E, _R]):
             self._notify_waiter()
 
     def end(self, result: _R | None = None) -> None:
-        """No further events; ``result`` is what `result` returns."""
+        """End the stream with a result, which `result` returns."""
         if not self._ended:
             self._ended = True
             self._result = result
             self._notify_waiter()
 
     def fail(self, error: BaseException) -> None:
-        """No further events; `result` raises ``error``. Iteration just ends: iterating never raises."""
+        """End the stream with an error, which `result` raises. Iteration ends without raising."""
         if not self._ended:
             self._ended = True
             self._error = error
             self._notify_waiter()
 
     async def result(self) -> _R:
-        """Wait for the end.
+        """Wait for the end and return the result.
 
         Raises:
-            BaseException: What `fail` was given.
+            BaseException: The error passed to `fail`.
         """
         while not self._ended:
             await self._wait()

@@ -1,14 +1,12 @@
-"""What a model says while it says it: the events of one answer.
+"""The events of a model's response, and the events of a run.
 
-Order: ``StreamStart``; for each block its start, deltas and end (blocks may interleave); then ``Done``. A provider that
-fails raises instead; the loop turns that into one ``StreamError``. ``partial`` of an event is the message as it was at that
-moment, built when read.
+Order in a response: ``StreamStart``; for each block its start, deltas, and end (blocks may interleave); then ``Done``. A provider
+that fails raises instead; the loop turns the exception into one ``StreamError``. ``partial`` of an event is the message at the
+time of that event, built on access.
 
-What a run tells while it runs.
-
-Order of a run: ``AgentStart``; per turn ``TurnStart``, ``MessageStart``, the model's own events (`StreamEvent`),
-``MessageEnd``, for each call ``ToolExecutionStart``, any ``ToolExecutionUpdate``, ``ToolExecutionEnd``, then ``TurnEnd``; at
-last ``AgentEnd``, after which nothing follows.
+Order in a run: ``AgentStart``; per turn ``TurnStart``, ``MessageStart``, the model's own events (`StreamEvent`), ``MessageEnd``,
+for each call ``ToolExecutionStart``, any ``ToolExecutionUpdate``, ``ToolExecutionEnd``, then ``TurnEnd``; finally ``AgentEnd``,
+the last event.
 """
 
 from __future__ import annotations
@@ -32,17 +30,17 @@ class MessageDraft(Protocol):
     tool_names: Mapping[str, str]
 
     def snapshot(self, at: int) -> Message:
-        """The message as it was after its first ``at`` changes."""
+        """Return the message after its first ``at`` changes."""
         ...
 
 
 class _PartialMessageEvent(Struct, frozen=True, gc=False, eq=False):
-    """Shared by the events that come while the message grows."""
+    """Base of the events that are published while the message grows."""
 
     @property
     def partial(self) -> Message:
-        """The assistant message as it was at this event."""
-        # A struct without fields of its own: `draft` and `at` are those of each event, and stand last there.
+        """The assistant message at the time of this event."""
+        # Subclasses declare `draft` and `at` as their last fields, so this base has no fields.
         draft: MessageDraft | None = self.draft  # type: ignore[attr-defined]
         return draft.snapshot(self.at) if draft else Message("assistant")  # type: ignore[attr-defined]
 
@@ -158,7 +156,10 @@ class Done(Struct, frozen=True, eq=False):
 
 
 class StreamError(Struct, frozen=True, eq=False):
-    """The response was interrupted. The last event of a failed or aborted stream; ``message`` is the partial message."""
+    """The response was interrupted; ``message`` is the partial message.
+
+    The last event of a failed or aborted stream.
+    """
 
     type: ClassVar[str] = "error"
     reason: Literal["aborted", "error"]
@@ -167,7 +168,7 @@ class StreamError(Struct, frozen=True, eq=False):
 
     @property
     def partial(self) -> Message:
-        """What had arrived."""
+        """The message as received so far."""
         return self.message
 
 
@@ -182,32 +183,35 @@ ContentEvent = (
     | ToolCallDelta
     | ToolCallEnd
 )
-"""Events that carry content: after the first of these an answer is never asked for again."""
+"""Events with content. After the first of them, a failed model call is not retried."""
 
 
 StreamEvent = StreamStart | ContentEvent | Done | StreamError
-"""Everything a stream can hold."""
+"""Any event of a stream."""
 
 
 RunStatus = Literal[
     "completed", "max_turns", "max_tokens", "max_seconds", "max_cost", "aborted", "error", "denied", "paused"
 ]
-"""How a run ended. The ``max_*`` are limits of the run; ``denied`` means that a refusal was to end it."""
+"""How a run ended.
+
+The ``max_*`` values are limits of the run; ``denied`` means that a denial ended it.
+"""
 
 
 class SubagentStats(Struct, frozen=True, kw_only=True):
-    """Figures of a sub-agent.
+    """Figures of a subagent.
 
     Attributes:
-        child_id: Which child.
-        child: The name of its definition; empty for a plain one.
-        depth: How deep it stands; 1 for a child of the agent that a person talks to.
+        child_id: ID of the subagent.
+        child: Name of its definition; empty for a subagent without a definition.
+        depth: Its level; 1 for a subagent of the outermost agent.
         status: How its run ended.
-        turns: How many of its model calls were answered.
-        usage: Tokens, those of its own sub-agents included.
-        tool_counts: How often it called each tool.
-        seconds: How long it ran.
-        children: Figures of its own sub-agents.
+        turns: Number of completed model calls.
+        usage: Tokens, including those of its own subagents.
+        tool_counts: Number of calls of each tool.
+        seconds: Duration of its run.
+        children: Figures of its own subagents.
     """
 
     child_id: str
@@ -270,7 +274,7 @@ class MessageUpdate(Struct, frozen=True, eq=False):
 
     @property
     def message(self) -> Message:
-        """The message as it was at this moment."""
+        """The message at the time of this event."""
         return self.event.partial
 
 
@@ -334,4 +338,4 @@ Event = (
     | ModelRetry
     | StreamEvent
 )
-"""Everything that iterating a run can give."""
+"""Any event of a run."""

@@ -216,8 +216,9 @@ DeliveryMode = Literal["steer", "follow_up"]
 
 
 class ExtensionAPI:
-    """The API for extensions. Registrations during loading take effect once the extension is fully loaded; later ones take effect
-    immediately.
+    """The API for extensions.
+
+    Registrations during loading take effect once the extension is fully loaded; later ones take effect immediately.
 
     Attributes:
         name: The extension's name.
@@ -244,7 +245,9 @@ class ExtensionAPI:
     @overload
     def on(self, event: str | type[Hook], *, order: int = 0) -> Callable[[EventHandler], EventHandler]: ...
     def on(self, event: str | type[Hook], handler: EventHandler | None = None, *, order: int = 0) -> Any:
-        """Call ``handler(event)`` or ``handler(event, ctx)`` for each ``event``. Also usable as a decorator.
+        """Call ``handler(event)`` or ``handler(event, ctx)`` for each ``event``.
+
+        Also usable as a decorator.
 
         Args:
             event: One of `EVENTS` (``tool_call``, ``input``, ...), or a hook of the bus by name or class.
@@ -292,7 +295,9 @@ class ExtensionAPI:
         return Registration(lambda: bus.on(listening.hook, handler, order=listening.order), listening, handler)
 
     def register_tool(self, given: Tool | Callable[..., Any]) -> Detach:
-        """Offer a tool to the model; a plain function is converted. The returned function removes the tool.
+        """Offer a tool to the model; a plain function is converted.
+
+        The returned function removes the tool.
 
         Raises:
             ConfigError: If its name is taken; during loading, the extension is then not loaded.
@@ -321,7 +326,9 @@ class ExtensionAPI:
         return self._load_outputs.add(Registration(lambda: self._commands.add(command.name, command)))
 
     def register_shortcut(self, key: str, handler: ShortcutHandler, *, description: str = "") -> Detach:
-        """Register a keyboard shortcut, for front ends with a keyboard. The returned function removes it.
+        """Register a keyboard shortcut, for front ends with a keyboard.
+
+        The returned function removes it.
 
         Args:
             key: The key, for example ``ctrl+k``.
@@ -367,7 +374,10 @@ class ExtensionAPI:
 
     @property
     def active_tools(self) -> tuple[str, ...]:
-        """The names of the tools that the model may call; a new value applies from the next request. ``None`` means all."""
+        """The names of the tools that the model may call; a new value applies from the next request.
+
+        ``None`` means all.
+        """
         return self.ctx.agent.active_tools
 
     @active_tools.setter

@@ -30,7 +30,10 @@ def help_command(api: ExtensionAPI) -> None:
 
 
 def guardrails(api: ExtensionAPI) -> None:
-    """Ask the user to confirm destructive calls (see `mainspring.policies.guardrails.DEFAULT_GUARDRAILS`); without a user, deny them."""
+    """Ask the user to confirm destructive calls; without a user, deny them.
+
+    See `mainspring.policies.guardrails.DEFAULT_GUARDRAILS`.
+    """
 
     async def confirm(danger: FlaggedCall) -> bool:
         return await api.ctx.ui.confirm(f"{danger.tool}: {danger.guardrail.why}. Continue?", danger.text)

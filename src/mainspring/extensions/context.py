@@ -25,7 +25,9 @@ _LEVELS: dict[str, int] = {"info": logging.INFO, "warn": logging.WARNING, "error
 
 
 class UserInterface(Protocol):
-    """A user at a terminal, in an editor, or at a web page; or no user, as with `NonInteractiveUI`.
+    """A user at a terminal, in an editor, or at a web page.
+
+    `NonInteractiveUI` if no user is available.
 
     Texts come from extensions and models: a front end escapes control characters and interprets no markup. Questions are asked
     one after the other.

@@ -1,4 +1,7 @@
-"""Extensions in folders and in installed packages. They are Python code: loading one runs it."""
+"""Extensions in folders and in installed packages.
+
+They are Python code: loading one runs it.
+"""
 
 from __future__ import annotations
 
@@ -99,8 +102,9 @@ def _ask_packages(unwanted: set[str], sources: list[ExtensionSource], problems: 
 
 
 def _has_entry_points() -> bool:
-    """Return True if any package registers an extension, from the files alone: `importlib.metadata` takes 50ms with a hundred
-    packages, this check takes 3ms, and most installations have no extensions.
+    """Return True if any package registers an extension, checked from the files alone.
+
+    `importlib.metadata` takes 50ms with a hundred packages, this check takes 3ms, and most installations have no extensions.
     """
     for folder in sys.path:
         for file in Path(folder or ".").glob("*-info/entry_points.txt"):
@@ -113,7 +117,10 @@ def _has_entry_points() -> bool:
 
 
 def _files(place: Path) -> Iterator[Path]:
-    """Return the files of extensions in a folder, by name; for a file or a package, the path itself."""
+    """Return the files of extensions in a folder, by name.
+
+    For a file or a package, the path itself.
+    """
     if place.is_file():
         yield place
         return
@@ -168,8 +175,9 @@ def _load(file: Path, name: str) -> Any:
 
 
 class _UncachedLoader(SourceFileLoader):
-    """Compiles the current source: cached bytecode is validated by seconds and size, which is too coarse for edits, and nothing is
-    written next to the user's files.
+    """Compiles the current source, without cached bytecode.
+
+    Cached bytecode is validated by seconds and size, which is too coarse for edits, and nothing is written next to the user's files.
     """
 
     def get_code(self, fullname: str) -> CodeType:

@@ -41,7 +41,10 @@ InputAction = Literal["continue", "transform", "handled"]
 
 
 class ContextEvent(Struct):
-    """``context``: the messages of the next request. May be replaced; the history itself is unchanged."""
+    """``context``: the messages of the next request.
+
+    May be replaced; the history itself is unchanged.
+    """
 
     messages: list[AgentMessage]
 
@@ -110,7 +113,9 @@ class InputEvent(Struct):
 
 
 class ToolCallEvent(Struct):
-    """``tool_call``: a tool is about to run with these arguments. Set ``block`` to deny the call.
+    """``tool_call``: a tool is about to run with these arguments.
+
+    Set ``block`` to deny the call.
 
     Attributes:
         tool_name: The tool.
@@ -130,7 +135,10 @@ class ToolCallEvent(Struct):
 
 
 class ToolResultEvent(Struct):
-    """``tool_result``: a tool's result, before the model gets it. ``content``, ``details``, and ``is_error`` may be replaced."""
+    """``tool_result``: a tool's result, before the model gets it.
+
+    ``content``, ``details``, and ``is_error`` may be replaced.
+    """
 
     tool_name: str
     tool_call_id: str
@@ -223,7 +231,10 @@ def _result(hook: ToolTransform, event: ToolResultEvent) -> None:
 
 
 def _answer_end(hook: TurnAfter, ctx: ExtensionContext) -> TurnEndEvent | None:
-    """End the turn for a response without calls; with calls the turn ends when they have their results."""
+    """End the turn for a response without calls.
+
+    With calls the turn ends when they have their results.
+    """
     return None if hook.message.tool_uses or hook.error else TurnEndEvent(hook.turn, hook.message)
 
 

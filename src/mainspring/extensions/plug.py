@@ -139,7 +139,9 @@ class ExtensionRunner:
         return True
 
     async def reload(self, sources: Iterable[ExtensionSource], problems: Iterable[ExtensionError] = ()) -> None:
-        """Replace all loaded extensions. A broken one keeps its previous version; a missing one is unloaded.
+        """Replace all loaded extensions.
+
+        A broken one keeps its previous version; a missing one is unloaded.
 
         Handlers that are added or removed receive ``session_start`` and ``session_shutdown`` with the reason ``reload``.
 
@@ -186,7 +188,10 @@ class ExtensionRunner:
         return loaded
 
     def _call(self, source: ExtensionSource) -> LoadedExtension | tuple[LoadedExtension, Awaitable[Any]] | None:
-        """Call the extension to register; return the registrations, with an awaitable if it is async; ``None`` if it failed."""
+        """Call the extension to register.
+
+        Return the registrations, with an awaitable if it is async; ``None`` if it failed.
+        """
         loaded = LoadedExtension(source)
         api = ExtensionAPI(loaded, self.ctx, self.commands, self.shortcuts)
         try:
@@ -238,12 +243,16 @@ class ExtensionRunner:
         return any(event in (each.event, each.hook.event) for each in self.listening)
 
     async def emit(self, hook: _H) -> _H:
-        """Run only the extensions' handlers, no others on the bus; the hook then contains their decisions."""
+        """Run only the extensions' handlers, no others on the bus.
+
+        The hook then contains their decisions.
+        """
         return await self.ctx.agent.bus.emit(hook, only=lambda _, handler: hasattr(handler, EXTENSION_HANDLER_ATTR))
 
     def wrap(self, tool: Tool) -> Tool:
-        """Wrap a tool that runs without the agent: ``tool_call`` handlers run before it, ``tool_result`` handlers after it. An agent
-        runs these handlers anyway.
+        """Wrap a tool that runs without the agent.
+
+        ``tool_call`` handlers run before it, ``tool_result`` handlers after it. An agent runs these handlers anyway.
         """
 
         async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
@@ -310,11 +319,11 @@ def _duplicate_error(source: ExtensionSource, by: ExtensionSource) -> ExtensionE
 
 
 class Extensions(Plugin):
-    """Functions that extend an agent: each gets an `ExtensionAPI` and registers handlers, tools, and commands. They run in this
-    process, with all its rights.
+    """Functions that extend an agent, in this process and with all its rights.
 
-    Sync extensions are loaded when the agent is created; async ones with the first run or `CoreAgent.warmup`. An extension that
-    fails is skipped, and the agent works without it: see `problems`.
+    Each gets an `ExtensionAPI` and registers handlers, tools, and commands. Sync extensions are loaded when the agent is created;
+    async ones with the first run or `CoreAgent.warmup`. An extension that fails is skipped, and the agent works without it: see
+    `problems`.
 
     Args:
         extensions: The extensions. If a name occurs twice, the first applies.
@@ -341,7 +350,7 @@ class Extensions(Plugin):
         self._waiting: list[ExtensionSource] = []
         self._runner: ExtensionRunner | None = None
 
-    # --- as a plug --------------------------------------------------------------------------------------------------
+    # --- as a plugin ------------------------------------------------------------------------------------------------
 
     def install(self, agent: CoreAgent) -> None:
         """Load the sync extensions.
@@ -366,7 +375,10 @@ class Extensions(Plugin):
             await self.runner.load(self._waiting.pop(0))
 
     def for_child(self) -> Plugin:
-        """Return the plugin for a subagent: the same handlers judge its calls; it gets no other events and no commands."""
+        """Return the plugin for a subagent: the same handlers judge its calls.
+
+        It gets no other events and no commands.
+        """
         return _SubagentExtensions(self)
 
     # --- changes at runtime -----------------------------------------------------------------------------------------
@@ -410,7 +422,9 @@ class Extensions(Plugin):
         self._given.append(source)
 
     def remove(self, name: str) -> bool:
-        """Unload an extension with its handlers, tools, commands, and shortcuts. Return True if it was loaded.
+        """Unload an extension with its handlers, tools, commands, and shortcuts.
+
+        Return True if it was loaded.
 
         An extension from a folder returns with `reload`.
         """

@@ -1,4 +1,4 @@
-"""The core agent: one conversation, a model, tools, and plugins; and the queues of messages for its runs."""
+"""The core agent: one conversation, a model, tools, plugins, and the message queues of its runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from mainspring.tools import LazyTool, Tool, ToolRegistry, provider_tool_names
 
 @runtime_checkable
 class Plugin(Protocol):
-    """An extension of an agent: a session, permissions, skills, telemetry, or something of the application."""
+    """An extension of an agent: a session, permissions, skills, telemetry, or a feature of the application."""
 
     def install(self, agent: CoreAgent) -> None:
         """Register hooks and tools. Called once, when the agent is created."""
@@ -51,13 +51,16 @@ class PreparablePlug(Protocol):
     """A plugin (or an environment) with work to do before the first run: connect, read, start."""
 
     async def prepare(self) -> None:
-        """Prepare for runs. Called by `CoreAgent.warmup`, together with others; called again only if it raised."""
+        """Prepare for runs.
+
+        `CoreAgent.warmup` calls it concurrently with the other plugins, and calls it again only if it raised.
+        """
         ...
 
 
 @runtime_checkable
 class RunGuard(Protocol):
-    """A plugin that can reject a run before anything of it happens, for example when its session is closed."""
+    """A plugin that can reject a run before it starts, for example when its session is closed."""
 
     def check_run(self) -> None:
         """Raise an exception to reject the run."""
@@ -66,15 +69,18 @@ class RunGuard(Protocol):
 
 @runtime_checkable
 class ResettablePlug(Protocol):
-    """A plugin with a state that belongs to the conversation."""
+    """A plugin whose state belongs to the conversation."""
 
     def reset(self) -> None:
-        """Forget that state: the conversation was reset."""
+        """Reset that state: a new conversation starts."""
         ...
 
 
 class MessageQueue:
-    """A queue of messages that a run takes one at a time or all together. What no run has taken stays in the queue."""
+    """A queue of messages that a run takes one at a time or all together.
+
+    A message stays until a run takes it.
+    """
 
     __slots__ = ("_waiting", "mode")
 
@@ -114,7 +120,9 @@ H = TypeVar("H", bound=Hook)
 
 
 class CoreAgent:
-    """One conversation with its runs. Cheap to create; used from one event loop at a time (`abort` from any thread).
+    """One conversation with its runs.
+
+    Cheap to create; use it from one event loop at a time (`abort` from any thread).
 
     Attributes:
         context: The conversation: system prompt, history, tools.
@@ -179,7 +187,7 @@ class CoreAgent:
             plug.install(self)
         provider_tool_names([t.name for t in (*self.context.tools, *self._lazy)], self.tool_aliases)
         if eager:
-            with suppress(RuntimeError):  # without an event loop the first run does the warmup
+            with suppress(RuntimeError):  # without an event loop, the first run does the warmup
                 self._start_warmup()
 
     # --- the conversation -------------------------------------------------------------------------------------------
@@ -196,7 +204,7 @@ class CoreAgent:
 
     @property
     def running(self) -> bool:
-        """Whether a run is active."""
+        """True if a run is active."""
         return self._signal is not None
 
     async def run(self, prompt: Prompt = "", *, raise_errors: bool = True, **options: Any) -> RunResult:
@@ -312,8 +320,8 @@ class CoreAgent:
     async def warmup(self) -> None:
         """Prepare for the first run: start the environment, load lazy tools, and let plugins connect and read.
 
-        The work is done once; concurrent calls wait for it. Register handlers of the hooks that fire here (of MCP and skills)
-        before.
+        The agent prepares once; concurrent calls wait for it. Register handlers of the hooks that fire here (those of MCP and
+        skills) before the call.
 
         Raises:
             Exception: The first failure; the next call tries again.
@@ -325,7 +333,7 @@ class CoreAgent:
         loop = asyncio.get_running_loop()
         if self._warming is None or self._warming.get_loop() is not loop or self._warming.done():
             self._warming = task = loop.create_task(self._run_warmup())
-            # A failure reaches the callers that wait; without one it must not be logged as never retrieved.
+            # The callers that wait get the failure; if none waits, asyncio must not log the exception as never retrieved.
             task.add_done_callback(lambda t: t.cancelled() or t.exception())
         return self._warming
 
@@ -350,7 +358,10 @@ class CoreAgent:
         self._follow_ups.put(*to_messages(message))
 
     def abort(self, reason: str = "aborted") -> None:
-        """Abort the active run, if any; it raises AgentAbortedError. Safe from any thread."""
+        """Abort the active run, if any.
+
+        The run raises AgentAbortedError. Safe to call from any thread.
+        """
         signal = self._signal
         if signal is not None:
             signal.cancel(reason)
@@ -361,7 +372,9 @@ class CoreAgent:
         return self.context.pending
 
     def answer(self, answers: Approve | Deny | Mapping[str, Approve | Deny]) -> None:
-        """Approve or deny tool calls of a paused run; the next `run` without a prompt continues with them.
+        """Approve or deny tool calls of a paused run.
+
+        The next `run` without a prompt continues with them.
 
         No call runs twice, and the model is not called before all calls have their results. A call without an approval or
         denial is checked again, and may pause the run again.
@@ -371,7 +384,7 @@ class CoreAgent:
 
         Raises:
             AgentError: If no call waits, or none with that ID.
-            TypeError: If a value is neither `Approve` nor `Deny`: nothing else can allow a call.
+            TypeError: If a value is neither `Approve` nor `Deny`, so that no other value can allow a call.
         """
         pending = self.context.pending
         if pending is None or self.running:
@@ -460,13 +473,15 @@ class CoreAgent:
         return register
 
     def subscribe(self, observer: EventListener) -> Callable[[], None]:
-        """Call ``observer`` with every event of every run; stream events of the model arrive as `MessageUpdate`.
+        """Call ``observer`` with every event of every run.
+
+        Stream events of the model arrive as `MessageUpdate`.
 
         Returns:
             A function that removes the listener.
 
         Raises:
-            TypeError: If the listener is async; only a handler of a hook may be.
+            TypeError: If the listener is async; only hook handlers can be async.
         """
         reject_async(observer)
 

@@ -82,7 +82,7 @@ async def run_scope(run: RunState, signal: CancelToken | None) -> AsyncGenerator
             yield
         except BaseException as raised:
             error = raised
-        # The time limit aborts a run but does not fail it. Every other error counts, even after the limit.
+        # The time limit aborts a run but does not fail it. Every other error fails the run, even after the limit.
         if run.timed_out and isinstance(error, AgentAbortedError):
             error, run.status = None, "max_seconds"
         error = prefer_cancellation(error)
@@ -141,7 +141,10 @@ async def run_loop(run: RunState, prompts: Sequence[AgentMessage]) -> None:
 
 
 async def _inject_queued(run: RunState, kind: Literal["steer", "follow_up"]) -> bool:
-    """Inject the next queued messages, if any; at a limit they stay in their queue for the next run."""
+    """Inject the next queued messages, if any.
+
+    At a limit they stay in their queue for the next run.
+    """
     if run.exceeded_limit() is not None:
         return False
     read = run.config.get_steering if kind == "steer" else run.config.get_follow_up
@@ -259,7 +262,7 @@ async def _skip_truncated_calls(run: RunState, message: Message) -> None:
 
 
 async def _repeat_empty_response(run: RunState, message: Message) -> bool:
-    """Return True if the response has no text, so that the model is asked to respond again."""
+    """Return True if the response has no text, so that the model must respond again."""
     if message.text.strip():
         run.invalid_responses = 0
         return False
@@ -270,10 +273,10 @@ async def _repeat_empty_response(run: RunState, message: Message) -> bool:
 
 
 def _count_invalid_response(run: RunState, what: str, reason: str) -> None:
-    """Count a response that led nowhere.
+    """Count an invalid response.
 
     Raises:
-        AgentProviderError: If there were too many in a row.
+        AgentProviderError: If too many in a row were invalid.
     """
     run.invalid_responses += 1
     if run.invalid_responses > run.config.behavior.max_repairs:

@@ -55,7 +55,7 @@ from mainspring.tools.execute import NOT_RUN_STREAM_ERROR
 logger = logging.getLogger("mainspring")
 
 MAX_HOOK_RETRIES = 3
-"""How often handlers of `model:error` may repeat the request in one turn: enough for a compaction and a smaller one."""
+"""Maximum number of times that handlers of `model:error` may repeat a request in one turn: a compaction and a smaller one."""
 
 
 async def prepare_request(run: RunState) -> ModelRequest | None:
@@ -147,7 +147,7 @@ async def _stream_response(run: RunState, request: ModelRequest) -> Message:
     def publish_retry(retry: RetryInfo) -> None:
         bus.publish(ModelRetry(retry.attempt, retry.max_retries, retry.delay, retry.error))
 
-    # Without listeners a delta costs nothing more than the loop over it.
+    # Without listeners, a delta costs only the loop iteration.
     publish = bus.publish if bus.listeners else None
     if publish is not None:
         publish(MessageStart(Message("assistant", provider=model.provider, model=model.model)))
@@ -185,7 +185,10 @@ async def _emit_stream_hook(run: RunState, event: StreamEvent) -> None:
 
 
 async def _should_retry(run: RunState, error: ModelError, attempt: int) -> bool:
-    """Return True if a handler of `model:error` repeats the request; store the shorter history that it may provide."""
+    """Return True if a handler of `model:error` repeats the request.
+
+    Store the shorter history that it may provide.
+    """
     if attempt > MAX_HOOK_RETRIES or not run.bus.has(ModelErrorHook):
         return False
     before = tuple(run.context.messages)
@@ -253,7 +256,10 @@ async def side_call(
 def _open_stream(
     run: RunState, model: ModelProvider, request: ModelRequest, on_retry: Callable[[RetryInfo], None] | None
 ) -> AsyncGenerator[StreamEvent, None]:
-    """Open the stream of a model call, with the retries of the run. The caller closes the stream."""
+    """Open the stream of a model call, with the retries of the run.
+
+    The caller closes the stream.
+    """
     steps, retry = run.config.steps, run.config.behavior.retry
 
     def open_once() -> AsyncGenerator[StreamEvent, None]:

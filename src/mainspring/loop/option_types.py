@@ -31,7 +31,10 @@ class Budget(Struct, frozen=True, kw_only=True):
 
 
 ExceedAction = Mapping[str, str] | None
-"""What happens to a call over its budget: ``{"mode": "block" or "steer", "message": ...}``; ``None`` allows it."""
+"""What happens to a call over its budget: ``{"mode": "block" or "steer", "message": ...}``.
+
+``None`` allows it.
+"""
 
 
 ExceedHandler = Literal["block", "steer"] | Callable[[str, int, int], ExceedAction | Awaitable[ExceedAction]]
@@ -65,7 +68,10 @@ class ThinkingDecay(Struct, frozen=True):
     floor: int = 0
 
     def __call__(self, turn: int, base: int) -> float:
-        """Return the budget of a turn for the whole budget ``base``; it may be outside 0 to ``base``."""
+        """Return the budget of a turn for the whole budget ``base``.
+
+        It may be outside 0 to ``base``.
+        """
         late = max(0, turn - self.after_turn)
         return base if not late else max(base * self.factor**late, self.floor)
 
@@ -105,7 +111,10 @@ class Compaction(Struct, frozen=True, kw_only=True):
     keep_important: int = 0
 
     def limit(self, window: int | None) -> int | None:
-        """Return the tokens from which on a conversation is compacted; ``None`` without a threshold and a known window."""
+        """Return the tokens from which on a conversation is compacted.
+
+        Return ``None`` without a threshold and a known window.
+        """
         if self.threshold is not None and self.threshold > 1:
             return int(self.threshold)
         if window is None:
@@ -125,7 +134,9 @@ class Compactor(Protocol):
     async def compact(
         self, messages: Sequence[AgentMessage], *, reason: str, side_call: SideModelCall | None = None
     ) -> Sequence[AgentMessage] | None:
-        """Return a shorter history, or ``None`` if it cannot be shortened. Messages that stay must be the same objects.
+        """Return a shorter history, or ``None`` if it cannot be shortened.
+
+        Messages that stay must be the same objects.
 
         Args:
             messages: The history. It is never modified; a session stores it in any case.

@@ -1,4 +1,7 @@
-"""Options of a run: limits, sampling, and tool execution. An unset option falls back to the agent, then to its default."""
+"""Options of a run: limits, sampling, and tool execution.
+
+An unset option falls back to the agent, then to its default.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ from mainspring.models import RetryConfig, ThinkingLevel
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):
-    """Options of a run. An option that is not set falls back to that of the agent, then to its default.
+    """Options of a run.
+
+    An option that is not set falls back to that of the agent, then to its default.
 
     Attributes:
         max_turns: Maximum number of model calls of a run; ``None``: no limit. Default ``None`` (the command sets 50).

@@ -47,14 +47,14 @@ class RunResult(Struct, frozen=True, kw_only=True, eq=False):
     """How a run ended.
 
     Attributes:
-        status: ``completed``, or what else ended the run.
+        status: ``completed``, or the reason why the run ended early.
         text: Text of the last response.
         output: The structured output, if one was requested and returned; otherwise the text.
         output_error: Why a requested structured output is missing.
         messages: The messages that the run added to the history.
         stop_reason: Why the model stopped last.
         stats: Figures.
-        error: The failure, if the caller asked for a result instead of an exception.
+        error: The failure, if the caller requested a result instead of an exception.
         run_id: ID of the run.
     """
 

@@ -1,4 +1,4 @@
-"""The values of a run: its configuration, its conversation, and the state that one run keeps."""
+"""The configuration, the conversation, and the state of a run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ from mainspring.tools import ToolRegistry
 H = TypeVar("H", bound=Hook)
 
 MessageConverter = Callable[[Sequence[AgentMessage]], "Sequence[Message] | Awaitable[Sequence[Message]]"]
-"""Converts the history to messages for the model; maps or drops application messages. Sync or async."""
+"""Converts the history to messages for the model; maps or drops application messages.
+
+Sync or async.
+"""
 
 ContextTransformer = Callable[[list[AgentMessage], CancelToken], "list[AgentMessage] | Awaitable[list[AgentMessage]]"]
 """Removes or adds messages before each request, before they are converted. Sync or async."""
@@ -158,7 +161,7 @@ class RunState:
         has_ended: Whether the last hooks have fired, so that no more side calls are allowed.
         timed_out: Whether the time limit, and not the caller, set ``signal``.
         cost: US dollars, without calls of unknown price.
-        invalid_responses: How many responses in a row led nowhere.
+        invalid_responses: Number of invalid responses in a row.
         added: The messages that this run added to the history.
         model_messages: The history as the default conversion returns it, updated with each message so that a turn does not
             convert all of it again; ``None`` with another conversion.
@@ -192,7 +195,7 @@ class RunState:
 
     @contextmanager
     def abort_scope(self, signal: CancelToken | None) -> Generator[None]:
-        """Let the caller's signal and the time limit abort the run, whatever it is waiting for."""
+        """Let the caller's signal and the time limit abort the run, in any wait."""
         unlink = signal.on_cancel(lambda: self.signal.cancel(signal.reason)) if signal else None
         seconds, stop_timer = self.config.behavior.max_seconds, None
         if seconds is not None:
@@ -214,7 +217,10 @@ class RunState:
             raise AgentAbortedError(self.signal.reason)
 
     def exceeded_limit(self, *, turns: bool = True) -> RunStatus | None:
-        """Return the limit that forbids another model call, if any; with ``turns=False`` ignore the limit of turns."""
+        """Return the limit that forbids another model call, if any.
+
+        With ``turns=False`` ignore the limit of turns.
+        """
         limits = self.config.behavior
         if turns and limits.max_turns is not None and self.turn >= limits.max_turns:
             return "max_turns"
@@ -229,7 +235,9 @@ class RunState:
     # --- hooks and queues -------------------------------------------------------------------------------------------
 
     async def emit(self, hook: H) -> H:
-        """Call the handlers of a hook. An abort ends a gate immediately; other handlers get the grace period of tools.
+        """Call the handlers of a hook.
+
+        An abort ends a gate immediately; other handlers get the grace period of tools.
 
         Raises:
             AgentAbortedError: If an abort ended the handlers; asyncio.CancelledError for a cancellation. Not for a hook that is
@@ -312,7 +320,10 @@ class RunState:
                 self.bus.publish(ToolExecutionEnd(call, block))
 
     async def inject_messages(self, messages: Sequence[AgentMessage], kind: Literal["steer", "follow_up"]) -> bool:
-        """Append queued messages; return True if there are any. They are never lost, even if the run is aborted now."""
+        """Append queued messages; return True if there are any.
+
+        They are never lost, even if the run is aborted now.
+        """
         try:
             if messages and self.bus.has(BeforeInject):
                 messages = (await self.emit(BeforeInject(kind, list(messages)))).messages
@@ -338,7 +349,10 @@ class RunState:
     # --- figures ----------------------------------------------------------------------------------------------------
 
     def add_usage(self, usage: Usage, purpose: str = "") -> None:
-        """Add the usage of a model call; ``purpose`` names the use of a call outside the conversation."""
+        """Add the usage of a model call.
+
+        ``purpose`` names the use of a call outside the conversation.
+        """
         self.usage += usage
         self.cost += usage.cost.total if usage.cost else 0.0
         if purpose:

@@ -1,8 +1,8 @@
 """The interface between a run and the outside: models, tools, time, IDs, and queues.
 
-Every model call, tool call, clock, ID, sleep, and wait of the loop goes through `Steps`. An implementation calls the real thing
-(`LiveSteps`), replays a recorded run, or records in a durable engine. With the same results from its steps, a run does the same
-things in the same order.
+Every model call, tool call, clock, ID, sleep, and wait of the loop goes through `Steps`. An implementation calls the real model
+and tools (`LiveSteps`), replays a recorded run, or records in a durable engine. With the same results from its steps, a run
+does the same things in the same order.
 """
 
 from __future__ import annotations

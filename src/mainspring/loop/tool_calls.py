@@ -140,7 +140,7 @@ class ToolCallBatch:
             await self._finish_call(checked)
 
     async def _execute_in_parallel(self, calls: Sequence[ToolUseBlock]) -> None:
-        # All calls are checked before the first one runs, so that an approval is asked for before anything has happened.
+        # All calls are checked before the first one runs, so that approvals are requested before any call has an effect.
         self._shared_counts = self._tool_counts()
         checked_calls: list[_CheckedCall] = []
         for call in calls:
@@ -170,7 +170,10 @@ class ToolCallBatch:
                 tasks.create_task(finish_limited(checked))
 
     async def _take_steering(self) -> bool:
-        """Take the steering messages that arrived; return True if there are any, so that no further call runs."""
+        """Take the steering messages that arrived.
+
+        Return True if there are any, so that no further call runs.
+        """
         self.steering.extend(await self._run.take_queued("steer", self._run.config.get_steering))
         return bool(self.steering)
 
@@ -340,11 +343,11 @@ class ToolCallBatch:
         bus.publish(ToolExecutionEnd(call, block, result.title, seconds))
 
     async def _run_tool(self, checked: _CheckedCall) -> ToolResult:
-        """Run the tool. Whatever it raises becomes a result."""
+        """Run the tool and return its result; every exception becomes a result."""
         run, config, call, tool = self._run, self._run.config, checked.call, checked.tool
         assert tool is not None
         if run.bus.has(BeforeToolRun):
-            # A copy: whatever handlers change, the tool runs with the arguments that were permitted.
+            # A copy: the tool runs with the arguments that were permitted, even if handlers change theirs.
             arguments = copy.deepcopy(checked.arguments)
             start = await run.emit(BeforeToolRun(call, run.turn_id, arguments, tool.idempotent))
             if start.block:
@@ -375,7 +378,7 @@ class ToolCallBatch:
         except Exception as error:
             return await self._result_of_failure(call, error)
         finally:
-            context.on_update = None  # an abandoned tool may still run, but its call is over
+            context.on_update = None  # an abandoned tool may still run, but its call has ended
 
     async def _result_of_failure(self, call: ToolUseBlock, error: Exception) -> ToolResult:
         if self._run.bus.has(ToolFailed):

@@ -1,4 +1,4 @@
-"""The memory plugin: adds notes to the system prompt, and gives the model the tool `remember`.
+"""The memory plugin: adds notes to the system prompt, and offers the model the tool `remember`.
 
 Memory is in ``MEMORY.md`` in the user's folder, and in the project's ``.agent`` folder.
 """
@@ -41,7 +41,10 @@ MAX_NOTE_CHARS = 500
 
 
 MAX_PROMPT_BYTES = 16 * 1024
-"""Maximum number of bytes of one file that the model gets, about 4,000 tokens. Truncation is reported."""
+"""Maximum number of bytes of one file that the model gets, about 4,000 tokens.
+
+Truncation is reported.
+"""
 
 
 _HEADING = lazy_re(r"^#{1,6}\s+(.*?)\s*#*\s*$")
@@ -64,21 +67,23 @@ def validate_note(text: str) -> str:
     note = " ".join(text.split())
     note = re.sub(r"^(?:[-*+>]|#{1,6})\s+", "", note)
     if not note:
-        raise ValueError("there is nothing to remember: the note is empty")
+        raise ValueError("The note is empty. Pass the text to remember.")
     if len(note) > MAX_NOTE_CHARS:
-        raise ValueError(
-            f"the note has {len(note)} characters, and {MAX_NOTE_CHARS} is the most; say it in fewer words"
-        )
+        raise ValueError(f"The note has {len(note)} characters; the limit is {MAX_NOTE_CHARS}. Shorten it.")
     odd = find_invisible(note)
     if odd is not None:
-        raise ValueError(f"the note holds the character {code_point(odd)}, which people cannot see; leave it out")
+        raise ValueError(f"The note contains the invisible character {code_point(odd)}. Remove it.")
     if redact_environment(note) != note:
-        raise ValueError("the note looks like it holds a key or password; memory is plain text, so keep it elsewhere")
+        raise ValueError(
+            "The note looks like it contains a key or password. Memory is plain text, so store it elsewhere."
+        )
     return note
 
 
 def add_note(text: str, note: str, section: NoteSection = "Context") -> str:
-    """Return the file's text with another item at the end of its section. All other text is unchanged.
+    """Return the file's text with another item at the end of its section.
+
+    All other text is unchanged.
 
     Args:
         text: The content of the file. Empty for a new one.
@@ -108,7 +113,7 @@ def add_note(text: str, note: str, section: NoteSection = "Context") -> str:
 
 
 def render_prompt(sources: Sequence[tuple[str, str]]) -> str:
-    """Return the part of the system prompt with the memory. Empty if there are no notes.
+    """Return the part of the system prompt with the memory. Empty without notes.
 
     Each file is in an envelope that its text cannot close, truncated to `MAX_PROMPT_BYTES`, with a line that reports the truncation.
 
@@ -156,7 +161,7 @@ class MemoryFile:
 
     Args:
         path: The file. A link is followed; for a project's file only inside the project.
-        owner_only: Whether only its owner may read it: True for the user's file, False for a project's.
+        private: True if only the file's owner may read it (the user's file), False for a project's file.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, private: bool = True) -> None:
@@ -181,13 +186,13 @@ class MemoryFile:
             raise MainspringError(f"Cannot read the memory file {self.path}: {error.strerror or error}.") from error
 
     def update(self, edit: Callable[[str], str]) -> bool:
-        """Replace the text with the result of ``edit``, all or nothing, under a lock.
+        """Replace the text with the result of ``edit``, atomically, under a lock.
 
         Returns:
-            Whether the text changed.
+            True if the text changed.
 
         Raises:
-            MainspringError: If it cannot be written. It is unchanged then.
+            MainspringError: If the file cannot be written. It is unchanged then.
         """
         try:
             folder = self.path.parent.parent
@@ -215,7 +220,7 @@ class MemoryFile:
 
 
 class MemoryFiles(Struct, frozen=True):
-    """The memory files. ``None`` if there is no such place."""
+    """The memory files. ``None`` for a file without a location."""
 
     user: MemoryFile | None
     project: MemoryFile | None
@@ -255,7 +260,10 @@ class Note(Struct, frozen=True):
 
 
 ConfirmNote = Callable[[Note], "bool | Awaitable[bool]"]
-"""Asks the user whether to store a note. Sync or async; a sync function runs in a thread, so it may block."""
+"""Asks the user whether to store a note.
+
+Sync or async; a sync function runs in a thread, so it may block.
+"""
 
 
 _DESCRIPTION = (
@@ -283,14 +291,16 @@ _SCHEMA: dict[str, Any] = {
 
 
 class Memory:
-    """Remembers notes across conversations. The files are read once, when a conversation starts, so that the prompt stays the same.
+    """Remembers notes across conversations.
+
+    The files are read once, when a conversation starts, so that the prompt stays the same.
 
     A note is stored only after the user confirms it: text from a file or page must not become part of every later conversation.
 
     Args:
         user: The user's own file. ``None`` for none.
         project: The project's file. ``None`` for none, for example, in a folder that the user does not trust.
-        on_confirm: Asks the user about each note. Without it, nothing can be stored, and the model does not get the tool.
+        confirm: Asks the user about each note. Without it, nothing can be stored, and the model does not get the tool.
     """
 
     def __init__(
@@ -331,7 +341,10 @@ class Memory:
         return Memory(self.files.user, self.files.project)
 
     def read(self) -> str:
-        """Return the part of the system prompt with the memory, read now. Read errors are added to `problems`."""
+        """Return the part of the system prompt with the memory, read now.
+
+        Read errors are added to `problems`.
+        """
         sources: list[tuple[str, str]] = []
         for name, file in (("user", self.files.user), ("project", self.files.project)):
             try:
@@ -341,10 +354,10 @@ class Memory:
         return render_prompt(sources)
 
     async def remember(self, text: str, *, section: NoteSection = "Context", where: Where = "project") -> str:
-        """Store a note, once it is confirmed.
+        """Store a note after the user confirms it.
 
         Returns:
-            What was done, for the model and the user.
+            The outcome, for the model and the user.
 
         Raises:
             ValueError: If the note is invalid.
@@ -355,13 +368,13 @@ class Memory:
         file = file or self.files.user or self.files.project
         if file is None:
             raise MainspringError(
-                "There is no place for memory: no home directory, and no trusted project. Set MAINSPRING_HOME."
+                "Cannot store the note: no home directory, and no trusted project. Set MAINSPRING_HOME."
             )
         note = validate_note(text)
         if not await self._confirm(
             Note(note, section, "user" if file is self.files.user else "project", str(file.path))
         ):
-            raise PermissionError("the note was not confirmed, so it was not kept; do not try again")
+            raise PermissionError("The note was not stored because the user did not confirm it. Do not try again.")
         sizes: list[int] = []
 
         def edit(old: str) -> str:

@@ -29,7 +29,10 @@ MAX_RESOLVED_PATHS = 300
 MAX_TRACKED_CWDS = 4
 
 MAX_RAW_WORDS = 3_000
-"""Maximum number of words of a line that cannot be parsed that are compared with rules; such a line asks in any case."""
+"""Maximum number of words of a line that cannot be parsed that are compared with rules.
+
+Such a line asks in any case.
+"""
 
 _QUOTES = lazy_re(r"['\"\\]")
 _RAW_WORD = lazy_re(r"[^\s'\"`()\[\]{};|&<>,=!$]+")
@@ -77,7 +80,10 @@ class CommandChecker:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the variables for a line that is allowed because it only reads; they keep git from running programs that a repository names."""
+        """Return the variables for a line that is allowed because it only reads.
+
+        They keep git from running programs that a repository names.
+        """
         if not self._reads_by_git or not self._only_reading:
             return {}
         return neutral_environment(self.env) | self._search_path
@@ -197,7 +203,7 @@ class CommandChecker:
                     self._links += [target.lexical, *((*target.lexical, name) for name in names)]
 
     async def _follow_cd(self, unit: AnalyzedCommand) -> None:
-        """Follow ``cd``. Later commands are checked both in the folder before and in the folder after."""
+        """Follow ``cd``: check later commands both in the folder before and in the folder after."""
         for inner in unit.walk():
             if inner.moves is None:
                 continue
@@ -435,7 +441,10 @@ class CommandChecker:
 
 
 def _file_reads(unit: AnalyzedCommand, unrestricted_ids: Set[int]) -> list[FileReads] | None:
-    """Return the files that a command and its subcommands open; None if one of them is not known to be read-only."""
+    """Return the files that a command and its subcommands open.
+
+    Return None if any of them is not known to be read-only.
+    """
     if id(unit) in unrestricted_ids:
         return []
     listed = find_xargs_reads(unit)
@@ -454,7 +463,10 @@ def _file_reads(unit: AnalyzedCommand, unrestricted_ids: Set[int]) -> list[FileR
 
 
 def _file_grant(rule: SpecRule) -> FileGrant:
-    """Return the file access that a rule for a command implies: all files if it names every word, else those of the project."""
+    """Return the file access that a rule for a command implies.
+
+    It covers all files if the rule names every word, else those of the project.
+    """
     exact = rule.pattern is not None and compile_command_pattern(rule.pattern).exact
     if exact:
         return FileGrant(rule, "anywhere", "anywhere", "anywhere")

@@ -142,7 +142,10 @@ def matches_exactly(
 
 
 def bounds(pattern: CommandPattern, words: Sequence[Word]) -> Iterator[tuple[str, str]]:
-    """Return the path tokens of a pattern, each with a word that it may cover. The word must lead below the token's folder."""
+    """Return the path tokens of a pattern, each with a word that it may cover.
+
+    The word must lead below the token's folder.
+    """
     if words and "/" in pattern.tokens[0] and pattern.tokens[0] == words[0].text:
         yield pattern.tokens[0], words[0].text
     for token in pattern.tokens:

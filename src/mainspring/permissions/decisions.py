@@ -10,7 +10,7 @@ from mainspring.permissions.rules import SpecRule
 from mainspring.tools.support.editing.preview import Preview
 
 RecoveredObject = Literal["allow", "ask", "deny"]
-"""The outcome of a call: ``ask`` means that the user decides."""
+"""The outcome of a decision: ``ask`` means that the user decides."""
 
 READONLY_REASON = "it only reads"
 """Reason for a command that no rule matches and that only reads in the project."""

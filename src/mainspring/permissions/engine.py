@@ -110,7 +110,9 @@ class PermissionEngine(Struct, frozen=True):
         original: Mapping[str, Any] | None = None,
         grants: Collection[GrantKey] = (),
     ) -> tuple[tuple[str, ...], ...]:
-        """Find the rules that would allow a call which asks, by trying them; the other arguments are those of `decide`.
+        """Find the rules that would allow a call which asks, by trying them.
+
+        The other arguments are those of `decide`.
 
         Returns:
             Minimal sets of rules, each of which allows the whole call; the narrowest set first. None if no rules would allow it.
@@ -138,7 +140,9 @@ class PermissionEngine(Struct, frozen=True):
         return tuple(found)
 
     async def is_unreadable(self, path: str, place: ProjectPaths) -> bool:
-        """Return True if an ignore file or a deny rule keeps every tool from reading a path; ask rules do not matter.
+        """Return True if an ignore file or a deny rule keeps every tool from reading a path.
+
+        Ask rules do not matter.
 
         Args:
             path: The resolved path.
@@ -170,7 +174,10 @@ class PermissionEngine(Struct, frozen=True):
 
 
 def _is_edit_tool(call: ToolCall) -> bool:
-    """Return True if a call is one of a built-in tool that edits files; another tool may only share its name."""
+    """Return True if a call is one of a built-in tool that edits files.
+
+    Another tool may only share its name.
+    """
     built_in = call.definition is not None and call.definition.source == "builtin"
     return built_in and FILE_TOOLS.get(call.tool) == "fs-write"
 
@@ -181,7 +188,7 @@ def declared_access(call: ToolCall) -> tuple[Access, ...] | None:
         return None
     try:
         return tuple(call.definition.access(call.arguments))
-    except Exception:  # noqa: BLE001 - the tool's own code, on arguments of any form
+    except Exception:  # noqa: BLE001 - the tool's own code may raise on invalid arguments
         return None
 
 
@@ -317,7 +324,10 @@ class _CallCheck:
             self.verdicts.append(Verdict("tool", argument, "ask", reason, None, rules, remember))
 
     async def _check_harmless(self, argument: str, remember: GrantKey) -> None:
-        """Check a call that declares to touch nothing. An MCP server declares that itself, so the paths in its arguments are checked, too."""
+        """Check a call that declares to touch nothing.
+
+        An MCP server declares that itself, so the paths in its arguments are checked, too.
+        """
         definition = self.call.definition
         if definition is not None and definition.source not in ("builtin", "user"):
             await self._check_seen(argument)

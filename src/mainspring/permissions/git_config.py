@@ -40,7 +40,10 @@ _HARMLESS = lazy_re(
     | lfs\..*\.(?:access|locksverify)
     | (?:gui|github|gitlab|hub|gitflow|git-town|gitbutler|branchless|cola|tig|vscode|svn-remote|svn|oh-my-zsh|bash|codespaces-theme)\..*"""
 )
-"""Settings that run nothing and open no file, whatever their value is. All other settings are unknown."""
+"""Settings that run nothing and open no file, whatever their value is.
+
+All other settings are unknown.
+"""
 
 _BOOLEAN = r"(?i:true|false|yes|no|on|off|0|1|)"
 _PROGRAM = r"[A-Za-z][\w+-]*(?: -[\w-]+(?:=\w+)?)*"

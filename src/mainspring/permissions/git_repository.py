@@ -28,7 +28,10 @@ def parse_index(data: bytes) -> tuple[str, ...] | None:
 
 
 def submodules_of_index(data: bytes) -> tuple[str, ...] | None:
-    """Return the paths of submodules in a git index; None in the same cases as for `parse_index`."""
+    """Return the paths of submodules in a git index.
+
+    Return None in the same cases as for `parse_index`.
+    """
     if GITLINK not in data:
         return ()
     entries = _parse(data)
@@ -52,7 +55,10 @@ def _read_uint(data: bytes, at: int, length: int = 4) -> int:
 
 
 def _entries(data: bytes, hash_length: int) -> tuple[list[tuple[str, int]], int]:
-    """Return the paths and modes of an index, and the offset of their end; the length of the data if it is truncated."""
+    """Return the paths and modes of an index, and the offset of their end.
+
+    The offset is the length of the data if the index is truncated.
+    """
     found: list[tuple[str, int]] = []
     at, path, is_shortened = 12, b"", _read_uint(data, 4) == 4
     for _ in range(_read_uint(data, 8)):
@@ -100,17 +106,26 @@ _HOOK = "post-index-change"
 
 
 _LINKS_ALLOWED = frozenset(("config", "hooks", "description", "COMMIT_EDITMSG", "lfs", "branches"))
-"""Names in a git folder that may be symbolic links; git opens every other one as part of this very repository."""
+"""Names in a git folder that may be symbolic links.
+
+Git opens every other one as part of this very repository.
+"""
 
 
 _HEAD = lazy_re(r"ref: refs/\S|[0-9a-f]{40}")
-"""The beginning of the file ``HEAD``; without it, git searches for a repository in the parent folders."""
+"""The beginning of the file ``HEAD``.
+
+Without it, git searches for a repository in the parent folders.
+"""
 
 
 _FOLDERS_WITHOUT_LINKS = (
     "objects", "refs", "logs", "worktrees", "info", "rebase-merge", "rebase-apply", "sequencer",
 )  # fmt: skip
-"""Folders whose files git displays: references, messages, steps of a rebase. A link in them would display another file."""
+"""Folders whose files git displays: references, messages, steps of a rebase.
+
+A link in them would display another file.
+"""
 
 
 _REDIRECTIONS = frozenset(
@@ -295,7 +310,10 @@ class _Search:
             return GitRepository(top, str(error), self._fetches)
 
     async def _judge(self, top: str, kind: str) -> bool:
-        """Check the repository of a working folder. Return False if git does not accept it and searches the parent folders."""
+        """Check the repository of a working folder.
+
+        Return False if git does not accept it and searches the parent folders.
+        """
         if len(self._seen) >= MAX_REPOSITORIES:
             raise _ProblemError("it contains too many nested repositories to check")
         self._seen.add(top)
@@ -413,7 +431,10 @@ class _Search:
                 await self._judge(place, names[".git"])
 
     async def _submodules(self, checkout: _Checkout) -> list[str]:
-        """Return the folders where git runs another git, from the index; if it cannot be read, every folder with a nested repository."""
+        """Return the folders where git runs another git, from the index.
+
+        If the index cannot be read, return every folder with a nested repository.
+        """
         index = await self._bytes(posixpath.join(checkout.own, "index"), MAX_INDEX)
         is_split = any(name.startswith("sharedindex.") for name in checkout.names)
         found = None if is_split else submodules_of_index(index or b"")
@@ -472,7 +493,10 @@ def _is_bare(names: Mapping[str, str]) -> bool:
 
 
 def _variables(env: object) -> Mapping[str, str]:
-    """Return the variables of programs in an environment; empty if they are not those of this process."""
+    """Return the variables of programs in an environment.
+
+    None if they are not those of this process.
+    """
     return {**os.environ, **env.variable_overrides({})} if isinstance(env, _StartsLocally) else {}
 
 
@@ -506,7 +530,10 @@ async def _problem_of_variables(env: ReadsFolders, root: tuple[str, ...]) -> str
 
 
 async def read_tracked_files(env: ReadsFolders, top: str) -> tuple[str, ...] | None:
-    """Return the files in the index of a repository, including ignored ones; None if they are unknown."""
+    """Return the files in the index of a repository, including ignored ones.
+
+    Return None if they are unknown.
+    """
     folder = posixpath.join(top, ".git")
     try:
         text = (await env.read_bytes(folder, limit=_MAX_BYTES)).decode("utf-8", "surrogateescape")

@@ -104,12 +104,18 @@ class PathChecker(Struct, frozen=True):
         return self._seen_sensitive(target)
 
     def refused(self, scope: str, target: ResolvedPath) -> Verdict | None:
-        """Return the verdict of ignore files and rules that certainly deny or ask; None if nothing does."""
+        """Return the verdict of ignore files and rules that certainly deny or ask.
+
+        Return None if nothing does.
+        """
         strict = self._restrict(scope, target)
         return None if strict is None or strict.outcome == "allow" else strict
 
     def check_read_restrictions(self, target: ResolvedPath) -> Verdict | None:
-        """Return the verdict of ignore files and rules against reading a path; None if nothing restricts it."""
+        """Return the verdict of ignore files and rules against reading a path.
+
+        Return None if nothing restricts it.
+        """
         strict = self._restrict("fs-read", target)
         return None if strict is None or strict.outcome == "allow" else strict
 

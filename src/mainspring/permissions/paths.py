@@ -27,7 +27,7 @@ MAX_BYTES = 1 << 20
 
 
 _CACHE_SECONDS = 1.0
-"""Seconds for which a read file counts as unchanged, so that a search through many folders reads each file once."""
+"""Seconds for which a cached file is used, so that a search through many folders reads each file once."""
 
 
 PARENT_CACHE_SECONDS = 30.0
@@ -126,7 +126,10 @@ def parse_rules(data: bytes) -> Any:
 
 
 def match_rules(spec: Any, below: Sequence[str], *, is_folder: bool) -> bool | None:
-    """Return whether the file's rules hide a path, keep it, or do not mention it; the last name may be that of a folder."""
+    """Return whether the file's rules hide a path, include it, or do not mention it.
+
+    The last name may be that of a folder.
+    """
     path = "/".join(fold(part) for part in below)
     if is_folder:
         return spec.check_file(path + "/").include

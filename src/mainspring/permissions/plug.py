@@ -34,10 +34,16 @@ if TYPE_CHECKING:
     from mainspring.loop import CoreAgent
 
 Answer = bool | Literal["session"] | Reply
-"""Response to an approval of one call; ``"session"`` allows everything in the request until the session ends."""
+"""Response to an approval of one call.
+
+``"session"`` allows everything in the request until the session ends.
+"""
 
 PermissionCallback = Callable[[PermissionRequest], Answer | Awaitable[Answer]]
-"""Callback that asks the user. Sync or async; a sync callback runs in a thread, so that it may block."""
+"""Callback that asks the user.
+
+Sync or async; a sync callback runs in a thread, so that it may block.
+"""
 
 _PREVIEW_CHECK_ORDER = 90
 """Before a session records that a tool started."""
@@ -216,7 +222,7 @@ class Permissions:
         self._session.grants.pop(grant.key, None)
 
     def for_child(self) -> Permissions:
-        """Return the permissions of a subagent: the same rules, user, and grants; so never more than its parent has."""
+        """Return the permissions of a subagent: the same rules, user, and grants, never more than its parent has."""
         return copy.copy(self)
 
     @contextmanager
@@ -258,7 +264,9 @@ class Permissions:
         return replace(decision, advice=found)
 
     async def unreadable_paths(self, env: ExecutionEnv, *, limit: int = 50_000) -> tuple[str, ...]:
-        """Return the paths of the project that ignore files and deny rules hide from tools, for a sandbox that hides them from programs.
+        """Return the paths of the project that ignore files and deny rules hide from tools.
+
+        A sandbox hides them from programs.
 
         Args:
             env: Environment in which tools work.
@@ -344,7 +352,7 @@ class Permissions:
         except TimeoutError:
             context.deny(f"{permission_question(decision)}, but the approval timed out.", stop=stop)
             return False
-        except Exception as error:  # noqa: BLE001 - whatever the application's callback raises is no consent
+        except Exception as error:  # noqa: BLE001 - any exception of the callback denies the call
             context.deny(
                 f"{permission_question(decision)}, but the approval request failed ({type(error).__name__}: {error}).",
                 stop=stop,
@@ -386,7 +394,9 @@ class Permissions:
             return Preview(problem=f"{type(error).__name__}: {error}")
 
     async def judge_again(self, hook: BeforeToolRun) -> None:
-        """Decide again about a call if another call may have changed files since its decision. The handler of `tool:start`.
+        """Decide again about a call if another call may have changed files since its decision.
+
+        The handler of `tool:start`.
 
         The calls of a turn are decided about before the first of them runs. One may create a link, or a repository, that another one reads.
         """
@@ -455,7 +465,10 @@ class _SessionGrants:
         self._queue: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     def question_lock(self) -> asyncio.Lock:
-        """Return the lock for one approval at a time; one for each event loop, since consecutive runs may have their own."""
+        """Return the lock for one approval at a time.
+
+        Each event loop has its own lock, since consecutive runs may use different loops.
+        """
         loop = asyncio.get_running_loop()
         if self._queue is None or self._queue[0] is not loop:
             self._queue = (loop, asyncio.Lock())

@@ -55,7 +55,10 @@ def _relative_word(command: str, depth: int = 0) -> str:
 
 
 def _is_relative_path(token: str) -> bool:
-    """Return True for ``./x``, ``../x``, and ``folder/x``; not for options, assignments, and URLs."""
+    """Return True for ``./x``, ``../x``, and ``folder/x``.
+
+    Return False for options, assignments, and URLs.
+    """
     if token.startswith((*_ROOTED, "-")) or "/" not in token:
         return False
     head = token.partition("/")[0]

@@ -113,7 +113,9 @@ async def find_project_program(
 
 
 async def search_path_outside(env: object, root: tuple[str, ...]) -> dict[str, str]:
-    """Return the search path of an environment without the folders of the project, as a variable; empty if it contains none of them.
+    """Return the search path of an environment without the folders of the project, as a variable.
+
+    Empty if it contains none of them.
 
     Args:
         env: Environment in which a command will run.

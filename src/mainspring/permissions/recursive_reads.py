@@ -148,7 +148,10 @@ class GitHistory:
         return found if blobs else await self._compared(command, operands)
 
     async def _types(self, operands: Sequence[str]) -> dict[str, tuple[str, str]]:
-        """Return the type of each operand that is one object, with and without dereferencing its tag; empty for others."""
+        """Return the type of each operand that is one object, with and without dereferencing its tag.
+
+        Empty for others.
+        """
         if not operands:
             return {}
         if any("\n" in operand for operand in operands):
@@ -420,7 +423,10 @@ class RecursiveReadChecker:
         return ""
 
     async def _tops_without_git(self, git: GitCommand, folders: Sequence[str | None]) -> tuple[list[str] | None, str]:
-        """Return the repositories whose shown files git cannot list, and why it shows too much. None if git listed all files."""
+        """Return the repositories whose shown files git cannot list, and why it shows too much.
+
+        None if git listed all files.
+        """
         tops: list[str] = []
         is_known = False
         for folder in folders:
@@ -452,7 +458,10 @@ class RecursiveReadChecker:
         return ""
 
     async def _shown_by_git(self, git: GitCommand, folder: str, top: str) -> str | None:
-        """Return why git would show a file that it must not show; empty if it shows none, and None if git is not installed."""
+        """Return why git would show a file that it must not show.
+
+        Empty if it shows none, and None if git is not installed.
+        """
         try:
             paths = [path for word in git.operands if (path := path_in_revision(word.text))]
             above = [posixpath.join(folder if path.startswith(".") else top, path) for path in paths]
@@ -547,7 +556,10 @@ class RecursiveReadChecker:
     async def _first_unreadable(
         self, path: str, entries: Iterable[tuple[str, str]], *, follows: bool, is_history: bool = False
     ) -> str:
-        """Return the first of some names below a folder that may not be shown; those in a history may be outside the project."""
+        """Return the first of some names below a folder that may not be shown.
+
+        Those in a history may be outside the project.
+        """
         place = self._paths.place
         base = split_path(path)
         for name, kind in entries:

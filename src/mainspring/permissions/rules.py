@@ -136,7 +136,7 @@ class RuleSet(Struct, frozen=True):
     def from_settings(
         cls, section: Mapping[str, Any], *, kind: RuleSourceKind, place: str, trusted: bool = True
     ) -> RuleSet:
-        """Parse the ``permissions`` section of a settings file: ``allow``, ``ask`` and ``deny``, each a list of rules.
+        """Parse the ``permissions`` section of a settings file: the lists ``allow``, ``ask``, and ``deny``.
 
         Raises:
             ConfigError: If a key is not a list of strings, or a rule is invalid; the message names file and key.
@@ -172,7 +172,10 @@ class RuleSet(Struct, frozen=True):
 
 
 def find_unused_rules(rules: RuleSet, tools: Iterable[str]) -> tuple[SpecRule, ...]:
-    """Return the rules that name none of these tools: they may be misspelled, so that a denial denies nothing."""
+    """Return the rules that name none of these tools.
+
+    Such a rule may be misspelled, so that a deny rule denies nothing.
+    """
     known = tuple(tools)
     return tuple(
         rule

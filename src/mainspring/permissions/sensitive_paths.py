@@ -26,7 +26,10 @@ SECRET_NAMES = (
     ".pypirc", ".htpasswd", ".dockercfg", ".docker/config.json", ".bash_history", ".zsh_history", ".python_history",
     ".psql_history", "service-account*.json", "*.tfstate", "*.ovpn",
 )  # fmt: skip
-"""Files of keys and key stores, by name; below the project's folder, and anywhere outside it."""
+"""Files of keys and key stores, by name.
+
+Below the project's folder, and anywhere outside it.
+"""
 
 SECRET_SYSTEM_PATHS = (
     "/etc/shadow*",
@@ -40,7 +43,10 @@ SECRET_SYSTEM_PATHS = (
 """System paths that contain secrets."""
 
 PROTECTED_NAMES = (".git/**", *GUARDED_NAMES, ".config/git/**", ".config/fish/**", ".config/autostart/**")
-"""Settings, hooks, and startup files, which define the programs that run later and the permissions. Changing them always asks."""
+"""Settings, hooks, and startup files, which define permissions and the programs that run later.
+
+Changing them always asks.
+"""
 
 
 class PathGroup(Struct, frozen=True):

@@ -1,4 +1,7 @@
-"""Suggest rules that would allow a call that asks, the narrowest first. Each is tested before it is suggested."""
+"""Suggest rules that would allow a call that asks, the narrowest first.
+
+Each is tested before it is suggested.
+"""
 
 from __future__ import annotations
 

@@ -20,14 +20,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mainspring")
 
 _MAX_FILE_BYTES = 16 << 20
-"""Maximum size of the file in bytes; a larger file is renamed to ``NAME.1``, which replaces the previous ``NAME.1``."""
+"""Maximum size of the file in bytes.
+
+A larger file is renamed to ``NAME.1``, which replaces the previous ``NAME.1``.
+"""
 
 MAX_TEXT = 2000
 """Maximum number of characters of a logged text."""
 
 
 class AuditedDecision(Protocol):
-    """The fields of a decision that the audit log records; the decisions of `Permissions` have them."""
+    """The fields of a decision that the audit log records.
+
+    The decisions of `Permissions` have them.
+    """
 
     @property
     def tool(self) -> str:
@@ -51,7 +57,9 @@ class AuditedDecision(Protocol):
 
 
 class AuditLog:
-    """A plugin that writes two lines for each call: the decision and the result. Secrets are redacted.
+    """A plugin that writes two lines for each call: the decision and the result.
+
+    Secrets are redacted.
 
     The file is private. If a record cannot be written, the log reports it once and drops it: an audit never blocks a run.
 
@@ -86,7 +94,10 @@ class AuditLog:
         return self
 
     def record_decision(self, call_id: str, decision: AuditedDecision) -> None:
-        """Record a decision, for ``Permissions(on_decision=audit.record_decision)``; without it the result provides the decision."""
+        """Record a decision, for ``Permissions(on_decision=audit.record_decision)``.
+
+        Without it the result provides the decision.
+        """
         self._decisions.add(call_id)
         rule = "" if decision.rule is None else str(decision.rule)
         self._write_decision(call_id, decision.tool, decision.outcome, decision.reason, rule)
@@ -124,7 +135,7 @@ class AuditLog:
         try:
             clean = _shortened(self._redactor.value(msgspec.to_builtins(record, enc_hook=str, str_keys=True)))
             self._append(msgspec.json.encode({"time": self._now().isoformat(), **clean}) + b"\n")
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with the disk, the run goes on
+        except Exception as error:  # noqa: BLE001 - a disk error must not end the run
             if not self._failed:
                 logger.warning("Cannot write the audit log %s: %s", self.path, error)
             self._failed = True

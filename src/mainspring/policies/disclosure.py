@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 
 LoadMode = Literal["eager", "lazy"]
-"""``eager``: a tool is offered with its schema from the start. ``lazy``: only its name, until the model searches for it."""
+"""``eager``: a tool is offered with its schema from the start.
+
+``lazy``: only its name, until the model searches for it.
+"""
 
 
 TOOL_SEARCH_NAME = "tool_search"
@@ -54,7 +57,9 @@ _GATE_ORDER = 40  # after all other gates
 
 
 class Disclosure:
-    """Keeps tools of MCP servers out of requests until the model searches for them. Other tools are never locked.
+    """Keeps tools of MCP servers out of requests until the model searches for them.
+
+    Other tools are never locked.
 
     The names of locked tools are at the end of the system prompt and do not change during a conversation: later tools are
     announced in a message after the results of a turn or after the next prompt, so that cached prefixes stay valid. The list of
@@ -227,7 +232,10 @@ class Disclosure:
             hook.messages += self._new_tools_message()
 
     def _new_tools_message(self) -> list[Message]:
-        """Return a message with the names added since the catalog was created; ``None`` if there are none."""
+        """Return a message with the names added since the catalog was created.
+
+        Return ``None`` if no names were added.
+        """
         new = [t.name for t in self.lazy_tools if t.name not in self._announced]
         if self._catalog is None or not new or not self._hides_any(self._active()):
             return []

@@ -48,10 +48,10 @@ DEFAULT_GUARDRAILS: tuple[Guardrail, ...] = (
     Guardrail("rm", rf"{_SEPARATOR}rm (?:-\S+ )*-\S*[rf]\S* (?:\S+ )*{_ROOT_PATHS}(?=$|[\s;&|)])", "it deletes a whole tree of files"),
     Guardrail("find -delete", rf"{_SEPARATOR}find {_ROOT_PATHS} [^;|&]*-delete", "it deletes a whole tree of files"),
     Guardrail("disk", r"\b(?:mkfs(?:\.\w+)?|wipefs|fdisk|parted) |\bdd [^;|&]*of=/dev/(?!null)|> ?/dev/(?:sd|nvme|hd|vd|disk)", "it overwrites a disk"),
-    Guardrail("chmod", rf"{_SEPARATOR}ch(?:mod|own) (?:-\S+ )*-\S*R\S* (?:\S+ )*(?:/|~)(?=$|[\s;&|)])", "it changes who may use a whole tree of files"),
+    Guardrail("chmod", rf"{_SEPARATOR}ch(?:mod|own) (?:-\S+ )*-\S*R\S* (?:\S+ )*(?:/|~)(?=$|[\s;&|)])", "it changes the access rights of a whole tree of files"),
     Guardrail("fork bomb", r":\(\) ?\{ ?:", "it starts processes without end"),
     Guardrail("power", rf"{_SEPARATOR}(?:shutdown|reboot|poweroff|halt|init 0)\b", "it stops the machine"),
-    Guardrail("pipe to shell", r"\b(?:curl|wget)\b[^;]*\| ?(?:sudo )?(?:ba|z|da|k)?sh\b", "it runs what a web server sends"),
+    Guardrail("pipe to shell", r"\b(?:curl|wget)\b[^;]*\| ?(?:sudo )?(?:ba|z|da|k)?sh\b", "it runs code from a web server"),
     Guardrail("force push", r"\bgit push\b[^;|&]*(?: --force(?!-with-lease)| -f\b| \+\S+)", "it replaces what others may have pushed"),
     Guardrail("drop", r"\bdrop (?:database|schema|table|tablespace)\b", "it deletes a database or a table"),
     Guardrail("truncate", r"\btruncate table\b", "it empties a table"),
@@ -59,7 +59,10 @@ DEFAULT_GUARDRAILS: tuple[Guardrail, ...] = (
     Guardrail("update all", r"\bupdate [\w.]+ set (?:(?!\bwhere\b)[^;])*(?=;|$)", "it changes every row of a table"),
     Guardrail("infrastructure", r"\b(?:terraform|tofu|pulumi) destroy\b|\bkubectl delete (?:ns|namespace|--all)\b|\bdocker system prune\b", "it takes down what others may use"),
 )  # fmt: skip
-"""The built-in guardrails. They are a safety net in addition to rules, not a replacement: a command can evade a pattern."""
+"""The built-in guardrails.
+
+They are a safety net in addition to rules, not a replacement: a command can evade a pattern.
+"""
 
 
 class FlaggedCall(Struct, frozen=True):
@@ -125,7 +128,7 @@ class Guardrails:
         if danger is None or await self._ask_confirmation(danger):
             return
         hook.deny(
-            f"{danger.guardrail.why} (guardrail {danger.guardrail.name!r}), and nobody confirmed it. Do it in a smaller step "
+            f"{danger.guardrail.why} (guardrail {danger.guardrail.name!r}), and the user did not confirm it. Do it in a smaller step "
             "that can be undone, or ask the user to do it."
         )
 

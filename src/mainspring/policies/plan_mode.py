@@ -1,4 +1,7 @@
-"""Plan mode: the agent reads and plans, and changes nothing until the user approves the plan. Enforced at the tool gate."""
+"""Plan mode: the agent reads and plans, and changes nothing until the user approves the plan.
+
+Enforced at the tool gate.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +128,7 @@ class PlanMode:
         call = ToolCall(hook.name, hook.input, hook.tool)
         touched = declared_access(call)
         if touched is None:
-            return f"{hook.name} does not say what it touches, so it is not known to only read"
+            return f"{hook.name} does not declare what it touches, so it is not known to only read"
         changing = next((a for a in touched if a.scope in ("fs-write", "fs-delete")), None)
         if changing is not None:
             return f"{hook.name} would change {escape_invisible(changing.resource, limit=200)}"
@@ -139,7 +142,9 @@ class PlanMode:
         return ""
 
     async def judge_command(self, call: ToolCall, env: ResolvesPaths) -> PermissionDecision:
-        """Return the decision about a call that runs a command; any decision but ``allow`` means that it may do more than read.
+        """Return the decision about a call that runs a command.
+
+        Any decision but ``allow`` means that it may do more than read.
 
         Args:
             call: The call.

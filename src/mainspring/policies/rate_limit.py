@@ -20,7 +20,9 @@ _ORDER = -50
 
 
 class RateLimit:
-    """A plugin that rejects calls over a rate limit and returns the time to wait. Subagents share the limit.
+    """A plugin that rejects calls over a rate limit and returns the time to wait.
+
+    Subagents share the limit.
 
     Args:
         limits: Maximum number of calls by tool name, where ``*`` matches any characters; every matching entry applies.
@@ -65,5 +67,5 @@ class RateLimit:
             self._calls[name].append(now)
 
     def _refusal(self, tool: str, name: str, wait: float) -> ToolResult:
-        text = f"Not run: {tool} may be called {self._limits[name]} times in {self._per:g}s; room in {max(wait, 0.1):.1f}s."
+        text = f"Not run: {tool} may be called {self._limits[name]} times in {self._per:g}s. Try again in {max(wait, 0.1):.1f}s."
         return ToolResult(output=text, title="rate limit", is_error=True, code=ToolErrorCode.RATE_LIMITED)

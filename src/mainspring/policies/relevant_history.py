@@ -1,4 +1,4 @@
-"""Relevance of texts to a question by shared words, without a model."""
+"""Reduce a history to the turns that are relevant to the newest prompt, by shared words and without a model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _COMMON = frozenset(
 
 
 def words_of(text: str) -> Counter[str]:
-    """Return the significant words of a text in lower case; ``parseUserName`` also yields its parts."""
+    """Return the significant words of a text in lower case.
+
+    ``parseUserName`` also yields its parts.
+    """
     words: Counter[str] = Counter()
     for word in _WORD.findall(text):
         words[word.casefold()] += 1
@@ -29,7 +32,9 @@ def words_of(text: str) -> Counter[str]:
 
 
 def rank(question: str, texts: Sequence[str], limit: int) -> list[int]:
-    """Rank the texts that share words with a question, most relevant first. Rare words have more weight.
+    """Rank the texts that share words with a question, most relevant first.
+
+    Rare words have more weight.
 
     Args:
         question: The question.

@@ -1,7 +1,4 @@
-"""Repeated calls: return the cached result without running the tool.
-
-Also detection of loops: notify the model when its calls return nothing new.
-"""
+"""Repeated tool calls: cached results for equal calls, and a warning to a model whose calls return nothing new."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Reduced reasoning in later turns of a run: the first turns plan, later turns mostly execute.
+"""Settings of each request: less reasoning in later turns, and the switch for the provider's prompt cache.
 
-Also the switch for the provider's prompt cache.
+The first turns of a run plan; later turns mostly execute.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Leaves a branch without losing its findings: summarizes it and adds the summary to the new branch."""
+"""Leave a branch of a session: summarize it, and add the summary to the new branch."""
 
 from __future__ import annotations
 

@@ -38,7 +38,9 @@ class _Entry(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="came
 
 
 class SessionEntry(_Entry, frozen=True, kw_only=True, tag="session", eq=False):
-    """The header, always the first line. ``id`` is the session's ID, ``timestamp`` its creation time.
+    """The header, always the first line.
+
+    ``id`` is the session's ID, ``timestamp`` its creation time.
 
     Attributes:
         version: Version of the format.
@@ -239,7 +241,9 @@ class BranchEntry(_Entry, frozen=True, kw_only=True, tag="branch", eq=False):
 
 
 class LabelEntry(_Entry, frozen=True, kw_only=True, tag="label", eq=False):
-    """A label for an entry. On the session's own ID, the title. The last label applies; an empty one removes it.
+    """A label for an entry.
+
+    On the session's own ID, the title. The last label applies; an empty one removes it.
 
     Attributes:
         target: The entry, or the session.

@@ -54,7 +54,10 @@ logger.addHandler(logging.NullHandler())
 
 
 _MAX_BYTES = 4 * 1024 * 1024
-"""Maximum bytes of a log. Then it replaces the older log. Each has room for about 15,000 calls."""
+"""Maximum bytes of a log, which is enough for about 15,000 calls.
+
+A full log replaces the older log.
+"""
 
 
 _MAX_QUEUED = 2000  # maximum number of lines that wait for a slow disk; more are only counted
@@ -131,7 +134,7 @@ class EventLogFile:
             self._warn(error)
 
     def _write(self) -> None:
-        """Write all waiting lines at once. Lines that do not fit on a full disk count as lost."""
+        """Write all waiting lines in one write. Lines that do not fit on a full disk count as lost."""
         if self._fd is None or not self._waiting:
             return
         lines, self._waiting = self._waiting, []
@@ -166,13 +169,17 @@ def _ends_with_newline(path: Path) -> bool:
 EventName = Literal[
     "open", "run_start", "model_call", "side_call", "retry", "tool_call", "compaction", "pause", "run_end", "shutdown", "lost"
 ]  # fmt: skip
-"""The type of an event. ``side_call`` is a model call outside the conversation (a summary, a title); ``lost`` counts events that
-could not be written."""
+"""The type of an event.
+
+``side_call`` is a model call outside the conversation (a summary, a title); ``lost`` counts events that could not be
+written.
+"""
 
 
 CallStatus = Literal["ok", "error", "denied", "not_run"]
-"""The outcome of a tool call: ``denied`` by rules or the user, ``not_run`` for other reasons (invalid arguments, unknown tool, the
-run was stopped)."""
+"""The outcome of a tool call.
+
+``denied``: by rules or the user. ``not_run``: for other reasons (invalid arguments, unknown tool, the run was stopped)."""
 
 
 _ORDER = 200
@@ -236,7 +243,9 @@ class LogEvent(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="ca
 
 
 class SessionEventLog(Plugin):
-    """Logs the events of an agent and its subagents. The file is created with the first message of a run and appended to later.
+    """Logs the events of an agent and its subagents.
+
+    The file is created with the first message of a run and appended to later.
 
     Args:
         session: The conversation.
@@ -302,7 +311,10 @@ class SessionEventLog(Plugin):
         return child
 
     def close(self, reason: str = "exit") -> None:
-        """Log that the conversation was closed in this process. Blocks. The second call does nothing."""
+        """Log that the conversation was closed in this process.
+
+        Blocks. The second call does nothing.
+        """
         if self._file is None or not self._begun:
             return
         self._begun = False
@@ -444,7 +456,9 @@ def folder_of_store(store: SessionStore) -> Path | None:
 
 
 def read_events(session: Session | str, *, home: HomeOrStore | None = None) -> list[LogEvent]:
-    """Read the events of a session, oldest first. Empty if nothing was logged. Unreadable lines are skipped.
+    """Read the events of a session, oldest first.
+
+    Empty if nothing was logged. Unreadable lines are skipped.
 
     Args:
         session: The session, or its full ID.
@@ -458,7 +472,9 @@ def read_events(session: Session | str, *, home: HomeOrStore | None = None) -> l
 
 
 def iter_all_events(*, home: HomeOrStore | None = None) -> Iterator[LogEvent]:
-    """Iterate over the events of all sessions, for reports by day, project, model, or session. Those of each session are in order.
+    """Iterate over the events of all sessions, for reports by day, project, model, or session.
+
+    Those of each session are in order.
 
     Args:
         home: See `Session.create`.
@@ -483,7 +499,10 @@ def _events(file: Path) -> Iterator[LogEvent]:
 
 
 def redact_call_arguments(tool: Tool | None, given: Mapping[str, Any], project: str) -> tuple[dict[str, Any], bool]:
-    """Return the shortened arguments of a call, and whether it touches a sensitive path. Then only the path is included."""
+    """Return the shortened arguments of a call, and whether it touches a sensitive path.
+
+    Then only the path is included.
+    """
     paths, sensitive = _sensitive_arguments(tool, given, project)
     if sensitive:
         return {name: v if v in paths else _size(v) for name, v in given.items()}, True
@@ -493,7 +512,7 @@ def redact_call_arguments(tool: Tool | None, given: Mapping[str, Any], project: 
 def _sensitive_arguments(tool: Tool | None, mapping: Mapping[str, Any], project: str) -> tuple[set[object], bool]:
     try:
         touched = tool.access(dict(mapping)) if tool is not None and tool.access is not None else ()
-    except Exception:  # noqa: BLE001 - the tool's own code, on arguments that may not fit: then nothing is known of them
+    except Exception:  # noqa: BLE001 - the tool's own code may raise on invalid arguments
         return set(), True
     paths = {a.resource for a in touched if a.scope.startswith("fs-")}
     words = {w for a in touched if a.scope == "shell-run" for w in _WORDS.split(a.resource)}
@@ -515,7 +534,10 @@ def _size(value: object) -> str:
 
 
 def _flat(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """Return plain values. Long ones are cut well after the logged part, so that no key is cut in two before redaction."""
+    """Return plain values.
+
+    Long ones are cut well after the logged part, so that no key is cut in two before redaction.
+    """
     out: dict[str, Any] = {}
     for name, value in mapping.items():
         if not isinstance(value, str | int | float | bool | None):

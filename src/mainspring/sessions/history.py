@@ -1,10 +1,9 @@
-"""Folds entries into the history of a conversation and its open calls.
+"""The history of a conversation and its open calls, built from the entries of a session.
 
-Reading and writing use the same fold, so that the state in memory equals what a reader of the file gets.
+Reading and writing apply entries in the same way, so that the state in memory equals what a reader of the file gets.
 
-Each call has exactly one result directly after it, even if the program was killed.
-
-Added results describe what really happened, if known, and are marked as errors.
+Each call has exactly one result directly after it, even if the program was killed. Results that are added later describe what
+really happened, if known, and are marked as errors.
 """
 
 from __future__ import annotations
@@ -146,7 +145,7 @@ class History:
     def _apply_progress(self, entry: CallStartedEntry | ResultEntry | PauseEntry) -> None:
         calls = self.open.get(entry.intent)
         if calls is None:
-            self.skipped.append(f"{entry.id}: the calls it belongs to ({entry.intent}) are not there")
+            self.skipped.append(f"{entry.id}: the calls it belongs to ({entry.intent}) are missing")
             return
         match entry:
             case CallStartedEntry():
@@ -161,7 +160,7 @@ class History:
     def _apply_results(self, entry: PairEntry, merged_message: Message | None) -> None:
         calls = self.open.pop(entry.intent, None)
         if calls is None:
-            self.skipped.append(f"{entry.id}: the calls it belongs to ({entry.intent}) are not there")
+            self.skipped.append(f"{entry.id}: the calls it belongs to ({entry.intent}) are missing")
             return
         if merged_message is None:
             named = dict(calls.results.values())
@@ -187,7 +186,7 @@ class History:
             elif item.entry in stored:
                 self._add(stored[item.entry], item.entry)
             else:
-                self.skipped.append(f"{entry.id}: a message that it keeps ({item.entry}) is not there")
+                self.skipped.append(f"{entry.id}: a message that it keeps ({item.entry}) is missing")
 
 
 INTERRUPTED = (
@@ -297,7 +296,7 @@ def to_stored_messages(messages: Iterable[AgentMessage], ids: Iterable[str]) -> 
 
     Args:
         messages: The history.
-        ids: For each message, the ID of a turn that has none of its own.
+        ids: For each message, the ID of a turn without an ID.
     """
     return [
         SessionTurn(

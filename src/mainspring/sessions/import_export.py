@@ -92,7 +92,9 @@ def read_raw_lines(store: SessionStore, name: str) -> Iterator[bytes]:
 def import_session(
     file: str | os.PathLike[str], cwd: str | os.PathLike[str] | None = None, *, home: HomeOrStore | None = None
 ) -> tuple[str, tuple[str, ...]]:
-    """Import a session from a file. It keeps its ID if that is not in use, and belongs to ``cwd``.
+    """Import a session from a file.
+
+    It keeps its ID if that is not in use, and belongs to ``cwd``.
 
     Its records of file changes are stored, but no rewind uses them: they do not refer to the files of this computer.
 

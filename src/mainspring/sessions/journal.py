@@ -1,4 +1,4 @@
-"""Writes a session: every entry passes through the journal into the history and the log."""
+"""The journal of a session: writes every entry to the history and the log."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class LogWriter:
             sync: Whether to wait until they would survive a power failure.
 
         Returns:
-            Whether they are in the log. If not, they are `unsaved`, and the problem was reported.
+            True if they are in the log. If not, they are `unsaved`, and the problem was reported.
         """
         if not self._log.writable:
             return False
@@ -98,7 +98,7 @@ class LogWriter:
 
     @property
     def is_failing(self) -> bool:
-        """Whether the last write failed."""
+        """True if the last write failed."""
         return self._failed is not None
 
     def flush(self) -> None:
@@ -154,8 +154,11 @@ logger.addHandler(logging.NullHandler())
 
 
 FsyncMode = Literal["never", "calls", "always"]
-"""When to wait for the disk, so that a power failure loses nothing (a killed process never does): before a tool runs that is not
-idempotent and at the end of a run, with every entry, or never."""
+"""When to wait for the disk, so that a power failure loses nothing.
+
+``calls``: before a tool runs that is not idempotent, and at the end of a run. ``always``: with every entry. A killed process
+loses nothing in any mode.
+"""
 
 
 _E = TypeVar("_E", bound=Entry)
@@ -219,16 +222,21 @@ class SessionWriter:
             self.add_warning(problem)
 
     def begin(self, lines: list[bytes] | None = None) -> None:
-        """Start a new session with a header and initial entries. Nothing is stored before the first message."""
+        """Start a new session with a header and initial entries.
+
+        Nothing is stored before the first message.
+        """
         self._waiting = [self._encode(self.header), *(lines or ())]
         if lines:
             self._restore(read_tree(self.log_with_pending()))
 
     def resume(self) -> bool:
-        """Load a stored session. Open calls of a killed program get their results with the next write.
+        """Load a stored session.
+
+        Open calls of a killed program get their results with the next write.
 
         Returns:
-            Whether the process of the last run was killed.
+            True if the process of the last run was killed.
 
         Raises:
             SessionError: If it is not a session.
@@ -276,7 +284,10 @@ class SessionWriter:
         return entry
 
     def note(self, custom_type: str, data: Any) -> CustomEntry:
-        """Create a custom entry that is only useful together with a message. Alone, it does not cause the session to be stored."""
+        """Create a custom entry that is only useful together with a message.
+
+        Alone, it does not cause the session to be stored.
+        """
         return self.record(CustomEntry, custom_type=custom_type, data=data)
 
     def repeat_title(self) -> None:
@@ -291,7 +302,7 @@ class SessionWriter:
             durable: Whether to wait for the disk, if enabled.
 
         Returns:
-            Whether they are stored now.
+            True if they are stored now.
         """
         lines, self._waiting = self._waiting, []
         if self.closed and lines and not self._lost:  # The session was closed during a run.
@@ -313,7 +324,7 @@ class SessionWriter:
 
     @property
     def is_saving(self) -> bool:
-        """Whether writes reach the log."""
+        """True if writes reach the log."""
         return self.log.writable and not self._writer.is_failing
 
     def save(self) -> None:
@@ -324,7 +335,10 @@ class SessionWriter:
         self._writer.flush()
 
     def close(self) -> None:
-        """Store the rest and release the session for other writers. A session that was only read is unchanged."""
+        """Store the rest and release the session for other writers.
+
+        A session that was only read is unchanged.
+        """
         if self.save_without_message and self.log.exists:
             self.save()
         self.closed = True
@@ -351,7 +365,10 @@ class SessionWriter:
         return _LogWithPending(self.log, [*self._writer.unsaved, *self._waiting])
 
     def path(self, *, whole: bool = False) -> Iterator[Line]:
-        """Return the entries from the root to the current leaf. With ``whole``, those of all branches, the current leaf last."""
+        """Return the entries from the root to the current leaf.
+
+        With ``whole``, those of all branches, the current leaf last.
+        """
         view = self.log_with_pending()
         tree = read_tree(view)
         return read_path(view, tree.nodes.values() if whole else tree.path(self.leaf))

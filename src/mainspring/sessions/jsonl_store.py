@@ -1,9 +1,7 @@
 """Sessions as files: one JSON object per line, append-only.
 
-``<user folder>/sessions/<project>/<id>.jsonl``, readable by their owner only. Each append writes full lines at once. An
-unrecognized file is never written to.
-
-Also reads the lines of a file backward, without reading the rest.
+``<user folder>/sessions/<project>/<id>.jsonl``, readable by their owner only. Each append writes full lines in one write. An
+unrecognized file is never written to. The lines of a file can be read backward, without reading the rest.
 """
 
 from __future__ import annotations
@@ -153,7 +151,9 @@ BLOCK_BYTES = 64 * 1024
 
 
 def iter_lines_backward(file: BinaryIO, block: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
-    """Iterate over position and line, with its line end if any, newest first. Memory use is that of the longest line.
+    """Iterate over position and line, with its line end if any, newest first.
+
+    Memory use is that of the longest line.
 
     Args:
         file: The file. Its position is ignored and changed.
@@ -167,7 +167,7 @@ def iter_lines_backward(file: BinaryIO, block: int = BLOCK_BYTES) -> Iterator[tu
         file.seek(start)
         data = file.read(size)
         end = len(data)
-        if later and data.endswith(b"\n"):  # Then the part read before is a line of its own.
+        if later and data.endswith(b"\n"):  # Then the part read before is a separate line.
             yield start + size, b"".join(reversed(later))
             later = []
         while (cut := data.rfind(b"\n", 0, end - 1 if not later else end)) >= 0:
@@ -182,7 +182,7 @@ _SUFFIX = ".jsonl"
 
 
 class JsonlSessionLog:
-    """One session file. Not safe for use from two threads at once."""
+    """One session file. Not safe for use from two threads at the same time."""
 
     has_fast_append = True
 
@@ -203,7 +203,7 @@ class JsonlSessionLog:
 
     @property
     def exists(self) -> bool:
-        """Whether it is stored."""
+        """True if it is stored."""
         return self._fd is not None
 
     @property
@@ -392,7 +392,10 @@ class JsonlStore:
         return log
 
     def exists(self, name: str) -> bool:
-        """Return True if it is stored. An empty file is the leftover of a process that was killed while creating it."""
+        """Return True if it is stored.
+
+        An empty file is the leftover of a process that was killed while creating it.
+        """
         return any(path.stat().st_size > 0 for path in self.root.glob(f"*/{validate_session_id(name)}{_SUFFIX}"))
 
     def delete(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Reads a session: the tree of its entries, the path to a leaf, and the history along it.
+"""The reader of a session: the tree of its entries, the path to a leaf, and the history along it.
 
 The first pass reads only type, ID, and parent of each line; the second reads the lines of the path. A line that cannot be read is
 skipped and reported with its number; its children are attached to the entry before it.
@@ -52,7 +52,7 @@ class SessionTree(Struct):
     Attributes:
         header: The first line.
         nodes: Every other entry, by ID, in the order of the lines.
-        leaf: The last entry. ``None`` if there are no entries.
+        leaf: The last entry. ``None`` without entries.
         labels: Labels of entries (and of the session), by ID.
         damaged: Numbers of unreadable lines, without an incomplete last one.
         problems: Problems to report.
@@ -289,7 +289,10 @@ def read_from_end(log: SessionLog) -> RecentHistory | None:
 
 
 def _scan_back(back: Iterator[StoredLine]) -> _BackwardScan | None:
-    """Scan back along the path to its last compaction, or to its root. Collects the labels of all branches."""
+    """Scan back along the path to its last compaction, or to its root.
+
+    Collects the labels of all branches.
+    """
     found = _BackwardScan()
     requested: str | None = None
     settled = False
@@ -352,7 +355,10 @@ def _compaction(row: StoredLine) -> CompactionEntry | None:
 def _find_kept_entries(
     log: SessionLog, back: Iterator[StoredLine], compaction: CompactionEntry
 ) -> list[EntryNode] | None:
-    """Return the entries of the messages that a compaction keeps, in order. ``None`` if one is neither near nor at the beginning."""
+    """Return the entries of the messages that a compaction keeps, in order.
+
+    ``None`` if one is neither near nor at the beginning.
+    """
     requested = {item.entry for item in compaction.history if isinstance(item, Kept)}
     finder = _EntryFinder(log, requested)
     finder.search_back(back, NEAR_LINES // 8)

@@ -1,4 +1,7 @@
-"""Moves large outputs out of the history. They return by a tool call, or when the next prompt is about them."""
+"""Moves large outputs out of the history.
+
+They return by a tool call, or when the next prompt is about them.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ class OffloadOutputsPlug(Plugin):
     Args:
         store: Where they are stored.
         threshold: Bytes from which an output is moved.
-        selection: Selects which earlier outputs a prompt is about.
+        select: Selects which earlier outputs a prompt is about.
         budget: Maximum characters that are restored for one prompt.
         exclude: Tools whose output stays in the history.
     """
@@ -172,7 +175,10 @@ class OffloadOutputsPlug(Plugin):
         )
 
     async def _restore_relevant(self, hook: ContextTransform) -> None:
-        """Add the outputs that the prompt is about directly after it. Selected once per run, so that the prompt's prefix stays the same."""
+        """Add the outputs that the prompt is about directly after it.
+
+        Selected once per run, so that the prompt's prefix stays the same.
+        """
         prompt = self._prompt
         if prompt is None:
             return

@@ -18,7 +18,7 @@ _ID = lazy_re(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 def user_home(environ: Mapping[str, str] | None = None) -> Path | None:
-    """Return ``$MAINSPRING_HOME``, else ``~/.agent``. ``None`` if there is no home directory."""
+    """Return ``$MAINSPRING_HOME``, else ``~/.agent``. ``None`` without a home directory."""
     environ = os.environ if environ is None else environ
     given = environ.get("MAINSPRING_HOME", "").strip()
     if given:
@@ -28,7 +28,10 @@ def user_home(environ: Mapping[str, str] | None = None) -> Path | None:
 
 
 def resolve_session_folder(cwd: str | os.PathLike[str] | None = None) -> str:
-    """Return the real path of a folder, the same for each spelling. The current folder by default."""
+    """Return the real path of a folder, the same for each spelling.
+
+    The current folder by default.
+    """
     try:
         path = os.path.realpath(os.getcwd() if cwd is None else os.path.expanduser(str(cwd)))
     except FileNotFoundError:  # The current folder was deleted.
@@ -65,7 +68,10 @@ def validate_session_id(name: str) -> str:
 
 
 def allow_blocking_writes(fd: int) -> None:
-    """Declare a write as intended for tools that detect blocking calls in an event loop. Files never block on this flag."""
+    """Declare a write as intended for tools that detect blocking calls in an event loop.
+
+    Files never block on this flag.
+    """
     if hasattr(os, "O_NONBLOCK"):
         os.set_blocking(fd, False)
 
@@ -81,7 +87,10 @@ def search_index_path(home: Path) -> Path:
 
 
 def remove_index(home: Path) -> None:
-    """Delete the index, so that it keeps no text of a deleted session. The next search creates it again."""
+    """Delete the index, so that it keeps no text of a deleted session.
+
+    The next search creates it again.
+    """
     for file in (search_index_path(home), home / "search.db-journal"):
         with suppress(OSError):
             file.unlink()

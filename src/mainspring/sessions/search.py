@@ -151,7 +151,10 @@ class _SearchIndex:
 
 
 def _open_index(path: Path | None) -> sqlite3.Connection | None:
-    """Open the index. Creates it if missing, damaged, or of another version. ``None`` if it cannot be stored."""
+    """Open the index.
+
+    Creates it if missing, damaged, or of another version. ``None`` if it cannot be stored.
+    """
     if path is None:
         return None
     for attempt in range(2):

@@ -57,7 +57,10 @@ if TYPE_CHECKING:
 
 
 _HOOK_ORDER = 100
-"""After all other plugins: it stores final decisions. A tool is recorded as started only once no plugin blocks it."""
+"""After all other plugins: it stores final decisions.
+
+A tool is recorded as started only once no plugin blocks it.
+"""
 
 
 class SessionPlug(Plugin):
@@ -99,7 +102,7 @@ class SessionPlug(Plugin):
         agent.on(SessionEnd, self._end, order=_HOOK_ORDER)
 
     def for_child(self) -> Plugin | None:
-        """Return None: a subagent has a conversation of its own."""
+        """Return None: a subagent has its own conversation."""
         return None
 
     def check_run(self) -> None:
@@ -163,7 +166,7 @@ class SessionPlug(Plugin):
         if calls is None:
             return
         if calls.message is self._foreign_pending:
-            hook.block = "the session is open elsewhere or for reading only, and there the call may be made too; open it to write"
+            hook.block = "the session is open elsewhere or for reading only, and the call may be made there, too; open the session to write"
             return
         call = next(c for c in calls.message.tool_uses if c.id == hook.call_id)
         self._journal.record(
@@ -177,7 +180,7 @@ class SessionPlug(Plugin):
         saved = await self._journal.flush(durable=not hook.idempotent)
         if self._intent_saved and not saved:
             # A reader of the file would see the call without its start, and conclude that it never ran.
-            hook.block = "the session can no longer be saved; from here on it is in memory only, so make the call again"
+            hook.block = "the session can no longer be saved and is in memory only from now on, so make the call again"
 
     async def _on_tool_after(self, hook: ToolFinished) -> None:
         calls = self._find_pending(hook.call_id)
@@ -223,7 +226,7 @@ class SessionPlug(Plugin):
                 return calls
         return None
 
-    # --- the history as the agent has it ----------------------------------------------------------------------------
+    # --- the history in the agent -----------------------------------------------------------------------------------
 
     def _sync_with_agent(self, theirs: list[AgentMessage]) -> None:
         """Record changes of the agent's history between runs: set, cleared (`reset`), or edited."""
@@ -253,9 +256,11 @@ HomeOrStore = str | os.PathLike[str] | SessionStore
 
 
 class Session(AbstractContextManager["Session"]):
-    """One conversation and its store. Pass it to an agent (``Agent(session=...)``, or its `plug`). Use it for one agent at a time.
+    """One conversation and its store.
 
-    A new session is stored with its first message, so an unused session leaves nothing behind.
+    Pass it to an agent (``Agent(session=...)``, or its `plug`). Use it for one agent at a time.
+
+    A new session is stored with its first message, so an unused session is never stored.
 
     Attributes:
         id: Its ID.
@@ -323,7 +328,7 @@ class Session(AbstractContextManager["Session"]):
             session.journal.add_warning(
                 Problem(
                     "memory",
-                    "Cannot find your home directory: this session is kept in memory only. Set MAINSPRING_HOME.",
+                    "Cannot find your home directory: this session is in memory only. Set MAINSPRING_HOME.",
                 )
             )
         session.journal.begin()
@@ -385,7 +390,7 @@ class Session(AbstractContextManager["Session"]):
         """Open the most recent session of a folder, for any spelling of its path.
 
         Raises:
-            SessionError: If there is none.
+            SessionError: If the folder has no session.
         """
         skipped: list[str] = []
         for info in list_sessions(cwd, home=home):
@@ -402,7 +407,10 @@ class Session(AbstractContextManager["Session"]):
 
     @property
     def messages(self) -> tuple[AgentMessage, ...]:
-        """The history: the path to the current leaf, from the last compaction on. Each call has its result."""
+        """The history: the path to the current leaf, from the last compaction on.
+
+        Each call has its result.
+        """
         return tuple(self.journal.history.messages)
 
     @property
@@ -426,7 +434,7 @@ class Session(AbstractContextManager["Session"]):
 
     @property
     def writable(self) -> bool:
-        """Whether new messages are stored."""
+        """True if new messages are stored."""
         return self.journal.log.writable
 
     @property
@@ -442,7 +450,10 @@ class Session(AbstractContextManager["Session"]):
     # --- entries of other kinds -------------------------------------------------------------------------------------
 
     def label(self, text: str, entry: str | None = None) -> LabelEntry:
-        """Label an entry, or the session itself (its title). Stored with the next message, or by `save` or `close`."""
+        """Label an entry, or the session itself (its title).
+
+        Stored with the next message, or by `save` or `close`.
+        """
         return self._record(LabelEntry, target=entry or self.id, label=text)
 
     def record_model(self, model: str, thinking: str = "") -> ModelChangeEntry:
@@ -454,7 +465,9 @@ class Session(AbstractContextManager["Session"]):
         return self._record(CustomEntry, custom_type=custom_type, data=data)
 
     def branch(self, entry: str | None, label: str = "", *, summary: str = "") -> BranchEntry:
-        """Continue from another entry. ``None`` starts with an empty history. Earlier messages stay stored.
+        """Continue from another entry.
+
+        ``None`` starts with an empty history. Earlier messages stay stored.
 
         Agents that use this session get the history at that entry. Stored like `label`.
 
@@ -518,7 +531,10 @@ class Session(AbstractContextManager["Session"]):
         self.journal.save()
 
     def close(self) -> None:
-        """Store the rest and release it for other writers. It can still be read; new messages are refused."""
+        """Store the rest and release it for other writers.
+
+        It can still be read; new messages are rejected.
+        """
         closing, self.on_close = self.on_close, []
         for close in closing:
             close()

@@ -27,7 +27,10 @@ from mainspring.sessions.store import Problem, SessionInfo, StoredLine
 from mainspring.state_files import make_private_folder
 
 APPLICATION_ID = 0x6D737072
-"""``application_id`` of the file ("mspr"). A database without it belongs to another program and is never written to."""
+"""``application_id`` of the file ("mspr").
+
+A database without it belongs to another program and is never written to.
+"""
 
 _LAYOUT = 1
 _BUSY_SECONDS = 5.0
@@ -69,7 +72,7 @@ class SqliteSessionLog:
 
     @property
     def exists(self) -> bool:
-        """Whether it is stored."""
+        """True if it is stored."""
         return self._exists
 
     @property
@@ -291,7 +294,7 @@ class SqliteSessionStore:
         except sqlite3.OperationalError:
             if os.access(self.path.parent, os.W_OK):
                 raise
-        # The folder is read-only: read the write-ahead log if there is one; otherwise, none is needed.
+        # The folder is read-only: read the write-ahead log if it exists; otherwise, it is not needed.
         log = self.path.with_name(f"{self.path.name}-wal")
         return self._connected("mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1")
 
@@ -312,7 +315,9 @@ class SqliteSessionStore:
 
     def _run_warmup(self, connection: sqlite3.Connection) -> None:
         if _is_empty(connection):
-            with lock_directory(self.path.parent):  # If two processes create it at once, the second finds it created.
+            with lock_directory(
+                self.path.parent
+            ):  # If two processes create it at the same time, the second finds it created.
                 if _is_empty(connection):
                     connection.execute("PRAGMA journal_mode = WAL")
                     connection.executescript(f"BEGIN IMMEDIATE; {_MARKS} {_TABLES} COMMIT;")

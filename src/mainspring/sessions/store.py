@@ -15,7 +15,7 @@ from mainspring.sessions.history import prompt_preview
 from mainspring.sessions.paths import validate_session_id
 
 SessionWarningKind = Literal["damaged", "torn", "unknown", "newer", "locked", "unsaved", "saved", "memory"]
-"""The reason of a warning:
+"""The kind of a warning:
 
 - ``damaged``: a line cannot be read and was skipped,
 - ``torn``: the last line is incomplete,
@@ -96,7 +96,7 @@ class SessionLog(Protocol):
 
     @property
     def exists(self) -> bool:
-        """Whether anything is stored yet. The first `append` creates a new session."""
+        """True if anything is stored yet. The first `append` creates a new session."""
         ...
 
     @property
@@ -105,7 +105,9 @@ class SessionLog(Protocol):
         ...
 
     def append(self, lines: Sequence[bytes], *, sync: bool = False) -> None:
-        """Append lines in one write. After a crash, all are there, or only the first of them, complete.
+        """Append lines in one write.
+
+        After a crash, all are there, or only the first of them, complete.
 
         Args:
             lines: Without line ends. The first line of a new session is its header.
@@ -201,7 +203,7 @@ class MemorySessionLog:
 
     @property
     def exists(self) -> bool:
-        """Whether it is stored."""
+        """True if it is stored."""
         return bool(self._kept.lines)
 
     @property

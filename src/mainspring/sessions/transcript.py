@@ -163,7 +163,10 @@ class _TranscriptBuilder:
         self._of_intent: dict[str, list[str]] = {}
 
     def items(self) -> list[TranscriptItem]:
-        """Return the items. Calls that never joined a history are included at their position, with what is known of them."""
+        """Return the items.
+
+        Calls that never joined a history are included at their position, with what is known of them.
+        """
         return list(self._items.values())
 
     def add_entry(self, id: str, parent: str | None, entry: Entry | None) -> None:
@@ -238,7 +241,10 @@ class _TranscriptBuilder:
 
 
 def _describe_entry(entry: Entry) -> tuple[TranscriptItemKind, str] | None:
-    """Describe an entry without a message for users. ``None`` for an entry that only the program uses."""
+    """Describe an entry without a message for users.
+
+    ``None`` for an entry that only the program uses.
+    """
     match entry:
         case CompactionEntry():
             return "compaction", _compaction_text(entry)
@@ -277,7 +283,7 @@ def _call(call: ToolUseBlock, result: ResultEntry | None) -> TranscriptCall:
 
 
 def _compaction_text(entry: CompactionEntry) -> str:
-    """Return the messages that are new in the history from then on."""
+    """Return the messages that the compaction added to the history."""
     texts = [m.text for m in entry.history if isinstance(m, Message)]
     count = sum(isinstance(m, Kept) for m in entry.history)
     return "\n\n".join([f"({entry.reason or 'compacted'}; {pluralize(count, 'message')} kept)", *texts])

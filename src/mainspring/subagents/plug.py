@@ -62,14 +62,17 @@ _STATUS_NOTES = {
     "max_cost": "it reached its limit of cost",
     "max_seconds": "it reached its limit of time",
     "denied": "it was refused something",
-    "paused": "it stopped at a call that a person must answer",
+    "paused": "it stopped at a call that the user must approve",
     "aborted": "it was stopped",
     "error": "it failed",
 }
 
 
 def create_spawn_tool(subagents: Subagents) -> Tool:
-    """Create the tool for one agent. Its text depends only on the definitions, so requests stay identical byte for byte."""
+    """Create the tool for one agent.
+
+    Its text depends only on the definitions, so requests stay identical byte for byte.
+    """
 
     async def execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         ctx.metadata(title=_title(arguments))
@@ -235,11 +238,11 @@ class Subagents(Plugin):
     it makes no more model calls when a limit of its parent is reached. When the parent's run ends, its subagents end.
 
     Args:
-        definitions: Kinds of subagents. A plain one, with everything the parent has, can always be started.
+        definitions: Kinds of subagents. A plain subagent, with everything the parent has, can always be started.
         depth: Nesting depth of subagents: 1 (they cannot start subagents) to 3.
-        max_parallel: Maximum number of subagents that run at once for one parent; others wait.
+        concurrency: Maximum number of subagents that run in parallel for one parent; others wait.
         limit: Maximum number of subagents that one run of the outermost agent may start, on all levels together.
-        max_result_chars: Maximum length of an answer before it is truncated in the middle for the parent.
+        max_characters: Maximum length of a response before it is truncated in the middle for the parent.
 
     Raises:
         ConfigError: If two definitions have the same name, or a number is invalid.
@@ -257,7 +260,7 @@ class Subagents(Plugin):
         if not 1 <= depth <= _MAX_DEPTH:
             raise ConfigError(f"Subagents: depth must be from 1 to {_MAX_DEPTH}, not {depth}.")
         if concurrency < 1 or limit < 1 or max_characters < 1:
-            raise ConfigError("Subagents: max_parallel, limit, and max_result_chars must be at least 1.")
+            raise ConfigError("Subagents: concurrency, limit, and max_characters must be at least 1.")
         self.definitions: dict[str, AgentDefinition] = {}
         definitions = list(definitions)
         for each in definitions:
@@ -279,10 +282,12 @@ class Subagents(Plugin):
         self._finished: list[SubagentStats] = []
         self._semaphore: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
-    # --- as a plug --------------------------------------------------------------------------------------------------
+    # --- as a plugin ------------------------------------------------------------------------------------------------
 
     def bind_host(self, host: SubagentHost) -> None:
-        """Set the host that creates the subagents. The agent calls this before it installs its plugins.
+        """Set the host that creates the subagents.
+
+        The agent calls this before it installs its plugins.
 
         Raises:
             ConfigError: If a host is already set: one plugin serves one agent.
@@ -362,11 +367,11 @@ class Subagents(Plugin):
         assert self._check_host is not None
         check_option_names("spawn", options, SpawnOptions.__optional_keys__)
         if not task.strip():
-            raise ToolError("the task is empty; say all that the sub-agent needs to know")
+            raise ToolError("The task is empty. It must contain everything that the subagent needs to know.")
         definition = self.definitions.get(name) if name else _DEFAULT_DEFINITION
         if definition is None:
-            known = ", ".join(self.definitions) or "none; leave `agent` out for a plain one"
-            raise ToolError(f"there is no kind of sub-agent {name!r}; there are {known}")
+            known = ", ".join(self.definitions) or "none; omit `agent` for a plain subagent"
+            raise ToolError(f"Unknown kind of subagent: {name!r}. Known kinds: {known}.")
         has = self._check_host.child_defaults()
         answered = [
             t for t in has.tools if t.source != "client"
@@ -407,7 +412,7 @@ class Subagents(Plugin):
         try:
             if child.signal.cancelled:
                 status = "aborted"
-                raise AgentError(f"the sub-agent was stopped before it began: {child.signal.reason}")
+                raise AgentError(f"The subagent was stopped before it began: {child.signal.reason}")
             child.agent = agent = self._check_host.create_subagent(request)
             forward_events(child, agent, self._agent, self.reached_limit)
             if bus.has(BeforeSpawn):
@@ -464,7 +469,10 @@ class Subagents(Plugin):
         return reached or (above.reached_limit() if above is not None else None)
 
     def _slot(self) -> asyncio.Semaphore:
-        """Return the semaphore for parallel subagents; one per event loop, since each run may have its own."""
+        """Return the semaphore for parallel subagents.
+
+        One per event loop, since each run may have its own.
+        """
         loop = asyncio.get_running_loop()
         if self._semaphore is None or self._semaphore[0] is not loop:
             self._semaphore = (loop, asyncio.Semaphore(self.max_parallel))

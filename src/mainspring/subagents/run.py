@@ -23,7 +23,7 @@ class SubagentResult(Struct, frozen=True, kw_only=True):
     """The result of a subagent.
 
     Attributes:
-        text: Its final answer, or a partial one. May be empty.
+        text: Its final response, or a partial one. May be empty.
         status: The final status of its run.
         stats: Its figures.
         error: The error, if it failed.
@@ -40,7 +40,7 @@ class SubagentRun:
 
     Attributes:
         id: Its ID in its parent's tree.
-        name: The name of its definition; empty for a plain one.
+        name: The name of its definition; empty for a plain subagent.
         task: Its task.
         depth: Its nesting depth.
         agent: The agent itself, once it has been created.
@@ -63,7 +63,10 @@ class SubagentRun:
 
     @property
     def running(self) -> bool:
-        """Return True if its run is in progress; a subagent that waits for a slot is not running yet."""
+        """Return True if its run is in progress.
+
+        A subagent that waits for a slot is not running yet.
+        """
         return self.agent is not None and self.agent.running
 
     def abort(self, reason: str = "stopped") -> None:
@@ -106,7 +109,9 @@ class SubagentCounter:
             ToolError: If the limit is reached.
         """
         if self.started >= self.limit:
-            raise ToolError(f"this run has started its {self.limit} sub-agents; do the rest of the work without")
+            raise ToolError(
+                f"This run has reached its limit of {self.limit} subagents. Do the rest of the work without subagents."
+            )
         self.started += 1
         self._named += 1
         return SubagentRun(f"{name or DEFAULT_NAME}-{self._named}", name, task, depth)
@@ -129,7 +134,9 @@ class ParentContext(Struct, frozen=True, kw_only=True):
 
 
 class SubagentRequest(Struct, frozen=True, kw_only=True):
-    """A request to create a subagent. It inherits its parent's environment, aliases, and extra values.
+    """A request to create a subagent.
+
+    It inherits its parent's environment, aliases, and extra values.
 
     Attributes:
         name: Name of the agent.
@@ -224,13 +231,13 @@ def select_tools(tools: Sequence[Tool], definition: AgentDefinition, wanted: Seq
         left = [t for t in left if any(fnmatchcase(t.name, pattern) for pattern in definition.tools)]
         if definition.tools and not left:
             raise ToolError(
-                f"a sub-agent {definition.name!r} needs {', '.join(definition.tools)}, and this agent has none of them"
+                f"The subagent {definition.name!r} needs the tools {', '.join(definition.tools)}, but this agent has none of them."
             )
     if wanted is None:
         return left
     unknown = sorted(set(wanted) - {t.name for t in left})
     if unknown:
-        raise ToolError(f"there is no tool {', '.join(unknown)} for the sub-agent; there are {_format_names(left)}")
+        raise ToolError(f"Unknown tool for the subagent: {', '.join(unknown)}. Available tools: {_format_names(left)}.")
     return [t for t in left if t.name in wanted]
 
 

@@ -189,7 +189,7 @@ async def test_an_approval_that_is_given_twice_makes_the_call_once(write: bool, 
             assert second.pending is not None
             second.answer(Approve())
             await second.run()
-            assert "there the call may be made too" in results(second)[0]
+            assert "the call may be made there, too" in results(second)[0]
         assert ran == []
         first.answer(Approve())
         assert (await first.run()).status == "completed"

@@ -145,5 +145,5 @@ async def test_output_as_raises_on_a_type_mismatch() -> None:
     assert result.output_as(int) == 3
     with pytest.raises(AgentError, match="The output is of type int, not <class 'str'>"):
         result.output_as(str)
-    with pytest.raises(AgentError, match="no answer fitted"):
-        RunResult(status="completed", output="text", output_error="no answer fitted").output_as(str)
+    with pytest.raises(AgentError, match="no response matched"):
+        RunResult(status="completed", output="text", output_error="no response matched").output_as(str)

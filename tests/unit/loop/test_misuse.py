@@ -148,11 +148,11 @@ async def test_gate_with_an_invalid_value_blocks() -> None:
     )
     await agent.run("go")
     assert ran == []
-    assert "takes text, not bool" in as_message(agent.messages[2]).tool_results[0].text
+    assert "must be text, not bool" in as_message(agent.messages[2]).tool_results[0].text
 
 
 def test_handler_must_be_a_function() -> None:
-    with pytest.raises(ConfigError, match=r"a handler of tool:gate is a function, not 3"):
+    with pytest.raises(ConfigError, match=r"A handler of tool:gate must be a function, not 3"):
         make_agent(Script(), hooks={ToolGate: cast("Any", 3)})
     agent = make_agent(Script())
     with pytest.raises(ConfigError):

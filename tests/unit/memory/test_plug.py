@@ -100,7 +100,7 @@ async def test_unconfirmed_note_is_not_saved(tmp_path: Path, answer: Any) -> Non
 
     [result] = [b for m in agent.messages for b in getattr(m, "tool_results", ())]
     assert result.is_error
-    assert "not confirmed" in result.content
+    assert "did not confirm" in result.content
     assert os.listdir(tmp_path) == []
 
 
@@ -112,7 +112,7 @@ async def test_without_a_confirm_function_there_is_no_tool_and_no_note_is_saved(
     await agent.run("remember this")
 
     assert [t.name for t in model.requests[0].request.tools] == []
-    with pytest.raises(PermissionError, match="not confirmed"):
+    with pytest.raises(PermissionError, match="did not confirm"):
         await memory.remember("this")
     assert os.listdir(tmp_path) == []
 
@@ -273,7 +273,7 @@ def test_add_note_loses_no_line(notes: list[tuple[str, NoteSection]], start: str
     ("text", "expected"),
     [
         ("  ", "empty"),
-        ("x" * (MAX_NOTE_CHARS + 1), "fewer words"),
+        ("x" * (MAX_NOTE_CHARS + 1), "limit is 500. Shorten"),
         ("pay \u202eevil", "U+202E"),
         ("the key is sk-ant-api03-a1B2c3D4e5F6", "key or password"),
     ],

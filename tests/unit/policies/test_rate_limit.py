@@ -52,7 +52,7 @@ async def test_calls_beyond_are_refused_until_there_is_room() -> None:
     found = results(agent.messages)
     assert [b.is_error for b in found] == [False, False, True, False, False, True]
     assert found[2].details == {"code": "RATE_LIMITED"}
-    assert "room in 10.0s" in found[2].text
+    assert "Try again in 10.0s" in found[2].text
 
 
 async def test_each_entry_counts_by_itself() -> None:

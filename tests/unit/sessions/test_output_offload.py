@@ -150,7 +150,7 @@ async def test_outputs_end_with_the_session_and_a_resume_knows(tmp_path: Path) -
             session=again,
         )
         await second.run("read it")
-        assert "not there any more" in texts(model.requests[1].request)[-1]
+        assert "was deleted" in texts(model.requests[1].request)[-1]
 
 
 def store_name(agent: Agent) -> str:

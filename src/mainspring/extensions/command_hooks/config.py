@@ -34,7 +34,7 @@ GATES: frozenset[CommandEvent] = frozenset({"UserPromptSubmit", "PreToolUse"})
 """The events that are denied by default when a command fails."""
 
 MAX_HOOK_DEPTH = 3
-"""Maximum nesting depth of hooks that start programs with hooks of their own."""
+"""Maximum nesting depth of hooks that start programs that also have hooks."""
 
 DEPTH = "MAINSPRING_HOOK_DEPTH"
 """Environment variable with the nesting depth of hooks."""

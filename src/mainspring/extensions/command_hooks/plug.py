@@ -113,7 +113,10 @@ class ToolCallHooks:
         self._judged[hook.call_id] = judged
 
     async def permit(self, hook: PermissionCheck) -> None:
-        """Run the commands again if the call has changed, and deny it if any command denies it. A failure is not consent."""
+        """Run the commands again if the call has changed, and deny it if any command denies it.
+
+        A failure is not consent.
+        """
         request = self._runner.asked("PreToolUse", hook_tool_names(hook.name))
         judged = self._judged.pop(hook.call_id, None)
         verdicts = list(judged.verdicts) if judged else []
@@ -155,7 +158,10 @@ class ToolCallHooks:
     # --- after ------------------------------------------------------------------------------------------------------
 
     async def after(self, hook: ToolTransform) -> None:
-        """Send a result to the commands. Their text is appended to the result; a failure changes nothing."""
+        """Send a result to the commands.
+
+        Their text is appended to the result; a failure changes nothing.
+        """
         failed = hook.result.is_error
         request = self._runner.asked("PostToolUseFailure" if failed else "PostToolUse", hook_tool_names(hook.name))
         if not request:
@@ -241,7 +247,7 @@ class CommandHooks(Plugin):
         self._stopped = ""
         self._stops = 0
 
-    # --- as a plug --------------------------------------------------------------------------------------------------
+    # --- as a plugin ------------------------------------------------------------------------------------------------
 
     def install(self, agent: CoreAgent) -> None:
         """Listen to the events of the commands.
@@ -296,7 +302,7 @@ class CommandHooks(Plugin):
 
     async def _opened(self, hook: SessionOpen) -> None:
         source = _SOURCES[hook.reason]
-        payload = SessionStartInput(**self._common(), source=source)  # pyright: ignore[reportArgumentType] - one of them
+        payload = SessionStartInput(**self._common(), source=source)  # pyright: ignore[reportArgumentType] - a valid source
         for verdict in await self._ask("SessionStart", payload, source):
             self._keep(verdict)
 

@@ -133,7 +133,10 @@ def verdict_of(hook: CommandHook, exit_code: int, stdout: str, stderr: str) -> V
 
 
 def _plain(hook: CommandHook, out: str) -> Verdict:
-    """Parse output that is not JSON. It may contain a decision after a line that was printed by accident."""
+    """Parse output that is not JSON.
+
+    It may contain a decision after a line that was printed by accident.
+    """
     if hook.event not in CONTEXT_EVENTS:
         return Verdict(hook=hook, failure=f"its output is not a JSON object: {out[:200]}")
     if _DECISION.search(out):
@@ -161,7 +164,10 @@ def _verdict(hook: CommandHook, output: HookOutput) -> Verdict:
 
 
 _LARGEST = 1 << 20
-"""Maximum characters of a tool result in a payload; no decision needs more, and a pipe should not carry it."""
+"""Maximum characters of a tool result in a payload.
+
+No decision needs more, and a pipe should not carry it.
+"""
 
 
 class Common(TypedDict):
@@ -250,7 +256,7 @@ class NotificationInput(HookInput, kw_only=True):
 
 
 class StopInput(HookInput, kw_only=True):
-    """The agent has answered and would stop.
+    """The agent has responded and is about to stop.
 
     Attributes:
         stop_hook_active: Whether a hook of this event has continued the run already.

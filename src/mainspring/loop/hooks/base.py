@@ -1,7 +1,7 @@
-"""Fields of a context that take only what can be used.
+"""Validation of the fields that hook handlers set.
 
-What else is set is a failure of the handler, raised at its own line: it is logged, or blocks where the hook is a gate, and the
-field keeps what it had.
+An invalid value raises TypeError in the handler, at the line that sets it. The bus logs the failure, or blocks the call if the
+hook is a gate; the field keeps its previous value.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from mainspring.messages import AgentMessage, CustomMessage, Message, to_message
 
 
 def validated_property(slot: str, check: Callable[[Any], Any]) -> Any:
-    """A field that is kept in ``slot``; what is set passes ``check``, which returns it or raises TypeError."""
+    """Create a property stored in ``slot``.
+
+    ``check`` returns the value to store, or raises TypeError.
+    """
 
     def put(context: Any, value: Any) -> None:
         setattr(context, slot, check(value))
@@ -23,36 +26,36 @@ def validated_property(slot: str, check: Callable[[Any], Any]) -> Any:
 
 
 def text(value: Any) -> str:
-    """Text and nothing else.
+    """Return the value if it is a string.
 
     Raises:
-        TypeError: If it is none.
+        TypeError: If it is not a string.
     """
     if not isinstance(value, str):
-        raise TypeError(f"this field takes text, not {type(value).__name__}")
+        raise TypeError(f"This field must be text, not {type(value).__name__}.")
     return value
 
 
 def require_messages(value: Any) -> list[AgentMessage]:
-    """A list of messages; a string, or one message, is a list of one.
+    """Return the value as a list of messages; a string or a single message becomes a list of one.
 
     Raises:
-        TypeError: If something else is in it.
+        TypeError: If the list contains anything else.
     """
     if isinstance(value, str | Message | CustomMessage):
         return to_messages(value)
     messages: list[Any] = cast("list[Any]", value) if isinstance(value, list) else list(value)
     wrong = [kind.__name__ for kind in set(map(type, messages)) if not issubclass(kind, Message | CustomMessage)]
     if wrong:
-        raise TypeError(f"this field takes messages, not {', '.join(sorted(wrong))}")
+        raise TypeError(f"This field must contain messages, not {', '.join(sorted(wrong))}.")
     return messages
 
 
 def require_message_tuple(value: Any) -> tuple[AgentMessage, ...]:
-    """The same as a tuple."""
+    """Return the value as a tuple of messages; see `require_messages`."""
     return tuple(require_messages(value))
 
 
 def require_text_or_messages(value: Any) -> str | list[AgentMessage]:
-    """Text, or a list of messages."""
+    """Return the value if it is a string, otherwise a list of messages; see `require_messages`."""
     return value if isinstance(value, str) else require_messages(value)

@@ -1,9 +1,7 @@
-"""Every hook there is, by name. A module that declares hooks is imported here.
+"""The registry of all hooks, and the bus that calls their handlers.
 
-The hook bus: who listens to what, and in which order they are asked.
-
-Above: the loop fires, plugs and applications listen. Everybody uses the same door: permissions, sessions, telemetry and an
-application's own handlers are told in order of ``order``, then of registration.
+A module that declares hooks must be imported here. Permissions, sessions, telemetry, and the application register their
+handlers on the same bus, which calls them by ``order``, then in the order of registration.
 """
 
 from __future__ import annotations
@@ -39,24 +37,24 @@ def _collect_hooks() -> dict[str, type[Hook]]:
 
 
 HOOKS: dict[str, type[Hook]] = _collect_hooks()
-"""Every hook by its name."""
+"""Every hook, by name."""
 
 
 logger = logging.getLogger("mainspring")
-logger.addHandler(logging.NullHandler())  # what is logged is seen where the application wants to see it
+logger.addHandler(logging.NullHandler())  # the application decides where the log goes
 
 
 _H = TypeVar("_H", bound=Hook)
 Handler = Callable[[_H], Awaitable[Mapping[str, Any] | None] | Mapping[str, Any] | None]
-"""Gets the context of one hook; changes it, or returns the fields to set."""
+"""Gets the context of a hook, and changes it or returns the fields to set."""
 
 
 EventListener = Callable[[Any], None]
-"""Gets every event of a run, in order, while it happens. Must not block or raise."""
+"""Gets every event of a run, in order, as it happens. Must not block or raise."""
 
 
 Hooks = Mapping[str | type[Hook], Handler[Any] | Iterable[Handler[Any]]]
-"""Handlers by the hook's class or name; each entry one or several."""
+"""One or several handlers for each hook, by the hook's class or name."""
 
 
 RegisteredHandler = tuple[int, Handler[Any]]
@@ -64,7 +62,7 @@ RegisteredHandler = tuple[int, Handler[Any]]
 
 
 class HookBus:
-    """Handlers by hook, observers of all events."""
+    """Calls the handlers of hooks, and publishes events to listeners."""
 
     __slots__ = ("_handlers", "_observers")
 
@@ -75,25 +73,27 @@ class HookBus:
             self.add(hooks)
 
     def on(self, event: type[_H] | str, handler: Handler[_H], *, order: int = 0) -> Callable[[], None]:
-        """Call ``handler`` whenever ``event`` fires.
+        """Register a handler of a hook.
 
         Args:
-            event: The context's class or the hook's name.
-            handler: Sync or async.
-            order: Handlers with a lower number are asked first.
+            event: The context class or the name of the hook.
+            handler: A sync or async function.
+            order: Position among the handlers: lower numbers are called first.
 
         Returns:
-            A function that takes the handler away again.
+            A function that removes the handler.
 
         Raises:
-            ConfigError: If there is no such hook, or the handler is no function.
+            ConfigError: If the hook is unknown, or the handler is not a function.
         """
         kind = hook_class(event)
         if not callable(handler):
-            raise ConfigError(f"a handler of {kind.event} is a function, not {handler!r:.80}")
+            raise ConfigError(f"A handler of {kind.event} must be a function, not {handler!r:.80}.")
         entry = (order, handler)
         handlers = [*self._handlers.get(kind, ()), entry]
-        handlers.sort(key=lambda e: e[0])  # stable: registration order within one number
+        handlers.sort(
+            key=lambda e: e[0]
+        )  # a stable sort: handlers with the same number stay in the order of registration
         self._handlers[kind] = handlers
 
         def remove() -> None:
@@ -106,10 +106,10 @@ class HookBus:
         return remove
 
     def add(self, hooks: Hooks, *, order: int = 0) -> Callable[[], None]:
-        """Register many handlers at once; the returned function takes all of them away.
+        """Register several handlers; the returned function removes all of them.
 
         Raises:
-            ConfigError: If a name is unknown or a handler no function; then none is registered.
+            ConfigError: If a hook is unknown, or a handler is not a function. No handler is registered then.
         """
         pairs: list[tuple[type[Hook], Handler[Any]]] = []
         for event, given in hooks.items():
@@ -131,14 +131,14 @@ class HookBus:
         return remove
 
     def has(self, event: type[Hook]) -> bool:
-        """Whether anybody listens: ask before making a context."""
+        """Return True if the hook has handlers. Check it before you create a context."""
         return event in self._handlers
 
     async def emit(self, context: _H, *, only: Callable[[int, Handler[Any]], bool] | None = None) -> _H:
-        """Ask every handler in turn; the context afterwards holds what they decided.
+        """Call the handlers of a hook in order, and return the context with their changes.
 
-        ``only`` says of each order and handler whether it is asked at all.
-        A cancellation ends the round, unless the hook is `Hook.kept`: then the rest are asked, and it is raised at the end.
+        ``only`` gets the order and the handler; handlers for which it returns False are not called. A cancellation skips the
+        remaining handlers. If the hook is `Hook.kept`, they are called, and the cancellation is raised at the end.
         """
         rest = self.start(context, only=only)
         if rest is not None:
@@ -148,10 +148,10 @@ class HookBus:
     def start(
         self, context: Hook, *, only: Callable[[int, Handler[Any]], bool] | None = None
     ) -> Coroutine[Any, Any, None] | None:
-        """The same as `emit`, as far as it goes without waiting.
+        """Call the handlers as `emit` does, up to the first async handler.
 
         Returns:
-            What is to be awaited: the first handler that is async, and all behind it; ``None`` if everybody was asked.
+            A coroutine that awaits the async handler and calls the remaining ones; ``None`` if all handlers were called.
         """
         return self._call_handlers(context, iter(self._handlers.get(type(context), ())), only)
 
@@ -199,10 +199,10 @@ class HookBus:
             raise stopped
 
     def subscribe(self, observer: EventListener) -> Callable[[], None]:
-        """Hand every event to ``observer``; the returned function ends that.
+        """Call ``observer`` with every event; the returned function removes the listener.
 
         Raises:
-            TypeError: If it is async: nobody would await it. A handler of a hook may be.
+            TypeError: If the listener is async, since the bus does not await it. Only hook handlers can be async.
         """
         reject_async(observer)
         self._observers = (*self._observers, observer)
@@ -214,20 +214,23 @@ class HookBus:
 
     @property
     def listeners(self) -> tuple[EventListener, ...]:
-        """Who is told of every event."""
+        """The event listeners."""
         return self._observers
 
     def publish(self, event: Event) -> None:
-        """Tell all observers of an event; one that raises is logged and the rest are told."""
+        """Publish an event to all listeners.
+
+        The exception of a listener is logged, and the others still get the event.
+        """
         for observer in self._observers:
             try:
                 observer(event)
             except Exception:
-                logger.exception("an observer failed on %s", event.type)
+                logger.exception("a listener failed on %s", event.type)
 
 
 class HookRegistry:
-    """``agent.hooks``: registers handlers by event."""
+    """Registers hook handlers; available as ``agent.hooks``."""
 
     __slots__ = ("_bus",)
 
@@ -235,10 +238,10 @@ class HookRegistry:
         self._bus = bus
 
     def hook(self, event: type[_H] | str, handler: Handler[_H]) -> Callable[[], None]:
-        """Register ``handler``; the returned function takes it away again.
+        """Register a handler; the returned function removes it.
 
         Raises:
-            ConfigError: If there is no such hook.
+            ConfigError: If the hook is unknown.
         """
         return self._bus.on(event, handler)
 
@@ -257,16 +260,19 @@ def _handle_handler_error(context: Hook, handler: Handler[Any], error: BaseExcep
 
 
 def _cancelled() -> bool:
-    """Whether somebody cancelled this task; a handler may also raise CancelledError because of a task of its own."""
+    """Return True if this task was cancelled.
+
+    A handler can also raise CancelledError because of another task.
+    """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def hook_class(event: type[_H] | str) -> type[_H]:
-    """The context class of a hook given by class or name.
+    """Return the context class of a hook, given its class or name.
 
     Raises:
-        ConfigError: If there is none; the text offers the nearest name.
+        ConfigError: If the hook is unknown; the message suggests the closest name.
     """
     if isinstance(event, str):
         found = HOOKS.get(event)
@@ -274,17 +280,17 @@ def hook_class(event: type[_H] | str) -> type[_H]:
             import difflib
 
             near = difflib.get_close_matches(event, HOOKS, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(HOOKS)}"
-            raise ConfigError(f"there is no hook {event!r}{hint}")
+            hint = f". Did you mean {near[0]!r}?" if near else f". Hooks: {', '.join(HOOKS)}"
+            raise ConfigError(f"Unknown hook: {event!r}{hint}")
         return found  # pyright: ignore[reportReturnType]
     if HOOKS.get(getattr(event, "event", "")) is not event:
-        raise ConfigError(f"{event!r} is no hook; use one of the classes of mainspring.events, or its name")
+        raise ConfigError(f"{event!r} is not a hook. Use a hook class from mainspring.events, or its name.")
     return event
 
 
 def reject_async(observer: EventListener) -> None:
-    """Raise TypeError for an async function: as an observer it would never be awaited."""
+    """Raise TypeError for an async function, which would never be awaited as a listener."""
     if inspect.iscoroutinefunction(observer):
         raise TypeError(
-            f"{observer.__qualname__} is async; an observer is a plain function, a hook's handler may be async"
+            f"{observer.__qualname__} is async. An event listener must be a plain function; a hook handler can be async."
         )

@@ -1,10 +1,6 @@
-"""The hooks of what is plugged in: MCP servers and skills. Declared here, so that whoever listens needs neither.
+"""The hooks of optional features: MCP servers, skills, budgets, logins, and structured output.
 
-The hooks of budgets. Declared here, so that whoever listens does not need the policies.
-
-The hook of logins that are renewed.
-
-The hook of structured output.
+They are declared here so that a handler does not have to import the feature.
 """
 
 from __future__ import annotations
@@ -21,7 +17,7 @@ _T = TypeVar("_T", bound=ToolCallHook)
 
 
 def _copy_hook_as(kind: type[_T], hook: ToolCallHook) -> _T:
-    """A context of another class with everything that ``hook`` holds."""
+    """Return a context of another class with the same fields as ``hook``."""
     made = kind.__new__(kind)
     for base in type(hook).__mro__:
         for name in getattr(base, "__slots__", ()):
@@ -31,7 +27,7 @@ def _copy_hook_as(kind: type[_T], hook: ToolCallHook) -> _T:
 
 
 class McpToolGate(ToolGate):
-    """`tool:gate` for a call of an MCP server's tool. ``server`` is its name."""
+    """`tool:gate` for a call of an MCP tool. ``server`` is the name of the MCP server."""
 
     event = "mcp:tool:gate"
     when = "Right after `tool:gate`, for tools of MCP servers."
@@ -40,14 +36,14 @@ class McpToolGate(ToolGate):
 
     @classmethod
     def of(cls, hook: ToolGate, server: str) -> Self:
-        """The same for a call of this server's tool."""
+        """Copy the context for a tool of this server."""
         made = _copy_hook_as(cls, hook)
         made.server = server
         return made
 
 
 class McpToolBefore(ToolBefore):
-    """`tool:before` for a call of an MCP server's tool. ``server`` is its name."""
+    """`tool:before` for a call of an MCP tool. ``server`` is the name of the MCP server."""
 
     event = "mcp:tool:before"
     when = "Right after `tool:before`, for tools of MCP servers."
@@ -56,14 +52,14 @@ class McpToolBefore(ToolBefore):
 
     @classmethod
     def of(cls, hook: ToolBefore, server: str) -> Self:
-        """The same for a call of this server's tool."""
+        """Copy the context for a tool of this server."""
         made = _copy_hook_as(cls, hook)
         made.server = server
         return made
 
 
 class McpToolTransform(ToolTransform):
-    """`tool:transform` for a call of an MCP server's tool. ``server`` is its name."""
+    """`tool:transform` for a call of an MCP tool. ``server`` is the name of the MCP server."""
 
     event = "mcp:tool:transform"
     when = "Right after `tool:transform`, for tools of MCP servers."
@@ -72,14 +68,14 @@ class McpToolTransform(ToolTransform):
 
     @classmethod
     def of(cls, hook: ToolTransform, server: str) -> Self:
-        """The same for a call of this server's tool."""
+        """Copy the context for a tool of this server."""
         made = _copy_hook_as(cls, hook)
         made.server = server
         return made
 
 
 class McpToolAfter(ToolFinished):
-    """`tool:after` for a call of an MCP server's tool. ``server`` is its name."""
+    """`tool:after` for a call of an MCP tool. ``server`` is the name of the MCP server."""
 
     event = "mcp:tool:after"
     when = "Right after `tool:after`, for tools of MCP servers."
@@ -88,14 +84,14 @@ class McpToolAfter(ToolFinished):
 
     @classmethod
     def of(cls, hook: ToolFinished, server: str) -> Self:
-        """The same for a call of this server's tool."""
+        """Copy the context for a tool of this server."""
         made = _copy_hook_as(cls, hook)
         made.server = server
         return made
 
 
 class McpBootstrapStart(Hook):
-    """Connecting to MCP servers begins; ``servers`` are their names."""
+    """Connecting to MCP servers begins; ``servers`` are the names of the servers."""
 
     event = "mcp:bootstrap:start"
     when = "At warm-up or the first run, if there are MCP servers."
@@ -106,7 +102,10 @@ class McpBootstrapStart(Hook):
 
 
 class McpBootstrapEnd(Hook):
-    """All MCP servers have connected or failed. ``seconds`` is the duration; ``failed`` are the servers that could not be reached."""
+    """All MCP servers have connected or failed.
+
+    ``seconds`` is the duration; ``failed`` are the servers that could not be reached.
+    """
 
     event = "mcp:bootstrap:end"
     when = "When every MCP server has connected or failed."
@@ -135,7 +134,7 @@ class McpConnect(Hook):
 
 
 class McpError(Hook):
-    """An MCP server failed: while connecting, or later."""
+    """An MCP server failed, while connecting or later."""
 
     event = "mcp:error"
     when = "Whenever an MCP server fails."
@@ -178,17 +177,20 @@ class SkillsCatalog(Hook):
 
 
 SkillActivationSource = Literal["model", "explicit", "trigger", "resume"]
-"""By what a skill becomes active: the model used it, the host or a person asked for it, a prompt called for it, or the conversation was
-taken up again.
+"""Why a skill becomes active: the model used it (``model``), the application or the user activated it (``explicit``), the prompt
+matched its trigger (``trigger``), or the session was resumed (``resume``).
 """
 
 
 SkillReason = Literal["run-end", "explicit", "reset"]
-"""Why a skill is no longer active: the run is over, the host said so, or the conversation was forgotten."""
+"""Why a skill was deactivated: the run ended, the application deactivated it, or the conversation was reset."""
 
 
 class SkillsActivate(Hook):
-    """A skill becomes active. ``via`` is the cause: the ``model``, the application (``explicit``), a ``trigger``, or ``resume``."""
+    """A skill becomes active.
+
+    ``via`` is the cause: the ``model``, the application (``explicit``), a ``trigger``, or ``resume``.
+    """
 
     event = "skills:activate"
     when = "When a skill becomes active."
@@ -200,7 +202,7 @@ class SkillsActivate(Hook):
 
 
 class SkillsDeactivate(Hook):
-    """A skill is not active any more. ``reason`` is ``run-end``, ``explicit``, or ``reset``."""
+    """A skill was deactivated. ``reason`` is ``run-end``, ``explicit``, or ``reset``."""
 
     event = "skills:deactivate"
     kept = True
@@ -216,7 +218,7 @@ class BudgetExceeded(Hook):
     """The results of one turn have more ``bytes`` than the ``budget`` (`tool_output_budget`) allows."""
 
     event = "budget:exceeded"
-    when = "Right after `tool-results:after` of a turn whose results are over the budget."
+    when = "Right after `tool-results:after` of a turn whose results exceed the budget."
     __slots__ = ("budget", "bytes", "turn", "turn_id")
 
     def __init__(self, turn: int, turn_id: str, size: int, budget: int) -> None:
@@ -227,13 +229,13 @@ class BudgetExceeded(Hook):
 
 
 class ToolBudgetExceeded(Hook):
-    """A call over the budget of its tool.
+    """A call exceeded the budget of its tool.
 
     ``count`` is its number in the run, ``max`` the budget, ``mode`` the effect: ``block`` or ``steer``.
     """
 
     event = "tool-budget:exceeded"
-    when = "At `tool:gate`, for each call over the budget of its tool."
+    when = "At `tool:gate`, for each call that exceeds the budget of its tool."
     __slots__ = ("count", "max", "mode", "name", "turn", "turn_id")
 
     def __init__(self, turn: int, turn_id: str, name: str, count: int, maximum: int, mode: str) -> None:
@@ -270,7 +272,7 @@ class OAuthRefresh(Hook):
     """
 
     event = "oauth:refresh"
-    when = "When a request of a run had a token renewed, before it is sent (again)."
+    when = "When a token was renewed for a request of a run, before the request is sent (again)."
     __slots__ = ("account", "expires", "provider", "reason")
 
     def __init__(
@@ -286,7 +288,7 @@ class OutputHook(Hook):
     """A run with structured output has ended.
 
     ``output`` is the validated value, or ``None`` with the reason in ``error``; the result of the run is then its text.
-    ``attempts`` is the number of outputs that were tried.
+    ``attempts`` is the number of outputs that were validated.
     """
 
     event = "output"

@@ -1,13 +1,14 @@
 """The hooks of a run: for each, the context that its handlers get and may change.
 
-A handler takes the context, sync or async, and either changes its fields or returns a mapping of fields to set; the last
-writer wins. What is of no use in a field cannot be set: that is a failure of the handler, as if it had raised. Three kinds:
+A handler is a sync or async function. It gets the context, and changes its fields or returns a mapping of fields to set; the
+last handler that sets a field wins. Setting a field to an invalid value raises, like any other failure of the handler.
+Three kinds of hooks exist:
 
-- *observers* are told; what they raise is logged and the run goes on,
-- *transforms* may change what they are given; what they raise is logged, and what they did until then stands,
-- *gates* decide; one that raises blocks (fail closed), and the first that blocks ends the round.
+- *observers* are notified; their exceptions are logged, and the run continues,
+- *transforms* may change the fields they get; their exceptions are logged, and the changes made before the exception remain,
+- *gates* allow or block; a gate that raises blocks (fail closed), and the first gate that blocks skips the remaining ones.
 
-Contexts are made only when somebody listens.
+Contexts are created only if the hook has handlers.
 """
 
 from __future__ import annotations
@@ -31,19 +32,21 @@ if TYPE_CHECKING:
 
 
 class SideModelCall(Protocol):
-    """Asks a model beside the conversation: to select, summarise, name or sample something."""
+    """Calls a model outside the conversation, for example to select, summarize, name, or sample."""
 
     async def __call__(self, purpose: str, request: ModelRequest, *, model: ModelProvider | None = None) -> Message:
-        """Ask, with the run's retries, and count it in the run's usage and limits. Ends with the run.
+        """Call the model with the run's retries, and count the usage in the run.
+
+        The call ends when the run ends.
 
         Args:
-            purpose: What for, in a word: ``title``, ``summary``. Usage is told under it.
-            request: What to ask.
-            model: Whom, if not the run's own model.
+            purpose: The purpose in one word, for example ``title`` or ``summary``. Usage is reported under it.
+            request: The request to send.
+            model: The model to call. Default: the run's own model.
 
         Raises:
-            ModelError: If it failed.
-            AgentError: If the run has reached a limit, or is over.
+            ModelError: If the call failed.
+            AgentError: If the run has reached a limit, or has ended.
         """
         ...
 
@@ -52,12 +55,12 @@ class Hook:
     """Base of all contexts.
 
     Attributes:
-        event: The name that `on` takes as text.
-        gate: Whether a handler that raises blocks.
-        kept: Whether every handler is asked even where the run is being cancelled: what is stored must be whole.
-        mutable: Fields that a handler may set to other values; everything else is to be looked at only.
-        when: When it fires, for the docs.
-        side_call: Asks a model beside the conversation; there in every hook that a run fires.
+        event: The name of the hook, which `on` also accepts.
+        gate: Whether an exception of a handler blocks.
+        kept: Whether every handler is called even if the run is being cancelled, so that stored data is complete.
+        mutable: Fields that a handler may set; all other fields are read-only.
+        when: When the hook fires, for the documentation.
+        side_call: Calls a model outside the conversation; set in every hook that a run fires.
     """
 
     event: ClassVar[str] = ""
@@ -70,11 +73,11 @@ class Hook:
 
     @property
     def is_decided(self) -> bool:
-        """Whether further handlers need not be asked."""
+        """True if the remaining handlers must not be called."""
         return False
 
     def block_on_error(self, reason: str) -> None:
-        """What a gate does when one of its handlers raised."""
+        """Block because a handler of this gate raised."""
 
 
 class SessionStart(Hook):
@@ -92,7 +95,7 @@ class SessionStart(Hook):
 
 
 MessageSource = Literal["prompt", "steer", "follow_up", "assistant", "synthetic"]
-"""Why a message joins: asked for, injected, answered by the model, or added by the loop or a policy."""
+"""Why a message joins: a prompt, an injected message, a response of the model, or an addition by the loop or a policy."""
 
 
 class MessagesAdded(Hook):
@@ -113,7 +116,10 @@ class MessagesAdded(Hook):
 
 
 class SessionEnd(Hook):
-    """A run has ended, in any way. ``turns`` is the number of its turns, which are counted from 1."""
+    """A run has ended, for any reason.
+
+    ``turns`` is the number of its turns, which are counted from 1.
+    """
 
     event = "session:end"
     kept = True
@@ -129,9 +135,11 @@ class SessionEnd(Hook):
 
 
 class ContextTransform(Hook):
-    """The messages of the next request, before they are converted for the model. ``messages`` may be replaced.
+    """The messages of the next request, before they are converted for the model.
 
-    The history stays unchanged, unless a handler replaces it by a shorter one (`compact`).
+    ``messages`` may be replaced.
+
+    The history stays unchanged, unless a handler replaces it with a shorter one (`compact`).
     """
 
     event = "context:transform"
@@ -147,11 +155,13 @@ class ContextTransform(Hook):
         self.replace: Callable[[Sequence[AgentMessage], str], Awaitable[None]] | None = None
 
     async def compact(self, messages: Sequence[AgentMessage], reason: str) -> None:
-        """Put a shorter history in place of the old one; `context:compacted` fires, and this request is of the new one.
+        """Replace the history with a shorter one, which this request uses, too.
+
+        `context:compacted` fires.
 
         Args:
             messages: The new history. Messages that stay must be the same objects.
-            reason: Why, in a word.
+            reason: Why, in one word.
         """
         if self.replace is not None:
             await self.replace(messages, reason)
@@ -187,7 +197,7 @@ class SystemBefore(Hook):
 
 def _status(value: Any) -> RunStatus | None:
     if value is not None and value not in get_args(RunStatus):
-        raise TypeError(f"a run can end as {', '.join(get_args(RunStatus))}, not as {value!r}")
+        raise TypeError(f"Invalid status: {value!r}. Use one of {', '.join(get_args(RunStatus))}.")
     return value
 
 
@@ -212,18 +222,23 @@ class TurnBefore(Hook):
 
     @property
     def request(self) -> ModelRequest:
-        """What is about to be sent; it is frozen: `msgspec.structs.replace` makes another."""
+        """The request that is about to be sent.
+
+        It is frozen: create a changed copy with `msgspec.structs.replace`.
+        """
         return self._request
 
     @request.setter
     def request(self, request: ModelRequest) -> None:
         if not isinstance(request, type(self._request)):
-            raise TypeError(f"a request is a ModelRequest, not {type(request).__name__}")
+            raise TypeError(f"A request must be a ModelRequest, not {type(request).__name__}.")
         self._request = request
 
 
 class TurnAfter(Hook):
-    """A model call has ended. Set ``continue_with`` to messages that continue a run that would stop.
+    """A model call has ended.
+
+    Set ``continue_with`` to messages that continue a run that would stop.
 
     After a failed call, ``usage`` is zero and ``error`` is set.
     """
@@ -254,7 +269,10 @@ class TurnAfter(Hook):
 
 
 class UsageUpdate(Hook):
-    """Tokens of one model call, and of the run so far. ``purpose`` is that of a side call, and empty for a turn."""
+    """Tokens of one model call, and of the run so far.
+
+    ``purpose`` is the purpose of a side call, and empty for a turn.
+    """
 
     event = "usage"
     kept = True
@@ -320,7 +338,7 @@ class BeforeInject(Hook):
 
 
 class ModelErrorHook(Hook):
-    """A model call failed finally, after its retries. A handler may call `retry`."""
+    """A model call failed and will not be retried automatically. A handler may call `retry`."""
 
     event = "model:error"
     mutable = ("messages", "should_retry")
@@ -343,7 +361,7 @@ class ModelErrorHook(Hook):
         return self.should_retry
 
     def retry(self, messages: str | Sequence[AgentMessage] | None = None) -> None:
-        """Ask again, with other messages in place of the history where given (a compaction)."""
+        """Repeat the request; ``messages``, if any, replace the history (a compaction)."""
         self.should_retry = True
         if messages is not None:
             self._messages = tuple(to_messages(messages))
@@ -393,7 +411,10 @@ class RunDone(Hook):
 
 
 class ToolCallsReceived(Hook):
-    """The model requested tool calls. Stores write the message here, before any of its calls is checked."""
+    """The model requested tool calls.
+
+    Stores write the message here, before any of its calls is checked.
+    """
 
     event = "tool:intent"
     kept = True
@@ -406,7 +427,9 @@ class ToolCallsReceived(Hook):
 
 
 class ToolResultsAfter(Hook):
-    """All calls of a message have their result. Stores add the pair to the history here, in one write.
+    """All calls of a message have their result.
+
+    Stores add the pair to the history here, in one write.
 
     Messages in ``follow`` join right after the pair, before the next model call.
     """
@@ -426,7 +449,10 @@ class ToolResultsAfter(Hook):
 
 
 class RunPaused(Hook):
-    """The run stops with calls that wait for an approval. Another process can resume it from the stored state."""
+    """The run stops with calls that wait for an approval.
+
+    Another process can resume it from the stored state.
+    """
 
     event = "run:pause"
     kept = True

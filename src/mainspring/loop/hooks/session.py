@@ -1,4 +1,4 @@
-"""The hooks around a conversation: when it is opened, when a prompt comes in, before its run begins, when it is over."""
+"""The hooks of a session: opened, prompt submitted, run about to begin, closed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mainspring.loop.hooks.run import Hook
 from mainspring.messages import AgentMessage
 
 SessionOpenReason = Literal["startup", "resume", "reset", "reload"]
-"""Why a conversation is opened: it is new, it has a history, it was forgotten, or handlers were loaded anew."""
+"""Why a session is opened: it is new, it was resumed, it was reset, or handlers were reloaded."""
 
 
 class SessionOpen(Hook):
@@ -54,9 +54,11 @@ class PromptSubmitted(Hook):
 
 
 class BeforeRun(Hook):
-    """A run is about to begin. ``system`` may be replaced for this run; ``messages`` join after the prompt.
+    """A run is about to begin.
 
-    ``prompt`` is the text of the prompt after `input`, or empty if a run continues without one.
+    ``system`` may be replaced for this run; ``messages`` join after the prompt.
+
+    ``prompt`` is the text of the prompt after the `input` hook, or empty if a run continues without a prompt.
     """
 
     event = "agent:before"

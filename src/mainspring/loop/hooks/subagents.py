@@ -1,8 +1,8 @@
-"""The hooks of sub-agents, as their parent hears them.
+"""The hooks of subagents, which fire on the parent's bus.
 
-Each `child:*` hook carries the context of the child's own hook, and stands for it: reading a field reads the child's, setting
-one sets it there, so a parent decides with the same fields (``block``, ``result``, ``input``) as the child itself. What a
-grandchild fires is heard by every agent above it, with the grandchild's own id and depth.
+Each `child:*` hook wraps the context of the subagent's own hook: reading or setting a field reads or sets the subagent's field,
+so a parent decides with the same fields (``block``, ``result``, ``input``) as the subagent itself. The hooks of a nested
+subagent fire on the bus of every agent above it, with the ID and depth of the nested subagent.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _SpawnHook(Hook):
-    """What all spawn hooks know of their child."""
+    """The fields that all spawn hooks have."""
 
     __slots__ = ("_task", "child", "child_id", "depth")
     task: str = validated_property("_task", text)
@@ -32,7 +32,9 @@ class _SpawnHook(Hook):
 
 
 class BeforeSpawn(_SpawnHook):
-    """A subagent is about to run. ``task`` may be replaced; ``block`` (True or a reason) prevents the run.
+    """A subagent is about to run.
+
+    ``task`` may be replaced; ``block`` (True or a reason) prevents the run.
 
     ``child`` is the name of its definition, ``child_id`` its ID, ``depth`` its level (1 for a subagent of the outermost agent),
     ``agent`` the subagent itself, on which you can register handlers.
@@ -58,7 +60,10 @@ class BeforeSpawn(_SpawnHook):
 
 
 class SpawnComplete(_SpawnHook):
-    """A subagent has ended, normally or at a limit. ``text`` is its last response, ``stats`` are its figures (`SubagentStats`)."""
+    """A subagent has ended, normally or at a limit.
+
+    ``text`` is its last response, ``stats`` are its figures (`SubagentStats`).
+    """
 
     event = "spawn:complete"
     when = "When a subagent has ended, before its parent gets the response."
@@ -74,7 +79,10 @@ class SpawnComplete(_SpawnHook):
 
 
 class SpawnError(_SpawnHook):
-    """A subagent failed or was stopped. ``stats`` (`SubagentStats`) contain its usage so far. Its parent continues."""
+    """A subagent failed or was stopped.
+
+    ``stats`` (`SubagentStats`) contain its usage so far. Its parent continues.
+    """
 
     event = "spawn:error"
     when = "When a subagent failed, was stopped, or could not be created."
@@ -101,14 +109,14 @@ _OWN = frozenset({"child", "child_id", "context", "depth", "side_call"})
 
 
 class ChildHook(Hook):
-    """A hook of a sub-agent. All fields of the child's context can be read and set here.
+    """A hook of a subagent. All fields of the subagent's context can be read and set here.
 
     Attributes:
-        of: The child's hook that this one tells of.
-        child_id: Which child.
-        child: The name of its definition.
-        depth: How deep it stands; 1 for a child of the agent that a person talks to.
-        context: The context of the child's own hook.
+        of: The class of the subagent's own hook.
+        child_id: ID of the subagent.
+        child: Name of its definition.
+        depth: Its level; 1 for a subagent of the outermost agent.
+        context: The context of the subagent's own hook.
     """
 
     of: ClassVar[type[Hook]]
@@ -173,7 +181,7 @@ class ChildToolGate(ChildHook):
     gate = True
     mutable = ("block", "reason", "result", "pause")
     of = ToolGate
-    when = "Within a subagent's `tool:gate`, after the subagent's own handlers."
+    when = "During a subagent's `tool:gate`, after the subagent's own handlers."
     __slots__ = ()
 
 
@@ -183,7 +191,7 @@ class ChildToolBefore(ChildHook):
     event = "child:tool:before"
     mutable = ("input",)
     of = ToolBefore
-    when = "Within a subagent's `tool:before`."
+    when = "During a subagent's `tool:before`."
     __slots__ = ()
 
 
@@ -192,17 +200,20 @@ class ChildToolAfter(ChildHook):
 
     event = "child:tool:after"
     of = ToolFinished
-    when = "Within a subagent's `tool:after`."
+    when = "During a subagent's `tool:after`."
     __slots__ = ()
 
 
 class ChildToolError(ChildHook):
-    """A subagent's call failed. ``result`` may replace the error for its model, as for `ToolFailed`."""
+    """A subagent's call failed.
+
+    ``result`` may replace the error for its model, as for `ToolFailed`.
+    """
 
     event = "child:tool:error"
     mutable = ("result",)
     of = ToolFailed
-    when = "Within a subagent's `tool:error`."
+    when = "During a subagent's `tool:error`."
     __slots__ = ()
 
 
@@ -213,7 +224,7 @@ class ChildMcpToolGate(ChildHook):
     gate = True
     mutable = ("block", "reason", "result", "pause")
     of = McpToolGate
-    when = "Within a subagent's `mcp:tool:gate`."
+    when = "During a subagent's `mcp:tool:gate`."
     __slots__ = ()
 
 
@@ -223,7 +234,7 @@ class ChildTurnAfter(ChildHook):
     event = "child:turn:after"
     mutable = ("continue_with",)
     of = TurnAfter
-    when = "Within a subagent's `turn:after`."
+    when = "During a subagent's `turn:after`."
     __slots__ = ()
 
 
@@ -238,4 +249,4 @@ CHILD_HOOKS: tuple[type[ChildHook], ...] = (
     ChildMcpToolGate,
     ChildTurnAfter,
 )
-"""All hooks of sub-agents that their parents hear."""
+"""All hooks of subagents that fire on the parent's bus."""

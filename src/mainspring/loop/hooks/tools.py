@@ -1,4 +1,7 @@
-"""The hooks of a tool call: for each, the context that its handlers get and may change. See `mainspring.loop.hooks.run`."""
+"""The hooks of a tool call: for each, the context that its handlers get and may change.
+
+See `mainspring.loop.hooks.run`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class ToolCallHook(Hook):
-    """Base of all tool hooks. ``name`` is the tool's own name, ``display_name`` the one that the model knows."""
+    """Base of all tool hooks.
+
+    ``name`` is the tool's own name, ``display_name`` the one that the model knows.
+    """
 
     __slots__ = ("call_id", "display_name", "input", "name", "turn_id")
 
@@ -31,7 +37,7 @@ class ToolGate(ToolCallHook):
     """The early gate, with the arguments of the model.
 
     Set ``block`` (True or a reason) to block the call. Set ``result`` to return it without running the tool; ``block`` takes
-    precedence. Set ``pause`` (the question to answer) to end the run as ``paused``, so that it can be resumed with an answer.
+    precedence. Set ``pause`` (the question for the user) to end the run as ``paused``, so that it can be resumed with an answer.
     ``approved`` is True if the call was approved; a pause has no effect then.
     """
 
@@ -67,7 +73,10 @@ class ToolGate(ToolCallHook):
 
 
 class ToolUnknown(ToolCallHook):
-    """The tool is unknown. ``result`` replaces the error for the model; ``suppress_error`` skips `tool:error`."""
+    """The tool is unknown.
+
+    ``result`` replaces the error for the model; ``suppress_error`` skips `tool:error`.
+    """
 
     event = "tool:unknown"
     mutable = ("result", "suppress_error")
@@ -95,7 +104,10 @@ class ValidationReject(ToolCallHook):
 
 
 class ValidationCoerce(ToolCallHook):
-    """Arguments were coerced. ``coercions`` list the changes; ``repaired`` is True if the text was not valid JSON."""
+    """Arguments were coerced.
+
+    ``coercions`` list the changes; ``repaired`` is True if the arguments were not valid JSON.
+    """
 
     event = "validation:coerce"
     when = "When arguments were coerced, before `tool:before`."
@@ -108,7 +120,9 @@ class ValidationCoerce(ToolCallHook):
 
 
 class ToolBefore(ToolCallHook):
-    """The call is valid. ``input`` may be replaced; the new arguments are validated and then judged by `PermissionCheck`.
+    """The call is valid.
+
+    ``input`` may be replaced; the new arguments are validated and then judged by `PermissionCheck`.
 
     ``coercions`` list the changes of the arguments. `prior_content` reads the files that the call is about to change.
     """
@@ -136,13 +150,13 @@ class ToolBefore(ToolCallHook):
         self._env = env
 
     async def prior_content(self, limit: int = 1 << 20) -> dict[str, bytes | None]:
-        """What the files hold now that the call, as ``input`` has it, is about to write or delete. Read when asked for.
+        """Read the current content of the files that the call, with the present ``input``, will write or delete.
 
         Args:
-            limit: Bytes of a file beyond which it is not read. Default 1 MiB.
+            limit: Maximum size in bytes; a larger file is not read. Default 1 MiB.
 
         Returns:
-            By path as the call spells it; ``None`` where there is no file, or one that cannot be read or is too large.
+            The content by path, spelled as in the call; ``None`` if the file does not exist, cannot be read, or is too large.
         """
         access = self._tool.access
         touched = [a.resource for a in access(self.input) if a.scope in ("fs-write", "fs-delete")] if access else []
@@ -157,14 +171,16 @@ class ToolBefore(ToolCallHook):
 
 
 class PermissionCheck(ToolCallHook):
-    """The decision on the final arguments, right before the tool runs. The call cannot be changed, and a denial cannot be reverted.
+    """The decision on the final arguments, right before the tool runs.
+
+    The call cannot be changed, and a denial cannot be reverted.
 
     Attributes:
         input: The final arguments (a copy).
         original: The arguments of the model.
         tool: The tool.
         env: The environment in which it will run, to resolve paths.
-        approved: Whether the call was approved. A pause has no effect then, a denial has.
+        approved: Whether the call was approved. A pause has no effect then; a denial still applies.
         denied: The reasons so far.
     """
 
@@ -215,22 +231,22 @@ class PermissionCheck(ToolCallHook):
 
     @property
     def denied(self) -> tuple[str, ...]:
-        """Why it was refused; empty while it is not."""
+        """Reasons for denying the call; empty if it is not denied."""
         return tuple(self._denied)
 
     @property
     def paused(self) -> str:
-        """What is to be answered before it can go on; empty if nothing is."""
+        """Question that must be answered before the call can run; empty if the call is not paused."""
         return self._paused
 
     @property
     def ends_run(self) -> bool:
-        """Whether the refusal is to end the run."""
+        """True if the denial ends the run."""
         return self._stop
 
     @property
     def paths(self) -> dict[str, str]:
-        """For each path as spelled in the call, the real one that was permitted."""
+        """The real path that was permitted, for each path as spelled in the call."""
         return self._paths
 
     @property
@@ -239,36 +255,48 @@ class PermissionCheck(ToolCallHook):
         return self._environment
 
     def deny(self, reason: str, *, stop: bool = False) -> None:
-        """Refuse; ``reason`` is told to the model. With ``stop`` the run ends as ``denied`` after this turn."""
+        """Deny the call.
+
+        The model gets ``reason``. With ``stop`` the run ends as ``denied`` after this turn.
+        """
         self._denied.append(reason)
         self._stop = self._stop or stop
 
     def add_precheck(self, check: Callable[[], Awaitable[str]]) -> None:
-        """Have something looked at before anybody is asked: ``check`` gives why the call would not run whatever was answered."""
+        """Add a check that runs before the user is asked for an approval.
+
+        ``check`` returns the reason why the call would not run even if approved, or an empty string.
+        """
         self._checks.append(check)
 
     async def will_be_skipped(self) -> bool:
-        """Whether the call would not run whatever was answered, so that nobody need be asked; then it does not run."""
+        """Run the prechecks.
+
+        Return True if the call will not run even if approved, so that no approval is needed.
+        """
         for check in self._checks:
             self._obstacle = self._obstacle or await check()
         return bool(self._obstacle)
 
     @property
     def skip_reason(self) -> str:
-        """What keeps the call from running without being a refusal; empty if nothing does."""
+        """Reason why the call will not run although it was not denied; empty if it can run."""
         return self._obstacle
 
     def pause(self, reason: str) -> None:
-        """Somebody must answer first: the run ends as ``paused`` and can be taken up later, elsewhere."""
+        """Require an approval first: the run ends as ``paused`` and can be resumed later, in any process."""
         if not self.approved:
             self._paused = reason
 
     def bind_path(self, path: str, real_path: str) -> None:
-        """Bind a path of the call to the real one that was judged; the tool uses that."""
+        """Bind a path of the call to the real path that was checked; the tool uses the real path."""
         self._paths[path] = real_path
 
     def set_environment(self, variables: Mapping[str, str]) -> None:
-        """Set variables for the programs of this call; the decision to allow it relies on them."""
+        """Set variables for the programs of this call.
+
+        The decision to allow the call relies on them.
+        """
         self._environment.update(variables)
 
     def block_on_error(self, reason: str) -> None:
@@ -276,7 +304,10 @@ class PermissionCheck(ToolCallHook):
 
 
 class BeforeToolRun(ToolCallHook):
-    """The last hook before the tool runs. Stores record the start. A handler that raises prevents the run."""
+    """The last hook before the tool runs.
+
+    Stores record the start. A handler that raises prevents the run.
+    """
 
     event = "tool:start"
     mutable = ("block",)
@@ -299,7 +330,10 @@ class BeforeToolRun(ToolCallHook):
 
 
 class ToolFailed(ToolCallHook):
-    """The call failed: the tool raised, or it is unknown. ``result`` may replace the error for the model."""
+    """The call failed: the tool raised, or it is unknown.
+
+    ``result`` may replace the error for the model.
+    """
 
     event = "tool:error"
     mutable = ("result",)
@@ -313,7 +347,10 @@ class ToolFailed(ToolCallHook):
 
 
 class ToolTransform(ToolCallHook):
-    """The result of a tool, before the model sees it. ``result`` (output, ``is_error``, metadata) may be changed or replaced."""
+    """The result of a tool, before the model sees it.
+
+    ``result`` (output, ``is_error``, metadata) may be changed or replaced.
+    """
 
     event = "tool:transform"
     mutable = ("result",)

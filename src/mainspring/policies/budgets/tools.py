@@ -1,7 +1,4 @@
-"""Limits on the calls of a tool per run.
-
-Also a limit on the bytes that tools return in one turn before the model is asked to summarize.
-"""
+"""Limits on the calls of a tool per run, and on the bytes that tools return per turn."""
 
 from __future__ import annotations
 
@@ -75,7 +72,10 @@ class ToolBudgets:
 
 
 async def _resolve_action(tool: str, budget: ToolBudget, count: int) -> tuple[str, str]:
-    """Return the action for a call over the budget and the notice for the model; no mode allows the call."""
+    """Return the action for a call over the budget and the notice for the model.
+
+    No mode allows the call.
+    """
     mode, text = budget.on_exceed, ""
     if not isinstance(mode, str):
         answer = mode(tool, count, budget.max)

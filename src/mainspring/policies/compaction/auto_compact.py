@@ -44,7 +44,9 @@ def window_from_error(text: str) -> int | None:
 
 
 class OverflowRecovery:
-    """Compacts the history after a context overflow, once per turn; if that frees too little, the error remains.
+    """Compacts the history after a context overflow, once per turn.
+
+    If that frees too little, the error remains.
 
     Args:
         compactor: Shortens the history.
@@ -65,7 +67,10 @@ class OverflowRecovery:
 
 
 def history_size(messages: Sequence[AgentMessage]) -> int:
-    """Return the approximate size of a history in characters, images included. For comparisons only."""
+    """Return the approximate size of a history in characters, images included.
+
+    For comparisons only.
+    """
     return sum(_block_size(block) for m in messages if isinstance(m, Message) for block in m.content)
 
 

@@ -25,7 +25,9 @@ MAX_LAST_TURN_RESULT_BYTES = 16 * 1024
 
 
 class ToolResultClearing:
-    """Removes old, long results from requests when they exceed a number of bytes. The history is unchanged.
+    """Removes old, long results from requests when they exceed a number of bytes.
+
+    The history is unchanged.
 
     When the results in requests exceed ``threshold`` bytes, all results before the last ``keep_turns`` turns are removed together
     and stay removed. So the prompt's prefix changes about once per ``threshold`` bytes of new results, not in every turn. Message
@@ -89,8 +91,9 @@ class ToolResultClearing:
 
 
 class TailCompactor:
-    """Shortens a history without a model if it does not fit: removes the tool results before the last turn and truncates longer
-    results of the last turn in the middle.
+    """Shortens a history without a model if it does not fit.
+
+    Removes the tool results before the last turn, and truncates longer results of the last turn in the middle.
 
     Args:
         clip: Maximum bytes of a result in the last turn.
@@ -123,7 +126,10 @@ class TailCompactor:
 
 
 def clear_results(message: AgentMessage) -> AgentMessage:
-    """Return the message with a placeholder for each result that is longer than it; the same message if there are none."""
+    """Return the message with a placeholder for each result that is longer than it.
+
+    Return the same message if no result is.
+    """
     return _map_results(message, _placeholder)
 
 
@@ -139,7 +145,10 @@ def _placeholder(block: ToolResultBlock) -> ToolResultBlock:
 
 
 def _size(block: ToolResultBlock) -> int:
-    """Return the bytes of a result's text; images do not count, since their bytes say little about their cost in tokens."""
+    """Return the bytes of a result's text.
+
+    Images do not count, since their bytes say little about their cost in tokens.
+    """
     texts = (
         (block.content,)
         if isinstance(block.content, str)

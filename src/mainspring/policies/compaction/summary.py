@@ -1,6 +1,8 @@
-"""Compaction by summary: a model summarizes the older part of a conversation; the newest part is unchanged.
+"""Compaction by summary: a model summarizes the older part of a conversation.
 
-Also the choice of the position where a history is cut.
+The newest part is unchanged.
+
+The module also selects the position of the cut.
 """
 
 from __future__ import annotations
@@ -161,11 +163,13 @@ class CompactionResult(Struct, frozen=True, kw_only=True):
 
 
 class SummaryCompactor:
-    """A `Compactor` that asks a model for a summary. The history is only replaced if the summary is good.
+    """A `Compactor` that asks a model for a summary.
+
+    The history is only replaced if the summary is good.
 
     An earlier summary is updated, not summarized again. Text that is too long for one request is split into several requests, and
     a part that is still too long is split in half. If no summary can be created, the history stays (`None`); if the history does
-    not fit the model any more (``reason`` is ``overflow``), the oldest messages are removed and the history says so.
+    not fit the model any more (``reason`` is ``overflow``), the oldest messages are removed, and a note in the history says how many.
 
     Args:
         options: See `Compaction`.
@@ -358,7 +362,10 @@ def _fit_prompts(prompts: Sequence[str], max_chars: int) -> list[str]:
 
 
 def _count_fitting(pieces: Sequence[str], budget: int) -> int:
-    """Return how many parts fit in a request of a number of tokens, at least one; three characters per token, to be safe."""
+    """Return how many parts fit in a request of a number of tokens, at least one.
+
+    The estimate is three characters per token, to be safe.
+    """
     size, count = 0, 0
     for piece in pieces:
         size += len(piece)
@@ -386,7 +393,7 @@ async def compact_history(
         chars_per_token: Number of characters per token.
 
     Returns:
-        The new history and the result; ``None`` if there is nothing to summarize, or no good summary could be created.
+        The new history and the result; ``None`` if the history has no part to summarize, or no good summary could be created.
     """
 
     async def ask(purpose: str, request: ModelRequest, *, model: ModelProvider | None = None) -> Message:

@@ -1,4 +1,7 @@
-"""Large tool outputs, stored in separate files with a reference in memory. They are deleted with the session."""
+"""Large tool results: stores for outputs that are read back by reference, and previews of results saved to a file.
+
+The outputs in a store are deleted with the session.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +112,7 @@ class LargeOutputStore(Protocol):
 
 
 IContextManager = LargeOutputStore
-"""The same interface under its name in older frameworks."""
+"""An alias of `LargeOutputStore`, the name in older frameworks."""
 
 
 class MemoryOutputStore:
@@ -200,7 +203,9 @@ def _pointer(record: LargeOutput) -> OutputReference:
 
 
 def _missing_error(name: str) -> SessionError:
-    return SessionError(f"the output {name} is not there any more: outputs end with the session. Make the call again")
+    return SessionError(
+        f"The output {name} was deleted, as all outputs of a session that has ended. Make the call again."
+    )
 
 
 def summarize_call_arguments(args: Mapping[str, Any], limit: int = 200) -> str:
@@ -237,7 +242,10 @@ class PersistLargeResults:
         self._exclude = exclude
 
     async def on_tool_transform(self, hook: ToolTransform) -> None:
-        """Handle `tool:transform`; runs after all other handlers, so that the file has their changes."""
+        """Handle `tool:transform`.
+
+        Runs after all other handlers, so that the file has their changes.
+        """
         output, source = hook.result.output, hook.result.metadata.get("path")
         text = _text(output)
         if hook.name in self._exclude or len(text) * 4 <= self._threshold:

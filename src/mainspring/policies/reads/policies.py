@@ -94,7 +94,10 @@ class HistoryCursor:
         self._seen: list[AgentMessage] = []
 
     def advance(self, messages: Sequence[AgentMessage]) -> int | None:
-        """Return the index where the new part begins; ``None`` if the previous messages are not all present any more."""
+        """Return the index where the new part begins.
+
+        Return ``None`` if the previous messages are not all present any more.
+        """
         at = len(self._seen)
         if messages[:at] == self._seen:  # compares identities, at the speed of C
             self._seen.extend(messages[at:])
@@ -189,7 +192,10 @@ class ReadBeforeEdit:
         self._coming: tuple[str, tuple[str, ...]] = ("", ())
 
     def on_tool_permit(self, hook: PermissionCheck) -> None:
-        """Handle `tool:permit`: record the files to write. No approval is requested for a call that would not run."""
+        """Handle `tool:permit`: record the files to write.
+
+        No approval is requested for a call that would not run.
+        """
         if hook.tool.access is None:
             return
         access = tuple(hook.tool.access(hook.input))
@@ -297,7 +303,10 @@ class UnchangedReads:
                 hook.result = replace(result, output=text, metadata={**result.metadata, UNCHANGED_KEY: earlier})
 
     def _is_in_request(self, call_id: str, text: str) -> bool:
-        """Return True if the request contained this result of that call. Only checked if one may exist."""
+        """Return True if the request contained this result of that call.
+
+        The request is only searched if the result may be in it.
+        """
         for message in reversed(self._sent):
             for block in message.tool_results if message.role == "user" else ():
                 if block.tool_use_id == call_id:

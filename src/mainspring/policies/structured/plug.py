@@ -113,7 +113,10 @@ class StructuredOutput:
         return remove
 
     def result(self, run: RunResult) -> RunResult:
-        """Return the result of a run with its output; without an output it has the text and the reason."""
+        """Return the result of a run with its output.
+
+        Without an output it has the text and the reason.
+        """
         stats = replace(run.stats, output=self.output)
         if self.error:
             text = run.text or self._text
@@ -164,7 +167,7 @@ class StructuredOutput:
             if message.stop_reason != "max_tokens":  # The loop does not execute calls of a truncated response.
                 self._answers = {c.id: self._parse_call(c) for c in calls}
             return
-        if not message.text.strip():  # The loop asks again, as often as in any run.
+        if not message.text.strip():  # The loop requests another response, within its usual limit.
             return
         cut_off = message.stop_reason == "max_tokens"
         answers = [self.target.validate(value) for value in extract_json_values(message.text)]
@@ -221,7 +224,7 @@ class StructuredOutput:
 
     def _can_retry(self, error: str) -> bool:
         """Return True if another attempt is allowed; otherwise the run ends without an output."""
-        self.error = f"no answer fitted the schema in {pluralize(self.attempts, 'try', 'tries')}; the last: {error}"
+        self.error = f"no response matched the schema in {pluralize(self.attempts, 'attempt', 'attempts')}; the last error: {error}"
         self._gave_up = self.attempts > self.retries
         return not self._gave_up
 
@@ -233,9 +236,7 @@ class StructuredOutput:
 def _problem(answers: Sequence[Answer], fitting: Sequence[Answer]) -> str:
     """Return the reason why an answer in text was rejected."""
     if fitting:
-        return (
-            f"it holds {pluralize(len(fitting), 'value that fits', 'values that fit')} the schema, where one is wanted"
-        )
+        return f"it contains {pluralize(len(fitting), 'value that matches', 'values that match')} the schema, but must contain one"
     if len(answers) == 1:
         return answers[0].error or ""
-    return "it holds no JSON value that fits the schema"
+    return "it contains no JSON value that matches the schema"

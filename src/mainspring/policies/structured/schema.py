@@ -1,6 +1,6 @@
-"""The expected output: a schema or a type, converted to tool arguments and back.
+"""The expected output: convert a schema or a type to tool arguments and back, and extract JSON from text.
 
-Also extraction of JSON from text: the whole text, a code fence, or JSON within prose.
+JSON is found as the whole text, in a code fence, or within prose.
 """
 
 from __future__ import annotations
@@ -127,13 +127,16 @@ def _rebase_refs(node: Any) -> Any:
 _FENCE = lazy_re(r"```[ \t]*(?:json[c5]?|javascript|js)?[ \t]*\r?\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _DECODER = json.JSONDecoder()
 _MOST_STARTS = 200
-"""Maximum number of positions tried in a long text; each costs at most one pass over text that looks like JSON."""
+"""Maximum number of positions tried in a long text.
+
+Each costs at most one pass over text that looks like JSON.
+"""
 
 
 def extract_json_values(text: str) -> list[Any]:
     """Return the JSON values in a text, from the most reliable source: the whole text, else code fences, else prose.
 
-    In prose only objects and lists count, and only the outermost of nested values.
+    In prose only objects and lists are recognized, and only the outermost of nested values.
     """
     whole = _value(text)
     if whole is not _NOTHING:

@@ -1,4 +1,4 @@
-"""Plans and performs a rewind.
+"""Plan and perform a rewind.
 
 Files have one history across all branches of the conversation, in the order of the changes. A rewind to an entry restores each
 file that was changed later to its content before the first of these changes. A rewind can be undone in the same way.
@@ -103,7 +103,7 @@ async def plan_undo(session: Session, env: ExecutionEnv) -> RewindPlan:
     """Plan the undo of the last rewind, which may be an undo itself.
 
     Raises:
-        SessionError: If there was no rewind.
+        SessionError: If the session has no rewind.
     """
     failed: set[str] = set()
     for node, note in reversed(list(_iter_notes(session, 0))):
@@ -169,7 +169,10 @@ class _BeforeNote(FileSnapshot, frozen=True):
 
 
 class _LastState(Struct):
-    """The expected current state of a file if no other program changed it. ``broken`` if the last change has no end."""
+    """The expected current state of a file if no other program changed it.
+
+    ``broken`` if the last change has no end.
+    """
 
     states: tuple[FileState, ...]
     broken: bool = True
@@ -185,7 +188,7 @@ def _collect_changes(notes: Iterable[object]) -> tuple[dict[str, FileState], dic
             last[note.path] = _LastState((note.state,))
         elif isinstance(note, FileSnapshot) and note.path in first:
             before = last[note.path]
-            # A rewind records its plan first. If killed, it has done that or nothing.
+            # A rewind records its plan first. If the process was killed, the rewind has changed all files or none.
             states = (*before.states, note.state) if before.broken and not note.call else (note.state,)
             last[note.path] = _LastState(states, broken=False)
     return first, last

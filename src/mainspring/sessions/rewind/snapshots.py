@@ -47,7 +47,7 @@ class FileState(Struct, frozen=True, omit_defaults=True):
 
     @property
     def exists(self) -> bool:
-        """Whether the file existed."""
+        """True if the file existed."""
         return self.sha256 is not None or bool(self.skipped)
 
 

@@ -37,9 +37,9 @@ async def test_handlers_run_in_order_and_the_last_change_wins() -> None:
 
 @pytest.mark.covers("HOK-17")
 def test_unknown_hook_is_rejected_with_a_suggestion() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'tool:gate'"):
+    with pytest.raises(ConfigError, match="Did you mean 'tool:gate'"):
         HookBus({"tool:gat": lambda ctx: None})
-    with pytest.raises(ConfigError, match="is no hook"):
+    with pytest.raises(ConfigError, match="is not a hook"):
         HookBus().on(Hook, lambda ctx: None)
     bus = HookBus()
     with pytest.raises(ConfigError):
@@ -102,7 +102,7 @@ def test_listeners_receive_events_although_another_listener_fails(caplog: pytest
     remove()
     bus.publish(AgentStart("r"))
     assert [e.type for e in events] == ["agent_start"]
-    assert "an observer failed" in caplog.text
+    assert "a listener failed" in caplog.text
 
 
 def test_every_hook_has_a_name_a_docstring_and_slots() -> None:
@@ -215,16 +215,16 @@ async def test_handler_that_returns_its_context_changes_nothing() -> None:
 
 
 def test_unknown_hooks_are_reported_with_the_valid_names() -> None:
-    with pytest.raises(ConfigError, match=r"^there is no hook 'tool:gat'; did you mean 'tool:gate'\?$"):
+    with pytest.raises(ConfigError, match=r"^Unknown hook: 'tool:gat'\. Did you mean 'tool:gate'\?$"):
         HookBus({"tool:gat": lambda ctx: None})
-    with pytest.raises(ConfigError, match=r"^there is no hook 'zzzz'; there are agent:abort, .*, usage"):
+    with pytest.raises(ConfigError, match=r"^Unknown hook: 'zzzz'\. Hooks: agent:abort, .*, usage"):
         HookBus({"zzzz": lambda ctx: None})
 
     class Foreign(Hook):
         event = "tool:gate"
 
     for wrong in (Foreign, Hook, int):
-        with pytest.raises(ConfigError, match="is no hook; use one of the classes"):
+        with pytest.raises(ConfigError, match="is not a hook. Use a hook class"):
             HookBus().on(cast("Any", wrong), lambda ctx: None)
 
 
@@ -248,13 +248,13 @@ async def test_listeners_receive_every_event_until_they_unsubscribe(caplog: pyte
     unsubscribe_second()
     assert bus.listeners == ()
     [record] = caplog.records
-    assert record.getMessage() == "an observer failed on agent_start"
+    assert record.getMessage() == "a listener failed on agent_start"
 
 
 def test_async_listener_is_rejected_by_name() -> None:
     async def listen(event: Any) -> None: ...
 
-    with pytest.raises(TypeError, match=r"listen is async; an observer is a plain function, a hook's handler may be"):
+    with pytest.raises(TypeError, match=r"listen is async. An event listener must be a plain function"):
         HookBus().subscribe(cast("Any", listen))
 
 

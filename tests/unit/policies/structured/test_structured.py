@@ -97,7 +97,7 @@ async def test_an_answer_in_words_is_asked_for_again_as_a_forced_call() -> None:
     assert result.output == Person("Ann", 4)
     assert requests(one)[1].tool_choice == OUTPUT_TOOL
     nudge = requests(one)[1].messages[-1].text
-    assert "no JSON value that fits the schema" in nudge
+    assert "no JSON value that matches the schema" in nudge
     assert '"required":["name","age"]' in nudge
 
 
@@ -133,7 +133,7 @@ async def test_what_does_not_fit_goes_back_with_what_is_wrong_and_only_so_often(
     result = await never.run("go")
     assert (result.status, result.stats.output) == ("completed", None)
     assert result.output == result.text == '{"name":"Cid"}'
-    assert result.output_error.startswith("no answer fitted the schema in 3 tries; the last: ")
+    assert result.output_error.startswith("no response matched the schema in 3 attempts; the last error: ")
     assert "age" in result.output_error
 
 
@@ -144,7 +144,7 @@ async def test_without_an_answer_that_fits_the_text_stands_in_and_the_result_say
     one.on(OutputHook, lambda hook: told.append(hook))
     result = await one.run("go")
     assert (result.output, result.stats.output) == ("other words", None)
-    assert "in 2 tries" in result.output_error
+    assert "in 2 attempts" in result.output_error
     assert (told[0].output, told[0].attempts) == (None, 2)
     assert told[0].error == result.output_error
 
@@ -165,7 +165,7 @@ async def test_the_first_answer_that_fits_counts_and_calls_beside_it_still_run()
 async def test_several_values_in_a_text_are_no_answer() -> None:
     one = agent('{"name": "Ann", "age": 4} or {"name": "Bob", "age": 5}', give(ANN))
     assert (await one.run("go")).output == Person("Ann", 4)
-    assert "2 values that fit" in requests(one)[1].messages[-1].text
+    assert "2 values that match" in requests(one)[1].messages[-1].text
 
 
 @pytest.mark.covers("BYD-15")
