@@ -141,7 +141,7 @@ async def test_script_timeout_is_at_most_a_minute(tmp_path: Path) -> None:
     request: list[float | None] = []
 
     class RecordingEnv(LocalEnv):
-        async def run_call(self, *arguments: Any, **options: Any) -> Any:
+        async def run(self, *arguments: Any, **options: Any) -> Any:
             request.append(options["timeout"])
             return await super().run(*arguments, **options)
 
