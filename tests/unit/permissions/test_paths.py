@@ -53,7 +53,7 @@ async def decide_path(where: Path | str, tool: str, path: str, **options: Any) -
 
 @pytest.mark.covers("SEC-01")
 @pytest.mark.parametrize(
-    ("path", "decide_ignored"),
+    ("path", "outcome"),
     [
         ("notes.txt", "allow"),
         ("./src/../notes.txt", "allow"),
@@ -82,10 +82,10 @@ async def decide_path(where: Path | str, tool: str, path: str, **options: Any) -
         ("a\0b", "deny"),
     ],
 )
-async def test_reading_is_allowed_only_inside_the_project(project: Path, path: str, decide_ignored: str) -> None:
+async def test_reading_is_allowed_only_inside_the_project(project: Path, path: str, outcome: str) -> None:
     decision = await decide_path(project, "read_file", path)
 
-    assert decision.outcome == decide_ignored, decision.reason
+    assert decision.outcome == outcome, decision.reason
 
 
 @pytest.mark.covers("SEC-01")
@@ -132,7 +132,7 @@ async def test_read_deny_rule_applies_to_other_tools(project: Path, tool: str) -
 
 
 @pytest.mark.parametrize(
-    ("line", "decide_ignored"),
+    ("line", "outcome"),
     [
         ("wc private", "deny"),
         ("wc src/app.py", "allow"),
@@ -160,14 +160,14 @@ async def test_read_deny_rule_applies_to_other_tools(project: Path, tool: str) -
         ("cat /proc/cpuinfo", "allow"),
     ],
 )
-async def test_read_deny_rule_applies_to_allowed_commands(project: Path, line: str, decide_ignored: str) -> None:
+async def test_read_deny_rule_applies_to_allowed_commands(project: Path, line: str, outcome: str) -> None:
     permissions = Permissions(allow=["shell", "scope:fs-write(/nowhere)"], deny=["read_file(private/**)"])
 
     decision = await permissions.decide(
         "shell", {"command": line}, env=LocalEnv(project), definition=HARNESS_TOOLS["shell"]
     )
 
-    assert decision.outcome == decide_ignored, decision.verdicts
+    assert decision.outcome == outcome, decision.verdicts
 
 
 @pytest.mark.parametrize("line", ["grep -r k .", "tar cf all.tar private", "npm run private", "rg k"])
@@ -185,11 +185,11 @@ async def test_allowed_command_does_not_ask_without_a_read_deny_rule(project: Pa
 async def test_wildcard_only_deny_rule_ignores_plain_words(project: Path) -> None:
     permissions = Permissions(allow=["shell"], deny=["read_file(**/*)"])
 
-    for line, decide_ignored in (("npm run private", "allow"), ("wc private", "deny")):
+    for line, outcome in (("npm run private", "allow"), ("wc private", "deny")):
         decision = await permissions.decide(
             "shell", {"command": line}, env=LocalEnv(project), definition=HARNESS_TOOLS["shell"]
         )
-        assert decision.outcome == decide_ignored, decision.verdicts
+        assert decision.outcome == outcome, decision.verdicts
 
 
 async def test_decision_returns_the_resolved_path(project: Path) -> None:

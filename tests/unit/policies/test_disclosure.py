@@ -282,10 +282,10 @@ async def test_application_unlocks_tools_without_the_search_tool() -> None:
 
 @pytest.mark.covers("DIS-10", "DIS-11")
 async def test_host_search_tool_replaces_the_builtin_one() -> None:
-    disclosure, record_request = Disclosure("lazy"), []
+    disclosure, found_names = Disclosure("lazy"), []
 
     def unlock(names: Any) -> None:
-        record_request.append(list(names))
+        found_names.append(list(names))
         disclosure.on_found(names)
 
     custom_search = create_tool_search(lambda: disclosure.lazy_tools, unlock, limit=1)
@@ -298,7 +298,7 @@ async def test_host_search_tool_replaces_the_builtin_one() -> None:
     )
     await agent.run("go")
 
-    assert record_request == [["mcp__files__copy"]]
+    assert found_names == [["mcp__files__copy"]]
     assert offered_tools(requests(agent)[0]) == ["clock", "tool_search"]
     assert agent.tools.get("tool_search") is custom_search
     assert texts(agent.messages)[1] == "copy done"
@@ -373,8 +373,8 @@ async def test_late_tools_do_not_change_earlier_messages() -> None:
     seen = requests(agent)
     assert len({r.system for r in seen}) == 1
     assert locked_tools(seen[-1]) == NAMES
-    record_request = [w for w in words(agent.messages) if "locked_tools" in w]
-    assert record_request == [
+    announcements = [w for w in words(agent.messages) if "locked_tools" in w]
+    assert announcements == [
         "[Further tools of MCP servers are there by now, locked like those before; tool_search unlocks them.\n"
         "<locked_tools>\nmcp__late__comer\n</locked_tools>]"
     ]

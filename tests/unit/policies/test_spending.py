@@ -59,23 +59,23 @@ class FakeClock(LiveSteps):
     ],
 )
 async def test_session_budget_stops_before_the_next_request(budget: Budget, status: str, request_count: int) -> None:
-    run = looking_agent(reply(), reply(call=False), *[reply()] * 50, session_budget=budget)
+    agent = looking_agent(reply(), reply(call=False), *[reply()] * 50, session_budget=budget)
 
-    assert (await run.run("go")).status == "completed"
-    stopped = await run.run("go on")
-    run_again = await run.run("and on")
+    assert (await agent.run("go")).status == "completed"
+    stopped = await agent.run("go on")
+    again = await agent.run("and on")
 
-    assert stopped.status == run_again.status == status
-    assert len(requests(run)) == request_count
-    assert run_again.turns == 0
+    assert stopped.status == again.status == status
+    assert len(requests(agent)) == request_count
+    assert again.turns == 0
 
 
 @pytest.mark.covers("BYD-20")
 async def test_session_budget_limits_the_time() -> None:
-    run = looking_agent(reply(), reply(call=False), session_budget=Budget(max_seconds=5), steps=FakeClock())
+    agent = looking_agent(reply(), reply(call=False), session_budget=Budget(max_seconds=5), steps=FakeClock())
 
-    await run.run("go")
-    assert (await run.run("go on")).status == "max_seconds"
+    await agent.run("go")
+    assert (await agent.run("go on")).status == "max_seconds"
 
 
 @pytest.mark.covers("BYD-20")
@@ -131,25 +131,25 @@ async def test_subagent_can_have_its_own_budget() -> None:
 
 
 async def test_spending_is_recorded_without_limits() -> None:
-    run = looking_agent(reply(), reply(call=False), reply(5, None, call=False))
+    agent = looking_agent(reply(), reply(call=False), reply(5, None, call=False))
 
-    await run.run("go")
-    await run.run("go")
+    await agent.run("go")
+    await agent.run("go")
 
-    assert (run.ledger.tokens, run.ledger.cost, run.ledger.turns) == (25, pytest.approx(0.2), 3)
-    assert run.ledger.seconds > 0
+    assert (agent.ledger.tokens, agent.ledger.cost, agent.ledger.turns) == (25, pytest.approx(0.2), 3)
+    assert agent.ledger.seconds > 0
 
 
 @pytest.mark.covers("BYD-20")
 @pytest.mark.parametrize("limit", [None, 9.0])
 async def test_failed_call_is_counted(limit: float | None) -> None:
     broken = ModelError("down", partial=Message.assistant("I", usage=Usage(output_tokens=7, cost=Cost(output=0.5))))
-    run = make_agent(reply(), broken, tools=[make_look_tool()], max_cost=limit, retry=None)
+    agent = make_agent(reply(), broken, tools=[make_look_tool()], max_cost=limit, retry=None)
 
     with pytest.raises(AgentProviderError):
-        await run.run("go")
+        await agent.run("go")
 
-    assert (run.ledger.tokens, run.ledger.cost) == (17, pytest.approx(0.6))
+    assert (agent.ledger.tokens, agent.ledger.cost) == (17, pytest.approx(0.6))
 
 
 @pytest.mark.covers("BYD-20")
@@ -159,11 +159,11 @@ async def test_side_calls_cost_but_are_not_turns() -> None:
         if hook.turn == 1:
             await side("title", ModelRequest([Message.user("Name it.")]))
 
-    run = make_agent(reply(50, call=False), reply(call=False), tools=[make_look_tool()], max_turns=9)
-    run.on(TurnBefore, ask)
-    await run.run("go")
+    agent = make_agent(reply(50, call=False), reply(call=False), tools=[make_look_tool()], max_turns=9)
+    agent.on(TurnBefore, ask)
+    await agent.run("go")
 
-    assert (run.ledger.tokens, run.ledger.turns) == (60, 1)
+    assert (agent.ledger.tokens, agent.ledger.turns) == (60, 1)
 
 
 @pytest.mark.covers("BYD-20")
@@ -171,19 +171,19 @@ async def test_resumed_conversation_counts_earlier_spending() -> None:
     first = looking_agent(reply(40), reply(call=False))
     await first.run("go")
 
-    run_again = looking_agent(reply(call=False), messages=first.messages, session_budget=Budget(max_total_tokens=50))
+    again = looking_agent(reply(call=False), messages=first.messages, session_budget=Budget(max_total_tokens=50))
 
-    assert (await run_again.run("go on")).status == "max_tokens"
-    assert requests(run_again) == []
+    assert (await again.run("go on")).status == "max_tokens"
+    assert requests(again) == []
 
 
 @pytest.mark.covers("SEC-11", "BYD-20")
 async def test_warning_fires_once_before_a_limit() -> None:
     warnings: list[tuple[Any, ...]] = []
-    run = looking_agent(max_total_tokens=100, session_budget=Budget(max_cost=20))
-    run.on(BudgetWarning, lambda h: warnings.append((h.scope, h.status, h.spent, h.limit)))
+    agent = looking_agent(max_total_tokens=100, session_budget=Budget(max_cost=20))
+    agent.on(BudgetWarning, lambda h: warnings.append((h.scope, h.status, h.spent, h.limit)))
 
-    result = await run.run("go")
+    result = await agent.run("go")
 
     assert result.status == "max_tokens"
     assert warnings == [("run", "max_tokens", 80, 100)]
@@ -192,19 +192,19 @@ async def test_warning_fires_once_before_a_limit() -> None:
 @pytest.mark.parametrize(("warn_at", "count"), [(None, 0), (0.1, 2), (1.0, 0)])
 async def test_warning_threshold_is_an_option(warn_at: Any, count: int) -> None:
     warnings: list[Any] = []
-    run = looking_agent(max_total_tokens=100, max_turns=10, warn_at=warn_at)
-    run.on(BudgetWarning, warnings.append)
+    agent = looking_agent(max_total_tokens=100, max_turns=10, warn_at=warn_at)
+    agent.on(BudgetWarning, warnings.append)
 
-    await run.run("go")
+    await agent.run("go")
 
     assert len(warnings) == count
 
 
 @pytest.mark.covers("AGT-27")
 async def test_run_limits_override_agent_limits() -> None:
-    run = looking_agent(reply(), reply(), reply(), reply(call=False), max_turns=1, session_budget=Budget(max_turns=1))
+    agent = looking_agent(reply(), reply(), reply(), reply(call=False), max_turns=1, session_budget=Budget(max_turns=1))
 
-    result = await run.run("go", behavior=RunOptions(max_turns=None, session_budget=None))
+    result = await agent.run("go", behavior=RunOptions(max_turns=None, session_budget=None))
 
     assert result.status == "completed"
 
@@ -212,12 +212,12 @@ async def test_run_limits_override_agent_limits() -> None:
 async def test_rejected_second_run_does_not_change_the_ledger() -> None:
     async def run_again() -> None:
         with pytest.raises(AgentBusyError):
-            await run.run("too")
+            await agent.run("too")
 
-    run = make_agent(reply(), reply(), reply(call=False), tools=[make_look_tool(run_again)], max_total_tokens=20)
+    agent = make_agent(reply(), reply(), reply(call=False), tools=[make_look_tool(run_again)], max_total_tokens=20)
 
-    assert (await run.run("go")).status == "max_tokens"
-    assert run.ledger.tokens == 20
+    assert (await agent.run("go")).status == "max_tokens"
+    assert agent.ledger.tokens == 20
 
 
 _entries = st.lists(
@@ -257,7 +257,7 @@ def test_price_can_be_passed_explicitly() -> None:
 
 
 def test_spending_of_a_synchronous_run_is_counted() -> None:
-    run = Agent(ScriptedModel(reply(call=False)), execution=MemoryEnv({}), behavior=RunOptions(max_turns=1))
+    agent = Agent(ScriptedModel(reply(call=False)), execution=MemoryEnv({}), behavior=RunOptions(max_turns=1))
 
-    assert run.run_sync("go").status == "completed"
-    assert run.ledger.turns == 1
+    assert agent.run_sync("go").status == "completed"
+    assert agent.ledger.turns == 1

@@ -289,8 +289,8 @@ async def test_failed_model_call_sets_errors_on_both_spans() -> None:
     with pytest.raises(AgentProviderError):
         await agent.run("go")
 
-    for request_title in ("chat scripted-1", "invoke_agent worker"):
-        span = recorder.span(request_title)
+    for name in ("chat scripted-1", "invoke_agent worker"):
+        span = recorder.span(name)
         assert (span.attributes or {})["error.type"] == "RATE_LIMITED"
         assert span.status.description == "RATE_LIMITED"
 

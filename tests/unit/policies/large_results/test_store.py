@@ -38,8 +38,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> LargeOutputStore:
     return FileOutputStore(tmp_path / "context") if request.param == "files" else MemoryOutputStore()
 
 
-def make_record(result: str = "long " * 1000, make_tool: str = "grep", query: str = "q1") -> LargeOutput:
-    return LargeOutput(tool=make_tool, args={"pattern": "x"}, result=result, timestamp=NOW, query_id=query)
+def make_record(result: str = "long " * 1000, tool: str = "grep", query: str = "q1") -> LargeOutput:
+    return LargeOutput(tool=tool, args={"pattern": "x"}, result=result, timestamp=NOW, query_id=query)
 
 
 @pytest.mark.covers("CTX-01", "CTX-11")
@@ -57,7 +57,7 @@ def test_output_is_saved_and_loaded_unchanged(store: LargeOutputStore) -> None:
 
 @pytest.mark.covers("CTX-02", "CTX-03")
 def test_file_name_has_tool_and_hash_and_only_the_owner_has_access(tmp_path: Path) -> None:
-    pointer = FileOutputStore(tmp_path / "context").save(make_record(make_tool="mcp:x/../y"))
+    pointer = FileOutputStore(tmp_path / "context").save(make_record(tool="mcp:x/../y"))
 
     [file] = (tmp_path / "context").iterdir()
     assert file.name == f"{pointer.name}.json"
