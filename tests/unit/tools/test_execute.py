@@ -43,7 +43,7 @@ class MissingFileError(FileNotFoundError):
         (MissingFileError("y.txt"), "Error: y.txt", ToolErrorCode.NOT_FOUND),
         (OSError("disk"), "Error: disk", ToolErrorCode.IO_ERROR),
         (ValueError("bad"), "Error: ValueError: bad", ToolErrorCode.UNKNOWN),
-        (UnprintableError(), "Error: Unspeakable: (its text cannot be had: ValueError)", ToolErrorCode.UNKNOWN),
+        (UnprintableError(), "Error: UnprintableError: (its text cannot be had: ValueError)", ToolErrorCode.UNKNOWN),
     ],
 )
 def test_exception_becomes_an_error_result_with_a_code(error: Exception, text: str, code: ToolErrorCode) -> None:
