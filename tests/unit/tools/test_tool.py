@@ -235,8 +235,8 @@ def test_generator_is_rejected_at_definition() -> None:
     ("value", "kind"),
     [
         ((n for n in (1,)), "generator"),
-        (Unserializable(), f"{__name__}.Plain"),
-        ([{"a": Unserializable()}], f"{__name__}.Plain"),
+        (Unserializable(), f"{__name__}.Unserializable"),
+        ([{"a": Unserializable()}], f"{__name__}.Unserializable"),
         (Unserializable, "type"),
     ],
 )
