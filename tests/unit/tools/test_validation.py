@@ -1,4 +1,4 @@
-"""Validation: all problems with their places, two engines that agree, and nothing that a stranger's schema could break."""
+"""Validation: all problems with paths, two engines with equal results, and untrusted schemas."""
 
 import subprocess
 import sys
@@ -33,17 +33,17 @@ TRIP = {
 }
 
 
-def richer(schema: dict[str, Any]) -> dict[str, Any]:
-    """The same schema with a keyword that only the full validator takes."""
+def require_full_validator(schema: dict[str, Any]) -> dict[str, Any]:
+    """Add a keyword that only the full validator supports."""
     return {**schema, "dependentRequired": {}}
 
 
-ENGINES = pytest.mark.parametrize("variant", [dict, richer], ids=["plain", "full"])
+ENGINES = pytest.mark.parametrize("variant", [dict, require_full_validator], ids=["plain", "full"])
 
 
 @pytest.mark.covers("TEX-01")
 @ENGINES
-def test_all_problems_come_with_their_paths(variant: Any):
+def test_all_problems_are_listed_with_paths(variant: Any):
     value = {"days": 9, "units": "k", "stops": [{"name": "a"}, {"name": 7}, {}], "citty": "Oslo"}
     assert sorted(validate(variant(TRIP), value)) == sorted(
         [
@@ -58,7 +58,7 @@ def test_all_problems_come_with_their_paths(variant: Any):
 
 
 @ENGINES
-def test_a_value_that_fits_has_no_problems(variant: Any):
+def test_valid_value_has_no_problems(variant: Any):
     assert validate(variant(TRIP), {"city": "Oslo", "days": 3, "stops": [{"name": "Bergen"}]}) == []
 
 
@@ -68,7 +68,7 @@ def test_a_value_that_fits_has_no_problems(variant: Any):
     ("value", "problem"),
     [({}, "$: missing required property 'city'"), ({"city": None}, "$.city: null is not of type 'string'")],
 )
-def test_missing_and_null_fail_where_required(variant: Any, value: Any, problem: str):
+def test_missing_or_null_required_value_fails(variant: Any, value: Any, problem: str):
     assert validate(variant(TRIP), value) == [problem]
 
 
@@ -96,7 +96,7 @@ def test_formats_are_checked(variant: Any, name: str, good: str, bad: str):
 
 @pytest.mark.covers("TEX-30")
 @ENGINES
-def test_unknown_keywords_and_formats_do_no_harm(variant: Any):
+def test_unknown_keywords_and_formats_are_ignored(variant: Any):
     schema = variant(
         {
             "type": "object",
@@ -108,7 +108,7 @@ def test_unknown_keywords_and_formats_do_no_harm(variant: Any):
 
 
 @ENGINES
-def test_nullable_of_openapi_is_understood(variant: Any):
+def test_openapi_nullable_is_supported(variant: Any):
     schema = variant({"type": "object", "properties": {"x": {"type": "string", "nullable": True, "enum": ["a"]}}})
     assert validate(schema, {"x": None}) == []
     assert validate(schema, {"x": 1}) != []
@@ -126,17 +126,17 @@ def test_nullable_of_openapi_is_understood(variant: Any):
         ),
     ],
 )
-def test_a_union_is_told_by_the_branch_that_was_meant(variant: Any, part: Any, value: Any, problem: str):
+def test_union_error_names_the_closest_branch(variant: Any, part: Any, value: Any, problem: str):
     assert validate(variant({"type": "object", "properties": {"x": part}}), {"x": value}) == [problem]
 
 
 @ENGINES
-def test_large_values_are_not_repeated_in_full(variant: Any):
+def test_large_values_are_shortened(variant: Any):
     [problem] = validate(variant({"type": "object", "properties": {"x": {"type": "integer"}}}), {"x": "long " * 50_000})
     assert len(problem) < 200
 
 
-def test_the_draft_is_that_of_the_schema():
+def test_draft_of_the_schema_is_respected():
     old = {
         "$schema": "http://json-schema.org/draft-04/schema#",
         "type": "object",
@@ -170,25 +170,25 @@ def test_the_draft_is_that_of_the_schema():
     ],
     ids=str,
 )
-def test_a_schema_that_is_wrong_gives_a_clear_error(schema: Any):
+def test_invalid_schema_gives_a_clear_error(schema: Any):
     for value in ({"x": 1}, "text"):
         problems = SchemaValidator(schema)(value)
         if isinstance(value, dict) or not isinstance(schema, dict) or "properties" not in schema:
             assert any("schema" in each for each in problems) or schema == {"type": "string", "pattern": "["}
 
 
-def test_a_remote_reference_is_never_fetched(monkeypatch: pytest.MonkeyPatch):
-    def refuse(*args: Any, **kwargs: Any) -> Any:
+def test_remote_reference_is_never_fetched(monkeypatch: pytest.MonkeyPatch):
+    def fail_on_network(*args: Any, **kwargs: Any) -> Any:
         raise AssertionError("the network was touched")
 
-    monkeypatch.setattr("socket.socket.connect", refuse)
-    monkeypatch.setattr("urllib.request.urlopen", refuse)
+    monkeypatch.setattr("socket.socket.connect", fail_on_network)
+    monkeypatch.setattr("urllib.request.urlopen", fail_on_network)
     schema = {"properties": {"x": {"$ref": "http://127.0.0.1:1/x.json"}}, "$id": "http://127.0.0.1:1/root.json"}
     [problem] = validate(schema, {"x": 1})
     assert "nothing is fetched from the network" in problem
 
 
-def test_a_schema_that_calls_itself_ends():
+def test_recursive_schema_terminates():
     assert "too deeply" in validate({"$ref": "#"}, 1)[0]
     assert validate({"allOf": [{"$ref": "#"}], "not": {}}, 1) != []
     nested: Any = 1
@@ -198,10 +198,10 @@ def test_a_schema_that_calls_itself_ends():
 
 
 @ENGINES
-def test_values_that_no_json_text_can_hold_do_not_raise(variant: Any):
+def test_non_json_values_do_not_raise(variant: Any):
     schema = variant({"type": "object", "properties": {"x": {"enum": [1]}}, "additionalProperties": {"type": "string"}})
-    for odd in ({"x": {1, 2}}, {1: 2}, {"x": float("nan")}, {"x": object()}):
-        assert validate(schema, odd) != []
+    for invalid_value in ({"x": {1, 2}}, {1: 2}, {"x": float("nan")}, {"x": object()}):
+        assert validate(schema, invalid_value) != []
 
 
 EVIL = [
@@ -217,7 +217,7 @@ EVIL = [
 
 
 @pytest.mark.parametrize("pattern", EVIL)
-def test_no_pattern_hangs(pattern: str):
+def test_slow_patterns_do_not_hang(pattern: str):
     schema: dict[str, Any] = {"type": "object", "properties": {"x": {"type": "string", "pattern": pattern}}}
     rich = {"patternProperties": {pattern: {"type": "string"}}, "unevaluatedProperties": False}
     started = time.perf_counter()
@@ -250,11 +250,11 @@ def test_no_pattern_hangs(pattern: str):
         (r"^\p{L}+$", "1", True),
     ],
 )
-def test_patterns_mean_the_same_however_they_are_run(pattern: str, text: str, found: bool):
+def test_patterns_behave_the_same_in_both_engines(pattern: str, text: str, found: bool):
     assert compile_pattern(pattern)(text) is found
 
 
-def test_what_is_no_pattern_is_said():
+def test_invalid_pattern_is_an_error():
     with pytest.raises(BadPatternError, match="not a regular expression"):
         compile_pattern("(")
     assert max_safe_length("(") == -1
@@ -262,7 +262,7 @@ def test_what_is_no_pattern_is_said():
 
 
 @given(st.text("ab-", max_size=30))
-def test_the_simulation_agrees_with_re(text: str):
+def test_pattern_simulation_agrees_with_re(text: str):
     import re
 
     for pattern in ("^(a+b?)+(-[ab]+)*$", "(aa|ab|-)+a$", "^(a?b?){3}-*$", r"(\w+-)+\w$"):
@@ -282,7 +282,7 @@ def test_both_engines_agree(schema: Any, value: Any):
     assert ours == (not full.check(value)), (plain.whole(value), full.check(value))
 
 
-def test_a_schema_is_compiled_once_and_the_cache_is_bounded():
+def test_validators_are_cached_and_the_cache_is_bounded():
     assert get_validator(TRIP) is get_validator(TRIP)
     assert get_validator(dict(TRIP)) is not get_validator(TRIP)
     for number in range(1200):
@@ -294,7 +294,7 @@ def test_a_schema_is_compiled_once_and_the_cache_is_bounded():
     assert len(memo._made) <= 512
 
 
-def test_a_plain_schema_needs_no_jsonschema():
+def test_simple_schema_does_not_import_jsonschema():
     code = (
         "import sys; from mainspring.tools.validation import get_validator as c\n"
         "s = {'type': 'object', 'properties': {'x': {'anyOf': [{'$ref': '#/$defs/a'}, {'type': 'null'}]}}, '$defs': {'a': {'type': 'string', 'format': 'uri'}}}\n"
@@ -304,7 +304,7 @@ def test_a_plain_schema_needs_no_jsonschema():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_paths_and_texts():
+def test_formatting_of_paths_and_values():
     assert format_path(("items", 2, "name", "a b", "x-y", "")) == '$.items[2].name["a b"].x-y[""]'
     assert format_value("x" * 100).endswith("…")
     assert format_value({1}) == '"{1}"'
