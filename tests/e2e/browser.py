@@ -19,7 +19,7 @@ FLAGS = (
 )
 
 
-def browser() -> str:
+def find_browser() -> str:
     """The program; the test is skipped where there is none."""
     found = shutil.which("chromium") or shutil.which("google-chrome")
     if found is None:
@@ -27,9 +27,9 @@ def browser() -> str:
     return found
 
 
-def page_after_scripts(url: str, profile: Path) -> str:
+def render_page(url: str, profile: Path) -> str:
     """The page's HTML once its scripts have run, with what the console said at the end."""
-    call = [browser(), *FLAGS, f"--user-data-dir={profile}", "--enable-logging=stderr", "--dump-dom", url]
+    call = [find_browser(), *FLAGS, f"--user-data-dir={profile}", "--enable-logging=stderr", "--dump-dom", url]
     done = subprocess.run(call, capture_output=True, encoding="utf-8", timeout=60, check=True)
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     return done.stdout + "\n".join(console)

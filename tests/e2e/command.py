@@ -17,7 +17,7 @@ KEY = "sk-test-0123456789abcdefghij"
 
 
 @dataclass
-class Done:
+class CommandResult:
     """How a command ended."""
 
     code: int
@@ -61,14 +61,14 @@ class Command:
             **options,
         )
 
-    def run(self, *arguments: str, piped: str | None = None, **options: Any) -> Done:
+    def run(self, *arguments: str, piped: str | None = None, **options: Any) -> CommandResult:
         """Run it to its end."""
         if piped is not None:
             options["stdin"] = subprocess.PIPE
         with self.start(*arguments, **options) as process:
             return finish(process, piped)
 
-    def shell(self, line: str) -> Done:
+    def shell(self, line: str) -> CommandResult:
         """Run a shell line in which ``$MAINSPRING`` is the command."""
         environment = {**self.environment, "MAINSPRING": f"{sys.executable} -m mainspring"}
         done = subprocess.run(
@@ -81,7 +81,7 @@ class Command:
             timeout=60,
             check=False,
         )
-        return Done(done.returncode, done.stdout, done.stderr)
+        return CommandResult(done.returncode, done.stdout, done.stderr)
 
     def settings(self, value: object) -> None:
         """Write the user's settings."""
@@ -90,14 +90,14 @@ class Command:
         file.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
 
 
-def finish(process: "subprocess.Popen[str]", piped: str | None = None) -> Done:
+def finish(process: "subprocess.Popen[str]", piped: str | None = None) -> CommandResult:
     """Wait for the end of a process."""
     try:
         out, err = process.communicate(piped, timeout=60)
     except subprocess.TimeoutExpired:
         process.kill()
         raise
-    return Done(process.returncode, out, err)
+    return CommandResult(process.returncode, out, err)
 
 
 @pytest.fixture

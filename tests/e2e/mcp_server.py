@@ -30,7 +30,7 @@ SERVER = '''
 '''  # fmt: skip
 
 
-def command_line(folder: Path) -> list[str]:
+def write_server(folder: Path) -> list[str]:
     """Write it into a folder; the command line that starts it."""
     file = folder / "little.py"
     file.write_text(textwrap.dedent(SERVER), encoding="utf-8")

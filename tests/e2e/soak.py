@@ -40,12 +40,12 @@ from mainspring.sessions.history import INTERRUPTED, NOT_STARTED
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, tool
 
-KILLS_A_SESSION = 10
-LONGEST = {"jsonl": 0.12, "sqlite": 0.3}  # seconds until a kill: it falls into one of many runs
+KILLS_PER_SESSION = 10
+MAX_SECONDS = {"jsonl": 0.12, "sqlite": 0.3}  # seconds until a kill: it falls into one of many runs
 RUNS = 400
 
 
-def store_of(kind: str, folder: Path) -> SessionStore:
+def open_store(kind: str, folder: Path) -> SessionStore:
     return SqliteSessionStore(folder / "sessions.db") if kind == "sqlite" else JsonlStore(folder)
 
 
@@ -62,7 +62,7 @@ class Notes:
         os.write(self._fd, b"".join([json.dumps([kind, value]).encode() + b"\n" for value in values]))
 
 
-def acting(notes: Notes, chance: random.Random) -> Tool:
+def create_act_tool(notes: Notes, chance: random.Random) -> Tool:
     @tool
     async def act(key: str) -> str:
         """Act, and say so at some length."""
@@ -72,10 +72,10 @@ def acting(notes: Notes, chance: random.Random) -> Tool:
     return act
 
 
-async def work(kind: str, folder: Path, seed: str) -> None:
+async def run_agent(kind: str, folder: Path, seed: str) -> None:
     """Runs with tools, one after the other, until the kill."""
     chance, notes = random.Random(seed), Notes(folder)
-    store = store_of(kind, folder)
+    store = open_store(kind, folder)
     options = SessionOptions(fsync=chance.choice(["never", "calls"]))
     if store.exists("s"):
         session = Session.open("s", home=store, options=options)
@@ -86,18 +86,18 @@ async def work(kind: str, folder: Path, seed: str) -> None:
     agent = CoreAgent(
         ScriptedModel(*[lambda _: replies.pop(0)] * (RUNS * 4)),
         env=LocalEnv(os.getcwd()),
-        tools=[acting(notes, chance)],
+        tools=[create_act_tool(notes, chance)],
         plugs=[SessionPlug(session)],
     )
 
-    def stored(hook: TurnBefore) -> None:
+    def note_stored_messages(hook: TurnBefore) -> None:
         """Whatever a request is made of is stored by then."""
         for message in hook.request.messages[-2:]:
             if message.role == "user" and message.text.startswith("prompt "):
                 notes.add("prompt", message.text)
             notes.add("result", *[r.text.split(" at ")[0] for r in message.tool_results if not r.is_error])
 
-    agent.on(TurnBefore, stored, order=1000)
+    agent.on(TurnBefore, note_stored_messages, order=1000)
     for number in range(RUNS):
         name = f"{seed}.{number}"
         for step in range(chance.randrange(3)):
@@ -114,7 +114,7 @@ async def work(kind: str, folder: Path, seed: str) -> None:
 # --- the helper ------------------------------------------------------------------------------------------------------
 
 
-def serve() -> None:
+def fork_children() -> None:
     """For each line of stdin: fork a child, kill it in time, say how it ended."""
     for line in sys.stdin:
         job = json.loads(line)
@@ -123,7 +123,7 @@ def serve() -> None:
         if pid == 0:
             os.close(reader)
             try:
-                asyncio.run(work(job["kind"], Path(job["folder"]), job["seed"]))
+                asyncio.run(run_agent(job["kind"], Path(job["folder"]), job["seed"]))
             except BaseException:  # noqa: BLE001 - whatever it was, this process must not go on as its parent
                 traceback.print_exc()
                 os._exit(1)
@@ -154,7 +154,7 @@ class Killer:
 
 
 @contextmanager
-def killer() -> Iterator[Killer]:
+def start_killer() -> Iterator[Killer]:
     with subprocess.Popen(
         [sys.executable, "-m", "tests.e2e.soak"],
         cwd=Path(__file__).resolve().parents[2],
@@ -171,7 +171,7 @@ def killer() -> Iterator[Killer]:
 # --- what must hold --------------------------------------------------------------------------------------------------
 
 
-def noted(folder: Path) -> dict[str, list[str]]:
+def read_notes(folder: Path) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {"ran": [], "prompt": [], "result": [], "answer": []}
     file = folder / "notes"
     for line in file.read_bytes().splitlines() if file.exists() else ():
@@ -180,15 +180,15 @@ def noted(folder: Path) -> dict[str, list[str]]:
     return found
 
 
-def check(kind: str, folder: Path) -> Counter[str]:
+def check_session(kind: str, folder: Path) -> Counter[str]:
     """Open the session as the next process does, and see that nothing is missing, doubled, or said to be what it was not.
 
     Returns:
         What was found, to see that the kills did hit something.
     """
-    store, known = store_of(kind, folder), noted(folder)
+    store, recorded = open_store(kind, folder), read_notes(folder)
     if not store.exists("s"):
-        assert not any(known.values())
+        assert not any(recorded.values())
         return Counter(empty=1)
     with Session.open("s", home=store) as session:
         assert session.writable  # the lock of the dead is free
@@ -199,19 +199,19 @@ def check(kind: str, folder: Path) -> Counter[str]:
         journal = session.journal.history
         open_calls = len(journal.open)
     assert not open_calls
-    said = Counter(e.message.text for e in entries if isinstance(e, MessageEntry) and isinstance(e.message, Message))
-    for text in (*known["prompt"], *known["answer"]):
-        assert said[text] == 1, text
+    texts = Counter(e.message.text for e in entries if isinstance(e, MessageEntry) and isinstance(e.message, Message))
+    for text in (*recorded["prompt"], *recorded["answer"]):
+        assert texts[text] == 1, text
     results = {e.call: e.result for e in entries if isinstance(e, ResultEntry)}
     request = {c.id for e in entries if isinstance(e, IntentEntry) for c in e.message.tool_uses}
     pairs = [e.intent for e in entries if isinstance(e, PairEntry)]
     assert len(pairs) == len(set(pairs))
-    ran = Counter(known["ran"])
+    ran = Counter(recorded["ran"])
     assert not ran or max(ran.values()) == 1
     for key in ran:
         block = results[f"call-{key}"]
         assert block.text.startswith(f"did {key}") or block.text == INTERRUPTED, block.text[:200]
-    for text in known["result"]:
+    for text in recorded["result"]:
         assert results[f"call-{text.removeprefix('did ')}"].text.startswith(text)
     for call in request - {f"call-{key}" for key in ran}:
         assert results[call].text in {NOT_STARTED, INTERRUPTED}
@@ -219,7 +219,7 @@ def check(kind: str, folder: Path) -> Counter[str]:
         "interrupted" if b.text == INTERRUPTED else "not started" if b.text == NOT_STARTED else "result"
         for b in results.values()
     )
-    return counted + Counter(answers=len(known["answer"]), ended=sum(isinstance(e, RunEndEntry) for e in entries))
+    return counted + Counter(answers=len(recorded["answer"]), ended=sum(isinstance(e, RunEndEntry) for e in entries))
 
 
 def check_pairs(messages: list[Message]) -> None:
@@ -230,22 +230,22 @@ def check_pairs(messages: list[Message]) -> None:
 def soak(kind: str, folder: Path, kills: int) -> Counter[str]:
     """Kill so often, and look after each time; at last the conversation of each session goes on."""
     chance, total = random.Random(), Counter[str]()
-    with killer() as helper:
+    with start_killer() as helper:
         for number in range(kills):
-            place = folder / f"{kind}-{number // KILLS_A_SESSION}"
+            place = folder / f"{kind}-{number // KILLS_PER_SESSION}"
             place.mkdir(exist_ok=True)
-            code = helper.kill(kind, place, f"{number}", chance.uniform(0, LONGEST[kind]))
+            code = helper.kill(kind, place, f"{number}", chance.uniform(0, MAX_SECONDS[kind]))
             assert code == -signal.SIGKILL
             total["kills"] += 1
-            found = check(kind, place)
-            if (number + 1) % KILLS_A_SESSION == 0 or number + 1 == kills:
+            found = check_session(kind, place)
+            if (number + 1) % KILLS_PER_SESSION == 0 or number + 1 == kills:
                 total += found
-                goes_on(kind, place)
+                check_resume(kind, place)
     return total
 
 
-def goes_on(kind: str, folder: Path) -> None:
-    store = store_of(kind, folder)
+def check_resume(kind: str, folder: Path) -> None:
+    store = open_store(kind, folder)
     if store.exists("s"):
         with Session.open("s", home=store) as session:
             agent = CoreAgent(ScriptedModel("on we go"), env=LocalEnv(os.getcwd()), plugs=[SessionPlug(session)])
@@ -256,4 +256,4 @@ def goes_on(kind: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    serve()
+    fork_children()

@@ -15,7 +15,7 @@ import pytest
 from tests.e2e.command import KEY
 from tests.e2e.servers.chat import ChatServer, Step
 
-LONGEST = 15.0
+TIMEOUT_SECONDS = 15.0
 """Seconds to wait for something to appear."""
 
 
@@ -76,31 +76,31 @@ class Terminal:
 
     def screen(self) -> str:
         """What is to be seen, without the blanks at the ends of lines."""
-        return _trimmed(self.run("capture-pane", "-p"))
+        return _trim(self.run("capture-pane", "-p"))
 
-    def everything(self) -> str:
+    def full_output(self) -> str:
         """What is to be seen and what was scrolled away, long rows in one piece."""
-        return _trimmed(self.run("capture-pane", "-p", "-J", "-S", "-", "-E", "-"))
+        return _trim(self.run("capture-pane", "-p", "-J", "-S", "-", "-E", "-"))
 
     def styled(self) -> str:
         """What is to be seen, with the sequences for its colours."""
         return self.run("capture-pane", "-p", "-e")
 
-    def wait(self, wanted: str | Callable[[str], bool], seconds: float = LONGEST) -> str:
+    def wait(self, expected: str | Callable[[str], bool], seconds: float = TIMEOUT_SECONDS) -> str:
         """The screen, once it shows what is wanted."""
         pause = threading.Event()
         end = time.monotonic() + seconds
         while True:
             screen = self.screen()
-            if wanted in screen if isinstance(wanted, str) else wanted(screen):
+            if expected in screen if isinstance(expected, str) else expected(screen):
                 return screen
             if time.monotonic() > end:
-                raise AssertionError(f"{wanted!r} did not appear:\n{screen}")
+                raise AssertionError(f"{expected!r} did not appear:\n{screen}")
             pause.wait(0.03)
 
-    def wait_gone(self, unwanted: str) -> str:
+    def wait_gone(self, removed: str) -> str:
         """The screen, once it shows something no more."""
-        return self.wait(lambda screen: unwanted not in screen)
+        return self.wait(lambda screen: removed not in screen)
 
     def answer(self, key: str) -> None:
         """Press a key that answers a question, once keys do."""
@@ -128,7 +128,7 @@ class Terminal:
         file.unlink(missing_ok=True)
         self.keys("C-u", "stty -a > stty.txt; mv stty.txt stty-done.txt", "Enter")
         done = self.folder / "stty-done.txt"
-        end = time.monotonic() + LONGEST
+        end = time.monotonic() + TIMEOUT_SECONDS
         while not done.exists():
             assert time.monotonic() < end, self.screen()
             threading.Event().wait(0.03)
@@ -163,11 +163,11 @@ def _parent(entry: Path) -> int:
         return 0
 
 
-def _trimmed(text: str) -> str:
+def _trim(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.split("\n")).strip("\n")
 
 
-class Chatting:
+class TerminalChat:
     """The command in a terminal, with a server that answers."""
 
     def __init__(self, terminal: Terminal, server: ChatServer, command: str) -> None:
@@ -189,7 +189,9 @@ class Chatting:
         self.terminal.wait("ready$")
 
 
-def chatting(tmp_path: Path, home: Path, columns: int = 80, rows: int = 24, **variables: str) -> Iterator[Chatting]:
+def open_chat(
+    tmp_path: Path, home: Path, columns: int = 80, rows: int = 24, **variables: str
+) -> Iterator[TerminalChat]:
     """A terminal with a server. Used by fixtures."""
     folder = tmp_path / "project"
     folder.mkdir()
@@ -205,12 +207,12 @@ def chatting(tmp_path: Path, home: Path, columns: int = 80, rows: int = 24, **va
         terminal = Terminal(tmp_path / "tmux", folder, environ, columns, rows)
         try:
             python = sys.executable
-            yield Chatting(terminal, server, f"{python} -m mainspring --model openai:test-model")
+            yield TerminalChat(terminal, server, f"{python} -m mainspring --model openai:test-model")
         finally:
             terminal.close()
 
 
 @pytest.fixture
-def chat(tmp_path: Path, home: Path) -> Iterator[Chatting]:
+def chat(tmp_path: Path, home: Path) -> Iterator[TerminalChat]:
     """The command in a terminal of 80 by 24."""
-    yield from chatting(tmp_path, home)
+    yield from open_chat(tmp_path, home)

@@ -55,11 +55,11 @@ BOUNDARIES: dict[str, Boundary | None] = {
 MODES = {"one after the other": "sequential", "together": "parallel"}
 
 
-def die() -> None:
+def kill_self() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def counting(folder: Path, dying: str = "") -> Tool:
+def counting_tool(folder: Path, dying: str = "") -> Tool:
     """A tool that notes on disk, beyond any kill, that it ran."""
 
     @tool
@@ -70,21 +70,21 @@ def counting(folder: Path, dying: str = "") -> Tool:
             file.flush()
             os.fsync(file.fileno())
         if key == dying:
-            die()
+            kill_self()
         return f"did {key}"
 
     return act
 
 
-def agent_of(session: Session, act: Tool, *script: Any) -> CoreAgent:
+def create_agent(session: Session, act: Tool, *script: Any) -> CoreAgent:
     return CoreAgent(ScriptedModel(*script), env=LocalEnv(os.getcwd()), tools=[act], plugs=[SessionPlug(session)])
 
 
-async def child(folder: Path, boundary: str, mode: str) -> None:
+async def run_child(folder: Path, boundary: str, mode: str) -> None:
     """A turn that is fine, then one that ends at the boundary."""
     where = BOUNDARIES[boundary]
     session = Session.create(folder, home=folder / "home", id="killed")
-    act = counting(folder, "b" if where is None else "")
+    act = counting_tool(folder, "b" if where is None else "")
     calls = [ScriptedCall("act", {"key": key}, id=f"call-{key}") for key in "abc"]
     script = [
         Reply(calls=[ScriptedCall("act", {"key": "x"}, id="call-x")]),
@@ -92,31 +92,31 @@ async def child(folder: Path, boundary: str, mode: str) -> None:
         Reply("I act", calls=calls),
         "done",
     ]
-    agent = agent_of(session, act, *script)
+    agent = create_agent(session, act, *script)
     await agent.run("first", behavior=RunOptions(tool_execution=cast("Any", mode)))
     if where is not None:
         hook, order, key = where
 
         def kill(context: Any) -> None:
             if not key or context.input.get("key") == key:
-                die()
+                kill_self()
 
         agent.on(hook, kill, order=order)
     await agent.run("second", behavior=RunOptions(tool_execution=cast("Any", mode)))
 
 
-def killed(folder: Path, boundary: str, mode: str) -> None:
+def run_killed_child(folder: Path, boundary: str, mode: str) -> None:
     command = [sys.executable, "-m", "tests.e2e.test_kill_boundaries", str(folder), boundary, mode]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
 
 
-def ran(folder: Path) -> Counter[str]:
+def count_calls(folder: Path) -> Counter[str]:
     file = folder / "ran"
     return Counter(file.read_text().split()) if file.exists() else Counter()
 
 
-def results(session: Session) -> dict[str, str]:
+def tool_results(session: Session) -> dict[str, str]:
     """The result of each call; every call has exactly one, right behind it."""
     found: dict[str, str] = {}
     messages = [m for m in session.messages if isinstance(m, Message)]
@@ -129,7 +129,7 @@ def results(session: Session) -> dict[str, str]:
     return found
 
 
-def expected(boundary: str, mode: str, did: Counter[str]) -> dict[str, str]:
+def expected_results(boundary: str, mode: str, did: Counter[str]) -> dict[str, str]:
     """What each call of the second turn is owed, by where the kill came."""
     order = list(BOUNDARIES)
     at = order.index(boundary)
@@ -154,20 +154,20 @@ def expected(boundary: str, mode: str, did: Counter[str]) -> dict[str, str]:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 @pytest.mark.parametrize("boundary", BOUNDARIES)
-def test_a_killed_run_goes_on(boundary: str, mode: str, tmp_path: Path) -> None:
-    killed(tmp_path, boundary, mode)
-    did = ran(tmp_path)
+def test_killed_run_resumes_with_a_new_prompt(boundary: str, mode: str, tmp_path: Path) -> None:
+    run_killed_child(tmp_path, boundary, mode)
+    did = count_calls(tmp_path)
     assert did["x"] == 1
     assert max(did.values()) == 1
 
     session = Session.latest(tmp_path, home=tmp_path / "home")
     assert session.writable  # the lock of the dead is free
     assert session.problems == []
-    said = [m.text for m in session.messages if isinstance(m, Message) and m.text]
+    texts = [m.text for m in session.messages if isinstance(m, Message) and m.text]
     prompt_is_there = boundary != "before the prompt"
-    assert said[:3] == ["first", "fine", "second"][: 2 + prompt_is_there]
-    found = results(session)
-    for call, text in expected(boundary, mode, did).items():
+    assert texts[:3] == ["first", "fine", "second"][: 2 + prompt_is_there]
+    found = tool_results(session)
+    for call, text in expected_results(boundary, mode, did).items():
         assert found[call] == text
     for call, text in found.items():  # what ran is never said not to have run, what did not is never said to have
         key = call.removeprefix("call-")
@@ -176,16 +176,16 @@ def test_a_killed_run_goes_on(boundary: str, mode: str, tmp_path: Path) -> None:
             assert boundary not in {"after the intent", "while calls are judged", "after the pair"}
     assert session.was_interrupted == (boundary not in {"after the end", "before the prompt"})
 
-    again = counting(tmp_path)
-    agent = agent_of(session, again, Reply(calls=[ScriptedCall("act", {"key": "y"}, id="call-y")]), "on we go")
+    again = counting_tool(tmp_path)
+    agent = create_agent(session, again, Reply(calls=[ScriptedCall("act", {"key": "y"}, id="call-y")]), "on we go")
     result = asyncio.run(agent.run("third"))
     assert result.text == "on we go"
-    assert ran(tmp_path) == did + Counter("y")  # nothing ran twice
+    assert count_calls(tmp_path) == did + Counter("y")  # nothing ran twice
     session.close()
     last = Session.open("killed", home=tmp_path / "home")
     assert last.problems == []
     assert not last.was_interrupted
-    assert results(last) == {**found, "call-y": "did y"}
+    assert tool_results(last) == {**found, "call-y": "did y"}
     pairs = [e.intent for e in last.entries() if isinstance(e, PairEntry)]
     assert len(pairs) == len(set(pairs))
 
@@ -193,25 +193,25 @@ def test_a_killed_run_goes_on(boundary: str, mode: str, tmp_path: Path) -> None:
 @pytest.mark.covers("SES-16")
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("boundary", ["after the prompt", "after the intent", "in mid-tool", "before the pair"])
-def test_a_killed_run_goes_on_without_a_prompt(boundary: str, tmp_path: Path) -> None:
-    killed(tmp_path, boundary, "sequential")
-    did = ran(tmp_path)
+def test_killed_run_resumes_without_a_prompt(boundary: str, tmp_path: Path) -> None:
+    run_killed_child(tmp_path, boundary, "sequential")
+    did = count_calls(tmp_path)
     session = Session.latest(tmp_path, home=tmp_path / "home")
     before = len(session.messages)
-    agent = agent_of(session, counting(tmp_path), "finished")
+    agent = create_agent(session, counting_tool(tmp_path), "finished")
     assert asyncio.run(agent.run()).text == "finished"
-    assert ran(tmp_path) == did
+    assert count_calls(tmp_path) == did
     assert len(session.messages) == before + 1
 
 
 @pytest.mark.timeout(60)
-def test_a_kill_while_others_read(tmp_path: Path) -> None:
+def test_reader_changes_nothing_after_a_kill(tmp_path: Path) -> None:
     """A reader takes no lock and writes nothing, before and after the kill."""
-    killed(tmp_path, "in mid-tool", "sequential")
+    run_killed_child(tmp_path, "in mid-tool", "sequential")
     path = next((tmp_path / "home").rglob("*.jsonl"))
     before = path.read_bytes()
     with Session.open(path, write=False) as reader:
-        assert INTERRUPTED in results(reader).values()
+        assert INTERRUPTED in tool_results(reader).values()
         with Session.open(path) as writer:
             assert writer.writable
     assert path.read_bytes() == before
@@ -219,5 +219,5 @@ def test_a_kill_while_others_read(tmp_path: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(child(Path(sys.argv[1]), sys.argv[2], sys.argv[3]))
+    asyncio.run(run_child(Path(sys.argv[1]), sys.argv[2], sys.argv[3]))
     sys.exit("it was not killed")

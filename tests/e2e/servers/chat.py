@@ -59,7 +59,7 @@ class ChatServer:
         requests: The bodies of what was asked, in order.
         headers: The headers of each.
         models: What ``GET /models`` lists.
-        asked: Set when a request has come.
+        request_received: Set when a request has come.
         stalled: Set when a stalling answer has sent what it sends.
     """
 
@@ -68,7 +68,7 @@ class ChatServer:
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.models = ["test-model"]
-        self.asked = threading.Event()
+        self.request_received = threading.Event()
         self.stalled = threading.Event()
         self.base_url = ""
         self._ready = threading.Event()
@@ -120,7 +120,7 @@ class ChatServer:
         request = json.loads(body)
         self.requests.append(request)
         self.headers.append(headers)
-        self.asked.set()
+        self.request_received.set()
         return await self._reply(self._next(request), writer)
 
     def _next(self, request: dict[str, Any]) -> Reply:

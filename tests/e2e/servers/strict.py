@@ -45,38 +45,38 @@ class StrictServer:
     def answer(self, body: dict[str, Any]) -> bytes:
         if "tools" not in body:
             self.summaries += 1
-            return self._spoken(SUMMARY, body)
+            return self._text_response(SUMMARY, body)
         self.requests.append(body)
         check = check_chat if self.protocol == "chat" else check_anthropic
         self.faults += [f"request {len(self.requests)}: {fault}" for fault in check(body["messages"])]
-        if self.made >= self.calls:
-            return self._spoken("all done", body)
-        first = self.made
-        self.made += 2 if first % 10 == 0 and first + 2 <= self.calls else 1  # now and then two at once
-        return self._calling([f"{n}" for n in range(first, self.made)], body)
+        if self.calls_made >= self.calls:
+            return self._text_response("all done", body)
+        first = self.calls_made
+        self.calls_made += 2 if first % 10 == 0 and first + 2 <= self.calls else 1  # now and then two at once
+        return self._call_response([f"{n}" for n in range(first, self.calls_made)], body)
 
-    def _spoken(self, text: str, body: dict[str, Any]) -> bytes:
+    def _text_response(self, text: str, body: dict[str, Any]) -> bytes:
         if self.protocol == "chat":
-            return chat_stream([{"content": text}], "stop", tokens(body))
+            return chat_stream([{"content": text}], "stop", count_tokens(body))
         return anthropic_stream(
-            [({"type": "text", "text": ""}, {"type": "text_delta", "text": text})], "end_turn", tokens(body)
+            [({"type": "text", "text": ""}, {"type": "text_delta", "text": text})], "end_turn", count_tokens(body)
         )
 
-    def _calling(self, keys: list[str], body: dict[str, Any]) -> bytes:
+    def _call_response(self, keys: list[str], body: dict[str, Any]) -> bytes:
         if self.protocol == "chat":
             calls = [
                 {"index": i, "id": f"call_{k}", "type": "function", "function": {"name": "look", "arguments": json.dumps({"key": k})}}
                 for i, k in enumerate(keys)
             ]  # fmt: skip
-            return chat_stream([{"tool_calls": [call]} for call in calls], "tool_calls", tokens(body))
+            return chat_stream([{"tool_calls": [call]} for call in calls], "tool_calls", count_tokens(body))
         blocks = [
             ({"type": "tool_use", "id": f"call_{k}", "name": "look", "input": {}}, {"type": "input_json_delta", "partial_json": json.dumps({"key": k})})
             for k in keys
         ]  # fmt: skip
-        return anthropic_stream(blocks, "tool_use", tokens(body))
+        return anthropic_stream(blocks, "tool_use", count_tokens(body))
 
 
-def tokens(body: dict[str, Any]) -> int:
+def count_tokens(body: dict[str, Any]) -> int:
     return len(json.dumps(body)) // TOKEN
 
 
