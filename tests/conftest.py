@@ -25,7 +25,7 @@ REAL_HOME = Path.home()
 # What a machine may set and a test must not see: keys, endpoints, our own switches, the places of user files.
 _HIDDEN_ENDINGS = ("_API_KEY", "_TOKEN", "_BASE_URL", "_ENDPOINT")
 _HIDDEN_STARTS = ("MAINSPRING_", "AGENT_", "AZURE_", "OPENAI_", "ANTHROPIC_", "GOOGLE_", "GEMINI_", "OTEL_", "XDG_")
-_KEPT = {"MAINSPRING_MODELS_DIR"}
+_VISIBLE = {"MAINSPRING_MODELS_DIR"}
 _STARTED_IN = os.getcwd()
 
 settings.register_profile("mainspring", deadline=None)
@@ -38,16 +38,16 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-class _LostAsserts(logging.Handler):
+class _FailedAssertHandler(logging.Handler):
     """Hears of asserts that failed where failures are only logged: in handlers of hooks and in observers."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.lost: list[str] = []
+        self.failed: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info and isinstance(record.exc_info[1], AssertionError):
-            self.lost.append(f"{record.getMessage()}: {record.exc_info[1]}")
+            self.failed.append(f"{record.getMessage()}: {record.exc_info[1]}")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -57,18 +57,18 @@ def pytest_runtest_teardown() -> Iterator[None]:
     left = os.getcwd()
     if left != _STARTED_IN:
         os.chdir(_STARTED_IN)
-        pytest.fail(f"the test ended in {left}; monkeypatch.chdir comes back by itself")
+        pytest.fail(f"the test ended in {folder}; monkeypatch.chdir comes back by itself")
 
 
 @pytest.fixture(autouse=True)
 def no_lost_asserts() -> Iterator[None]:
     """An assert within a handler fails the test; the run that asked the handler only logs it."""
-    heard = _LostAsserts()
+    handler = _FailedAssertHandler()
     logger = logging.getLogger("mainspring")
-    logger.addHandler(heard)
+    logger.addHandler(handler)
     yield
-    logger.removeHandler(heard)
-    assert not heard.lost, heard.lost
+    logger.removeHandler(handler)
+    assert not handler.failed, handler.failed
 
 
 @pytest.fixture(scope="session")
@@ -85,7 +85,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     """
     for name in list(os.environ):
         hidden = name.endswith(_HIDDEN_ENDINGS) or name.startswith(_HIDDEN_STARTS)
-        if hidden and name not in _KEPT:
+        if hidden and name not in _VISIBLE:
             monkeypatch.delenv(name)
     folder = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(folder))

@@ -398,10 +398,10 @@ t MAPBOX_TOKEN: @@
 
 
 def _pick(count: int, alphabet: str = ALNUM) -> str:
-    made = [_random.choice(alphabet) for _ in range(count)]
+    samples = [_random.choice(alphabet) for _ in range(count)]
     for at, kind in enumerate((UPPER, LOWER, DIGITS)):  # one of each, so that it is like no word
-        made[2 + at] = _random.choice([c for c in alphabet if c in kind] or alphabet)
-    return "".join(made)
+        samples[2 + at] = _random.choice([c for c in alphabet if c in kind] or alphabet)
+    return "".join(samples)
 
 
 def _secret(kind: str) -> str:
@@ -422,14 +422,14 @@ def _secret(kind: str) -> str:
 
 
 def _samples(table: str) -> list[Sample]:
-    made: list[Sample] = []
+    samples: list[Sample] = []
     for line in table.strip().splitlines():
         kind, form = line[0], line[2:].replace(r"\n", "\n")
         secret = _secret(kind)
         if "s.@@" in form:
             secret = secret.removeprefix("s.")
-        made.append(Sample(form, form.replace("@@", secret), secret))
-    return made
+        samples.append(Sample(form, form.replace("@@", secret), secret))
+    return samples
 
 
 FORMS = _samples(_COMMANDS) + _samples(_CONTENT)

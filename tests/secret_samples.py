@@ -32,10 +32,10 @@ class Sample(NamedTuple):
 
 def pick(count: int, alphabet: str = ALNUM) -> str:
     """Random characters, at least one of them a digit if there is one in the alphabet."""
-    made = [_random.choice(alphabet) for _ in range(count)]
+    characters = [_random.choice(alphabet) for _ in range(count)]
     if any(c in DIGITS for c in alphabet):
-        made[_random.randrange(1, count)] = _random.choice(DIGITS)
-    return "".join(made)
+        characters[_random.randrange(1, count)] = _random.choice(DIGITS)
+    return "".join(characters)
 
 
 def _tokens() -> dict[str, str]:
@@ -214,7 +214,7 @@ _NAMED = (
 
 
 def _with_context() -> list[Sample]:
-    made = [Sample(name, form.replace("@@", secret), secret) for name, form, secret in _NAMED]
+    characters = [Sample(name, form.replace("@@", secret), secret) for name, form, secret in _NAMED]
     for kind, begin in (
         ("RSA PRIVATE KEY", "MIIEpAIBAAK"),
         ("PRIVATE KEY", "MIIEvQIBADANBgkqhkiG9w0BAQEF"),
@@ -224,18 +224,18 @@ def _with_context() -> list[Sample]:
         ("PGP PRIVATE KEY BLOCK", ""),
     ):
         text, line = pem(kind, begin)
-        made.append(Sample(f"pem {kind}", f"$ cat key\n{text}\ndone", line))
+        characters.append(Sample(f"pem {kind}", f"$ cat key\n{text}\ndone", line))
         if kind == "PRIVATE KEY":
             cut, numbered = text.split("\n"), [f"{n:6}\t{part}" for n, part in enumerate(text.split("\n"), 1)]
-            made.append(
+            characters.append(
                 Sample("pem json", json.dumps({"type": "service_account", "private_key": text, "client_id": "1"}), line)
             )
-            made.append(Sample("pem truncated", "\n".join(cut[:14]), line))
-            made.append(Sample("pem without its first line", "\n".join(cut[4:]), line))
-            made.append(Sample("pem body", "\n".join(cut[1:20]), line))
-            made.append(Sample("pem numbered", "\n".join(numbered), line))
-            made.append(Sample("pem numbered, truncated", "\n".join(numbered[:14]), line))
-    return made  # fmt: skip
+            characters.append(Sample("pem truncated", "\n".join(cut[:14]), line))
+            characters.append(Sample("pem without its first line", "\n".join(cut[4:]), line))
+            characters.append(Sample("pem body", "\n".join(cut[1:20]), line))
+            characters.append(Sample("pem numbered", "\n".join(numbered), line))
+            characters.append(Sample("pem numbered, truncated", "\n".join(numbered[:14]), line))
+    return characters  # fmt: skip
 
 
 TOKENS = _tokens()

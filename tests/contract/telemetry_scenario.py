@@ -51,7 +51,7 @@ async def hang(ctx: ToolContext) -> str:
     return ""
 
 
-def child(request: ModelRequest) -> Any:
+def answer_as_subagent(request: ModelRequest) -> Any:
     return (
         Reply(calls=[ScriptedCall("look", {"key": "x"})], usage=USAGE)
         if len(request.messages) == 1
@@ -59,7 +59,7 @@ def child(request: ModelRequest) -> Any:
     )
 
 
-async def everything(telemetry: Telemetry, folder: Path, script: Any = None) -> Agent:
+async def run_scenario(telemetry: Telemetry, folder: Path, script: Any = None) -> Agent:
     """Run it: one run that completes, and one that is aborted."""
     script = script or [
         RateLimitedError("too many requests"),
@@ -94,7 +94,9 @@ async def everything(telemetry: Telemetry, folder: Path, script: Any = None) -> 
         execution=MemoryEnv(),
         tools=[look, hang],
         plugs=[Tracing(telemetry), mcp],
-        subagents=[AgentDefinition(name="scout", description="Looks.", model=ScriptedModel(child, loop=True))],
+        subagents=[
+            AgentDefinition(name="scout", description="Looks.", model=ScriptedModel(answer_as_subagent, loop=True))
+        ],
         behavior=RunOptions(retry=RetryConfig(max_retries=2, base_delay_ms=5, jitter=0.0)),
         extra={"abort": lambda: agent.abort()},
     )

@@ -28,7 +28,7 @@ CLASSES: dict[str, tuple[ErrorCode | None, str | None, bool | None]] = {
 
 
 @pytest.mark.covers("MOD-15", "RET-16", "RET-17", "RET-19")
-def test_every_recorded_error_is_what_it_was_judged_to_be(material: Path) -> None:
+def test_recorded_errors_are_classified_correctly(material: Path) -> None:
     lines = (material / "errors" / "cases.jsonl").read_text(encoding="utf-8").splitlines()
     wrong: dict[str, Any] = {}
     for case in map(json.loads, lines):
@@ -145,7 +145,7 @@ AUTH, LIMITED, MISSING, TOO_LONG, NETWORK, TIMEOUT, UNKNOWN = (
         (200, {"message": "what?"}, UNKNOWN, "", False),
     ],
 )  # fmt: skip
-def test_status_and_code_decide_first(
+def test_status_and_code_determine_the_error(
     status: int | None, error: Any, code: ErrorCode, reason: str, retryable: bool
 ) -> None:
     body = json.dumps({"error": error if isinstance(error, dict) else {"message": error}})
@@ -180,7 +180,7 @@ def test_status_and_code_decide_first(
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("status", [400, 422, None])
-def test_each_provider_has_its_words_for_too_long(text: str, status: int | None) -> None:
+def test_context_length_errors_of_all_providers_are_recognized(text: str, status: int | None) -> None:
     found = classify_error(status, {}, json.dumps({"error": {"message": text, "type": "invalid_request_error"}}))
 
     assert (found.code, found.retryable) == (TOO_LONG, False)
@@ -224,7 +224,7 @@ def test_each_provider_has_its_words_for_too_long(text: str, status: int | None)
         ("room 5021", UNKNOWN),
     ],
 )
-def test_the_text_decides_where_there_is_nothing_else(text: str, code: ErrorCode) -> None:
+def test_message_text_determines_the_error_without_a_status(text: str, code: ErrorCode) -> None:
     assert classify_exception(Exception(text)).code is code
     assert classify_error(None, None, text).code is code
 
@@ -250,14 +250,14 @@ def test_the_text_decides_where_there_is_nothing_else(text: str, code: ErrorCode
         (b"\xff\xfe", "\ufffd\ufffd"),
     ],
 )  # fmt: skip
-def test_the_text_is_the_providers_own_wherever_it_stands(body: Any, message: str) -> None:
+def test_provider_message_is_extracted_from_any_body(body: Any, message: str) -> None:
     found = classify_error(500, {}, body, provider="openai", host="api.openai.com")
 
     assert found.message == f"{message} (HTTP 500, openai, api.openai.com)"
     assert str(found) == found.message
 
 
-def test_an_error_names_who_refused_what() -> None:
+def test_error_message_names_provider_and_request_id() -> None:
     headers = {"X-Request-ID": "req_1", "Retry-After": "3"}
     found = classify_error(429, headers, '{"error":{"message":"Slow down"}}', provider="openai", model="gpt", host="h")
 
@@ -267,13 +267,13 @@ def test_an_error_names_who_refused_what() -> None:
     assert classify_error(500, {}, {"error": {"message": "x"}, "request_id": "r"}).request_id == "r"
 
 
-def test_a_server_may_forbid_trying_again() -> None:
+def test_should_retry_header_controls_retries() -> None:
     assert classify_error(500, {"x-should-retry": "false"}, "x").retryable is False
     assert classify_error(500, {"x-should-retry": "true"}, "x").retryable is True
     assert classify_error(400, {"x-should-retry": "true"}, "x").retryable is False
 
 
-def test_secrets_do_not_get_into_the_text() -> None:
+def test_error_message_redacts_secrets() -> None:
     body = '{"error":{"message":"Incorrect API key provided: sk-abc123def456ghi. Key hunter2hunter2 too."}}'
 
     found = classify_error(401, {}, body, secrets=("hunter2hunter2",))
@@ -293,11 +293,11 @@ def test_secrets_do_not_get_into_the_text() -> None:
         (TOO_LONG, "api_error"),
     ],
 )
-def test_codes_fold_to_four_categories(code: ErrorCode, category: str) -> None:
+def test_error_codes_map_to_four_categories(code: ErrorCode, category: str) -> None:
     assert ModelError("x", code=code).category == category
 
 
-class Native(Exception):
+class NativeError(Exception):
     """An error as a vendor's library raises it."""
 
     def __init__(self, status_code: int, body: Any = None, headers: dict[str, str] | None = None) -> None:
@@ -307,17 +307,17 @@ class Native(Exception):
         self.headers = headers or {}
 
 
-def test_native_errors_are_understood_by_what_they_carry() -> None:
-    limited = classify_exception(Native(429, {"error": {"message": "Slow"}}, {"retry-after": "4"}), provider="x")
+def test_native_exceptions_are_classified() -> None:
+    limited = classify_exception(NativeError(429, {"error": {"message": "Slow"}}, {"retry-after": "4"}), provider="x")
     assert (limited.code, limited.retry_after, limited.message) == (LIMITED, 4, "Slow (HTTP 429, x)")
-    assert isinstance(limited.__cause__, Native)
-    assert classify_exception(Native(401)).code is AUTH
+    assert isinstance(limited.__cause__, NativeError)
+    assert classify_exception(NativeError(401)).code is AUTH
     assert classify_exception(TimeoutError()).code is TIMEOUT
     assert classify_exception(ConnectionRefusedError("refused")).code is NETWORK
     assert classify_exception(OSError("no such device")).code is NETWORK
     assert classify_exception(ValueError("odd")).code is UNKNOWN
-    known = ModelError("x")
-    assert classify_exception(known) is known
+    original = ModelError("x")
+    assert classify_exception(original) is original
 
 
 JSON = st.recursive(
@@ -354,7 +354,7 @@ HEADERS = st.dictionaries(
 
 @settings(max_examples=300)
 @given(st.none() | st.integers(100, 599), HEADERS, JSON | st.binary(max_size=60) | st.text(max_size=60))
-def test_anything_at_all_is_classified(status: int | None, headers: dict[str, str], body: Any) -> None:
+def test_random_errors_are_classified(status: int | None, headers: dict[str, str], body: Any) -> None:
     error = classify_error(status, headers, body if isinstance(body, bytes | str) else json.dumps(body), provider="p")
 
     assert error.message

@@ -40,7 +40,7 @@ PER_CALL = ("tool:gate", "tool:before", "tool:permit", "tool:start", "tool:error
 STOPS = ("abort", "abort", "cancel", "cancel twice", "both", "abort twice", "deadline")
 
 
-class Stage:
+class RunSimulator:
     """One run: its script, what comes in between, and what was seen."""
 
     def __init__(self, seed: int, folder: Path) -> None:
@@ -67,7 +67,7 @@ class Stage:
         )
         for kind in FIRED:
             self.agent.on(kind, self._handler(kind), order=rng.choice((-5, 0, 5)))
-            self.agent.on(kind, self._see, order=99)
+            self.agent.on(kind, self._record_hook, order=99)
         self.agent.on(ToolGate, self._gate)
         self.agent.on(PermissionCheck, self._permit)
         self.agent.subscribe(lambda event: self._tick(event.type))
@@ -124,7 +124,7 @@ class Stage:
                 return ScriptedCall(name, {"n": id}, id=id)
 
     def _tools(self) -> list[Tool]:
-        async def played(ctx: ToolContext) -> str:
+        async def record_run(ctx: ToolContext) -> str:
             self.ran[ctx.call_id] += 1
             for _ in range(self.random.randrange(3)):
                 self._tick()
@@ -135,17 +135,17 @@ class Stage:
         @tool
         async def work(n: str, ctx: ToolContext) -> str:
             """Work."""
-            return await played(ctx)
+            return await record_run(ctx)
 
         @tool(concurrency_safe=False)
         async def alone(n: str, ctx: ToolContext) -> str:
             """Work alone."""
-            return await played(ctx)
+            return await record_run(ctx)
 
         @tool
         async def fail(n: str, ctx: ToolContext) -> str:
             """Fail."""
-            await played(ctx)
+            await record_run(ctx)
             raise self.random.choice((ValueError("broken"), asyncio.CancelledError(), SystemExit(3), TimeoutError()))
 
         @tool
@@ -156,7 +156,7 @@ class Stage:
                     await asyncio.sleep(0.001)
                 except asyncio.CancelledError:
                     continue
-            return await played(ctx)
+            return await record_run(ctx)
 
         return [work, alone, fail, stubborn]
 
@@ -224,12 +224,12 @@ class Stage:
             case _:
                 self.agent.abort("late")
 
-    def _see(self, ctx: Hook) -> None:
+    def _record_hook(self, ctx: Hook) -> None:
         self.hooks.append((ctx.event, ctx))
 
     # --- playing it -------------------------------------------------------------------------------------------------
 
-    async def play(self) -> str:
+    async def run(self) -> str:
         """Run, answer what waits, run again; check after each."""
         status = ""
         for prompt in ("go", "", "go on"):
@@ -259,7 +259,7 @@ class Stage:
 
     def _check(self, status: str) -> None:
         messages = [m for m in self.agent.messages if isinstance(m, Message)]
-        check_paired(messages)
+        check_pairs(messages)
         assert max(self.ran.values(), default=0) <= 1, "a call ran twice"
         assert (self.agent.pending is not None) == (status == "paused") or status in ("aborted", "error")
         self.session.save()
@@ -277,7 +277,7 @@ class Stage:
         assert self.events[-1] == "agent_end", "nothing comes after the end"
 
 
-def check_paired(messages: list[Message]) -> None:
+def check_pairs(messages: list[Message]) -> None:
     """Every call has exactly one result, right behind it and in order; no result is without its call."""
     for i, message in enumerate(messages):
         calls = [c.id for c in message.tool_uses] if message.role == "assistant" else []
@@ -321,14 +321,14 @@ def check_hooks(hooks: list[tuple[str, Hook]]) -> None:
 
 @pytest.mark.covers("TST-07", "TEX-23", "HOK-28", "TEX-28")
 @pytest.mark.parametrize("part", range(PARTS))
-async def test_whatever_happens_the_promises_hold(part: int, tmp_path: Path) -> None:
+async def test_random_runs_keep_the_guarantees(part: int, tmp_path: Path) -> None:
     seen: Counter[str] = Counter()
     for seed in range(part, RUNS, PARTS):
-        stage = Stage(seed, tmp_path)
+        simulator = RunSimulator(seed, tmp_path)
         try:
-            seen[await stage.play()] += 1
+            seen[await simulator.run()] += 1
         except AssertionError as error:
             raise AssertionError(f"run {seed}: {error}") from error
         finally:
-            stage.session.close()
+            simulator.session.close()
     assert seen.keys() >= {"completed", "aborted", "error", "paused", "max_turns"}, seen

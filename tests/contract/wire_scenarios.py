@@ -40,9 +40,9 @@ class Speaker:
     overloaded: bytes
 
     def model(self, url: str, **more: Any) -> HttpModel:
-        made = create_model(self.spec, base_url=url, api_key="k", **{**self.settings, **more})
-        assert isinstance(made, HttpModel)
-        return made
+        model = create_model(self.spec, base_url=url, api_key="k", **{**self.settings, **more})
+        assert isinstance(model, HttpModel)
+        return model
 
 
 # --- Chat Completions --------------------------------------------------------------------------------------------------

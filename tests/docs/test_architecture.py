@@ -24,7 +24,7 @@ def test_the_recorded_turn_has_the_hooks_and_events_in_order() -> None:
     assert all(moment.path for moment in make_architecture.record_run())
 
 
-def test_the_tables_have_every_package_with_its_importers() -> None:
+def test_package_table_lists_every_package_with_its_importers() -> None:
     page = "| `callbacks` | calls functions | nothing |\n"
 
     [row] = make_architecture.package_table(page, ["callbacks"])[2:]
@@ -34,7 +34,7 @@ def test_the_tables_have_every_package_with_its_importers() -> None:
         make_architecture.package_table(page, ["callbacks", "tools"])
 
 
-def test_the_way_of_an_event_names_its_readers() -> None:
+def test_event_diagram_names_its_readers() -> None:
     _, lines = make_architecture.draw_events()
     text = "\n".join(lines)
 

@@ -63,7 +63,7 @@ def test_a_block_that_does_not_compile_fails(tmp_path: Path) -> None:
         run_blocks(tmp_path / "page.md", find_blocks("```python notest\nx =\n```\n"))
 
 
-def anchors_of(page: Path) -> set[str]:
+def heading_anchors(page: Path) -> set[str]:
     """Return the anchors of the headings of a page, as the site and GitHub make them."""
     text = re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
@@ -77,14 +77,14 @@ def test_links_between_pages_reach_a_file_and_a_heading() -> None:
             r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text(encoding="utf-8")
         ):
             file = page.parent / target if target else page
-            if not file.exists() or (anchor and file.suffix == ".md" and anchor not in anchors_of(file)):
+            if not file.exists() or (anchor and file.suffix == ".md" and anchor not in heading_anchors(file)):
                 broken.append(f"{page.relative_to(REPOSITORY)}: {target}#{anchor}")
 
     assert broken == []
 
 
 def test_paths_of_pages_in_the_source_exist() -> None:
-    named = {
+    references = {
         (name, str(path.relative_to(REPOSITORY)))
         for path in [
             *(REPOSITORY / "src").rglob("*.py"),
@@ -95,7 +95,7 @@ def test_paths_of_pages_in_the_source_exist() -> None:
         for name in re.findall(r"\bdocs/[\w-]+\.(?:md|json|schema\.json)\b", path.read_text(encoding="utf-8"))
     }
 
-    assert [entry for entry in sorted(named) if not (REPOSITORY / entry[0]).exists()] == []
+    assert [entry for entry in sorted(references) if not (REPOSITORY / entry[0]).exists()] == []
 
 
 EXTERNAL_NAMES = {"ChatVertexAI", "LoopResult", "MyUI", "OpenTelemetry", "PowerShell"}
@@ -104,13 +104,13 @@ EXTERNAL_NAMES = {"ChatVertexAI", "LoopResult", "MyUI", "OpenTelemetry", "PowerS
 
 def test_names_of_the_library_in_the_text_exist() -> None:
     source = "\n".join(path.read_text(encoding="utf-8") for path in (REPOSITORY / "src").rglob("*.py"))
-    known = set(re.findall(r"\w+", source)) | EXTERNAL_NAMES
-    unknown: set[tuple[str, str]] = set()
+    source_names = set(re.findall(r"\w+", source)) | EXTERNAL_NAMES
+    unknown_names: set[tuple[str, str]] = set()
     for page in PAGES:
         text = re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
         for code in re.findall(r"`([^`\n]+)`", text):
             for name in re.findall(r"\b[A-Z][a-z]+[A-Z]\w*[a-z]\b|\b[a-z]+_[a-z_]+(?=\()", code):
-                if name not in known:
-                    unknown.add((page.name, name))
+                if name not in source_names:
+                    unknown_names.add((page.name, name))
 
-    assert unknown == set()
+    assert unknown_names == set()

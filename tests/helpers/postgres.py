@@ -24,7 +24,7 @@ class Postgres:
     def __init__(self, folder: Path, programs: Path) -> None:
         self.folder = folder
         self._programs = programs
-        self._made = 0
+        self._count = 0
         # PostgreSQL refuses to run as root.
         user = pwd.getpwnam("postgres") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
         self._as: dict[str, Any] = {}
@@ -53,13 +53,13 @@ class Postgres:
         return self._server.pid
 
     def _run(self, program: str, *words: str | Path, tries: int = 1) -> None:
-        for left in reversed(range(tries)):
+        for remaining in reversed(range(tries)):
             done = subprocess.run(
                 [self._programs / program, *words], capture_output=True, text=True, cwd=self.folder, **self._as
             )
             if not done.returncode:
                 return
-            if not left:
+            if not remaining:
                 raise AssertionError(f"{program}: {done.stdout}{done.stderr}")
             subprocess.run(["sleep", "0.05"], check=True)
 
@@ -69,8 +69,8 @@ class Postgres:
 
     def database(self, template: str = "template0") -> str:
         """Make a database and give its address."""
-        self._made += 1
-        name = f"test{self._made}"
+        self._count += 1
+        name = f"test{self._count}"
         self._run("createdb", "-h", self.folder, "-U", "postgres", "-T", template, name)
         return self.url(name)
 

@@ -36,8 +36,8 @@ def alive(pid: int) -> bool:
 
 def stopped(pid: int) -> bool:
     """Whether a process was stopped, and has."""
-    known = Path(f"/proc/{pid}/stat")
-    if known.exists():
-        return known.read_text().rpartition(")")[2].split()[0] == "T"
-    told = subprocess.run(["ps", "-o", "state=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return told.stdout.strip().startswith("T")
+    stat = Path(f"/proc/{pid}/stat")
+    if stat.exists():
+        return stat.read_text().rpartition(")")[2].split()[0] == "T"
+    ps = subprocess.run(["ps", "-o", "state=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return ps.stdout.strip().startswith("T")

@@ -16,15 +16,15 @@ from tests.e2e.servers.chat import ChatServer, call
 from tests.requires import requires
 
 
-def test_every_module_and_every_file_is_taken_along(repository: Path) -> None:
+def test_every_module_and_file_is_bundled(repository: Path) -> None:
     source = repository / "src"
     files = {p for p in (source / "mainspring").rglob("*") if p.is_file() and p.suffix != ".pyc"}
     code = {source.joinpath(*name.split(".")) for name in list_modules()}
-    taken = {p / "__init__.py" if p.is_dir() else p.with_suffix(".py") for p in code}
+    bundled = {p / "__init__.py" if p.is_dir() else p.with_suffix(".py") for p in code}
     data = {Path(path): Path(folder) for path, folder in data_files()}
 
-    assert taken | data.keys() == files
-    assert taken & data.keys() == set()
+    assert bundled | data.keys() == files
+    assert bundled & data.keys() == set()
     assert all(source / folder == path.parent for path, folder in data.items())
     assert {"mainspring.app.cli.default", "mainspring.models.providers.ollama"} <= set(list_modules())
 

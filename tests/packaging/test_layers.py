@@ -18,17 +18,19 @@ def lint_imports(root: Path) -> tuple[int, dict[str, bool], str]:
         [sys.executable, "-c", code, "--no-cache"], cwd=root, capture_output=True, text=True, check=False
     )
     output = done.stdout + done.stderr
-    kept = {name.strip(): state == "KEPT" for name, state in re.findall(r"^(.+?) (KEPT|BROKEN)", output, re.MULTILINE)}
-    return done.returncode, kept, output
+    contracts = {
+        name.strip(): state == "KEPT" for name, state in re.findall(r"^(.+?) (KEPT|BROKEN)", output, re.MULTILINE)
+    }
+    return done.returncode, contracts, output
 
 
 @pytest.mark.covers("PKG-01", "PKG-02", "PKG-03", "PKG-04", "PKG-05")
 def test_the_contracts_hold(repository: Path) -> None:
-    code, kept, output = lint_imports(repository)
+    code, contracts, output = lint_imports(repository)
 
     assert code == 0, output
-    assert len(kept) == 12
-    assert all(kept.values())
+    assert len(contracts) == 12
+    assert all(contracts.values())
 
 
 FAULTS = {
@@ -68,10 +70,10 @@ def test_each_contract_catches_a_planted_fault(repository: Path, tmp_path: Path)
         with path.open("a", encoding="utf-8") as file:
             file.write(f"\n{text}\n")
 
-    code, kept, output = lint_imports(tmp_path)
+    code, contracts, output = lint_imports(tmp_path)
 
     assert code == 1, output
-    assert [name for name, state in kept.items() if state] == []
+    assert [name for name, state in contracts.items() if state] == []
     assert "mainspring.utils" in output  # a folder that no layer lists
 
 

@@ -37,7 +37,7 @@ KEPT = {
 
 @pytest.mark.covers("PKG-12")
 @pytest.mark.timeout(300)
-def test_the_loop_needs_nothing_above_it(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loop_works_without_higher_packages(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(repository / "pyproject.toml", tmp_path)
     (tmp_path / "tests").mkdir()
     for path in [*(repository / "tests").glob("*.py"), repository / "tests" / "requirements.toml"]:

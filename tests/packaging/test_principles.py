@@ -15,7 +15,7 @@ VENDORS = (
 )  # fmt: skip
 
 
-def parsed(*places: Path) -> Iterator[tuple[Path, ast.Module]]:
+def parse_files(*places: Path) -> Iterator[tuple[Path, ast.Module]]:
     for place in places:
         for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
             yield path, ast.parse(path.read_text(encoding="utf-8"))
@@ -32,7 +32,7 @@ def module_names(tree: ast.Module) -> set[str]:
     return {target.id for target in targets if isinstance(target, ast.Name)}
 
 
-def changed_name(node: ast.AST) -> str | None:
+def find_changed_name(node: ast.AST) -> str | None:
     """The name whose value a node changes in place."""
     match node:
         case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attr)) if attr in MUTATORS:
@@ -51,7 +51,7 @@ def local_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     return arguments | stored
 
 
-def state_changes(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def find_state_changes(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Lines where a function writes to what the module holds."""
     names = module_names(tree)
     for function in ast.walk(tree):
@@ -61,7 +61,7 @@ def state_changes(tree: ast.Module) -> Iterator[tuple[int, str]]:
         for node in ast.walk(function):
             if isinstance(node, ast.Global):
                 yield node.lineno, ", ".join(node.names)
-            name = changed_name(node)
+            name = find_changed_name(node)
             if name is not None and name in names - local:
                 yield getattr(node, "lineno", 0), name
 
@@ -72,8 +72,8 @@ def test_no_function_writes_to_module_state(repository: Path) -> None:
 
     found = [
         f"{path.relative_to(source)}:{line}: {name}"
-        for path, tree in parsed(source)
-        for line, name in state_changes(tree)
+        for path, tree in parse_files(source)
+        for line, name in find_state_changes(tree)
     ]
 
     assert found == []
@@ -92,10 +92,10 @@ def four():
     CACHE["a"] = 1
 def five(SEEN): SEEN.append("c")
 """
-    assert list(state_changes(ast.parse(source))) == [(4, "CACHE"), (5, "SEEN"), (7, "SEEN")]
+    assert list(find_state_changes(ast.parse(source))) == [(4, "CACHE"), (5, "SEEN"), (7, "SEEN")]
 
 
-def words_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def find_words(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Identifiers and strings of a module, docstrings left out."""
     prose = {
         id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
@@ -121,8 +121,8 @@ def test_core_types_name_no_provider(repository: Path) -> None:
 
     found = [
         f"{path.relative_to(source)}:{line}: {word!r}"
-        for path, tree in parsed(*core)
-        for line, word in words_of(tree)
+        for path, tree in parse_files(*core)
+        for line, word in find_words(tree)
         if any(vendor in word.lower() for vendor in VENDORS)
     ]
 

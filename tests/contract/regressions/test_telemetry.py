@@ -46,7 +46,7 @@ async def _read(run: RunHandle) -> None:
         pass
 
 
-async def test_tl_03_spans_never_complain_of_the_task_they_end_in(caplog: pytest.LogCaptureFixture) -> None:
+async def test_tl_03_spans_end_cleanly_in_any_task(caplog: pytest.LogCaptureFixture) -> None:
     """A run that is read, left and cancelled from tasks of all kinds leaves no context behind and logs nothing."""
     recorder = Recorder()
 
@@ -73,7 +73,7 @@ async def test_tl_03_spans_never_complain_of_the_task_they_end_in(caplog: pytest
     assert [s.name for s in roots] == ["invoke_agent agent"] * 4
 
 
-def test_tl_04_nothing_is_printed_and_no_foreign_logger_is_set_up(tmp_path: Path) -> None:
+def test_tl_04_telemetry_prints_nothing_and_configures_no_logger(tmp_path: Path) -> None:
     code = """
 import asyncio, logging
 from mainspring import Agent
@@ -100,7 +100,7 @@ assert [type(h).__name__ for h in logging.getLogger("mainspring.telemetry").hand
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def saved(home: Path, *script: Any, plugs: list[Any] | None = None, **behavior: Any) -> Agent:
+def run_and_save(home: Path, *script: Any, plugs: list[Any] | None = None, **behavior: Any) -> Agent:
     project = home.parent / "project"
     project.mkdir(exist_ok=True)
     session = Session.create(str(project), home=home)
@@ -123,46 +123,46 @@ def saved(home: Path, *script: Any, plugs: list[Any] | None = None, **behavior: 
     return agent
 
 
-def report(tmp_path: Path) -> Any:
+def load_cost_total(tmp_path: Path) -> Any:
     return cost_report(
         WorkspaceOptions(cwd=str(tmp_path)), environ={"MAINSPRING_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
     ).total
 
 
 @pytest.mark.covers("TEL-03")
-def test_co_01_and_co_02_cached_and_reasoning_tokens_count_once_everywhere(tmp_path: Path) -> None:
+def test_co_01_and_co_02_cached_and_reasoning_tokens_count_once(tmp_path: Path) -> None:
     recorder = Recorder()
-    saved(tmp_path / "home", Reply("done", usage=USAGE), plugs=[Tracing(recorder.telemetry)])
+    run_and_save(tmp_path / "home", Reply("done", usage=USAGE), plugs=[Tracing(recorder.telemetry)])
 
     facts = recorder.span("chat scripted-1").attributes or {}
     assert int(str(facts["gen_ai.usage.input_tokens"])) + int(str(facts["gen_ai.usage.output_tokens"])) == TOTAL
     assert sum(p.sum for p in recorder.metrics["gen_ai.client.token.usage"]) == TOTAL
-    total = report(tmp_path)
+    total = load_cost_total(tmp_path)
     assert total.input_tokens + total.cache_read + total.cache_write + total.output_tokens == TOTAL
     assert total.cost == pytest.approx(0.036)
 
 
-def test_co_03_what_a_broken_answer_used_is_not_overwritten_with_nothing(tmp_path: Path) -> None:
+def test_co_03_usage_of_a_broken_response_is_kept(tmp_path: Path) -> None:
     recorder = Recorder()
     cut = Reply("a b c", chunk_count=3, truncate_after=2, usage=USAGE, error=NetworkError("cut"))
 
-    saved(tmp_path / "home", cut, plugs=[Tracing(recorder.telemetry)])
+    run_and_save(tmp_path / "home", cut, plugs=[Tracing(recorder.telemetry)])
 
     assert (recorder.span("chat scripted-1").attributes or {})["gen_ai.usage.input_tokens"] == 160
     assert (recorder.span("invoke_agent agent").attributes or {})["gen_ai.usage.input_tokens"] == 160
-    assert report(tmp_path).cost == pytest.approx(0.036)
+    assert load_cost_total(tmp_path).cost == pytest.approx(0.036)
 
 
-def test_co_04_an_unknown_price_is_neither_nothing_nor_anothers(tmp_path: Path) -> None:
+def test_co_04_unknown_price_is_reported_as_unpriced(tmp_path: Path) -> None:
     recorder = Recorder()
-    saved(tmp_path / "home", Reply("done", usage=Usage(100, 20)), plugs=[Tracing(recorder.telemetry)])
+    run_and_save(tmp_path / "home", Reply("done", usage=Usage(100, 20)), plugs=[Tracing(recorder.telemetry)])
 
-    total = report(tmp_path)
+    total = load_cost_total(tmp_path)
     assert (total.cost, total.unpriced_calls, total.unpriced_tokens, total.input_tokens) == (0.0, 1, 120, 100)
     assert "mainspring.usage.cost" not in (recorder.span("invoke_agent agent").attributes or {})
 
 
-def test_co_05_a_budget_of_money_stops_the_whole_tree(tmp_path: Path) -> None:
+def test_co_05_cost_budget_stops_the_agent_and_its_subagents(tmp_path: Path) -> None:
     """The parent's limit stops its sub-agent, and what the report says is what was allowed, but for the answer that crossed it."""
 
     def ask(request: ModelRequest) -> Reply:
@@ -170,13 +170,13 @@ def test_co_05_a_budget_of_money_stops_the_whole_tree(tmp_path: Path) -> None:
         call = ScriptedCall("spawn", {"task": "spend"}) if "spawn" in tools else ScriptedCall("look", {"key": "more"})
         return Reply(calls=[call], usage=Usage(10, 10, cost=Cost(1.0)))
 
-    agent = saved(tmp_path / "home", *[ask] * 50, session_budget=Budget(max_cost=5.0))
+    agent = run_and_save(tmp_path / "home", *[ask] * 50, session_budget=Budget(max_cost=5.0))
 
-    assert report(tmp_path).cost == pytest.approx(5.0)
+    assert load_cost_total(tmp_path).cost == pytest.approx(5.0)
     assert agent.ledger.cost == pytest.approx(5.0)
 
 
-def test_co_06_runs_start_from_nothing_and_add_up(tmp_path: Path) -> None:
+def test_co_06_usage_is_per_run_and_metrics_add_up(tmp_path: Path) -> None:
     recorder = Recorder()
     agent = Agent(
         ScriptedModel(Reply("one", usage=USAGE), Reply("two", usage=USAGE)),
