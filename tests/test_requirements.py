@@ -1,4 +1,4 @@
-"""The manifest is well formed, and the plugin counts what passed, alone and under xdist."""
+"""The manifest is well formed, and the plugin counts passed tests, alone and under xdist."""
 
 import re
 import textwrap
@@ -94,7 +94,7 @@ SUITE = """
 
 @pytest.fixture
 def inner_suite(pytester: pytest.Pytester, repository: object, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A small suite of its own that uses the plugin."""
+    """Create a small test suite that uses the plugin."""
     monkeypatch.setenv("PYTHONPATH", str(repository))
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)

@@ -1,18 +1,18 @@
-"""Plays the server's side of a recorded transcript: each request gets what the real server said to it, and what came before that."""
+"""Replay a recorded transcript as an MCP server: each request gets the messages that the real server sent, up to its result."""
 
 import json
 import sys
 
 
 def request_key(message):
-    """What tells requests apart: the method, and what it is about."""
+    """Return what identifies a request: the method and its subject."""
     params = message.get("params") or {}
     about = {k: params[k] for k in ("name", "arguments", "uri") if k in params}
     return json.dumps([message.get("method"), about], sort_keys=True)
 
 
 def load_responses(path):
-    """For each request the server's messages up to its answer, by the request's essence."""
+    """Return the server messages up to the result of each request, by request key."""
     with open(path, encoding="utf-8") as file:
         transcript = json.load(file)["transcript"]
     parsed = []

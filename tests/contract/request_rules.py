@@ -1,4 +1,4 @@
-"""Is a request body what the host of its protocol accepts? Roles, order, blocks, ids, images; by the hosts' own rules."""
+"""Check request bodies by the rules of the hosts: roles, order, blocks, IDs, and images."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}$")
 
 @dataclass
 class RequestSummary:
-    """What a body holds: names of the calls and of what answers them, the number of images, all text."""
+    """The content of a body: names of calls and of their results, the number of images, and all text."""
 
     calls: list[str] = field(default_factory=list[str])
     results: list[str] = field(default_factory=list[str])
@@ -35,7 +35,7 @@ class RequestSummary:
 
 
 def check_request(protocol: str, body: dict[str, Any]) -> RequestSummary:
-    """What the body holds; fails if its host would refuse it."""
+    """Return the content of the body; fail if the host would reject it."""
     found = RequestSummary()
     CHECKS[protocol](body, found)
     return found
@@ -170,7 +170,7 @@ def _gemini_part(part: dict[str, Any], role: str, found: RequestSummary, waiting
     if "text" in part:
         found.add_text(part["text"])
     elif "inlineData" in part:
-        found.add_image(part["inlineData"]["data"])  # Models make images too.
+        found.add_image(part["inlineData"]["data"])  # Models can generate images too.
     elif "functionCall" in part:
         assert role == "model"
         assert isinstance(part["functionCall"]["args"], dict)

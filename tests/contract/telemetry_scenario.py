@@ -1,4 +1,4 @@
-"""One conversation that has everything: tools side by side, a sub-agent, an MCP server, a retry, a refusal and an abort."""
+"""One conversation with parallel tools, a subagent, an MCP server, a retry, a denied call, and an abort."""
 
 import asyncio
 import sys
@@ -45,7 +45,7 @@ async def look(key: str) -> str:
 
 @tool
 async def hang(ctx: ToolContext) -> str:
-    """Wait for ever."""
+    """Wait forever."""
     ctx.extra["abort"]()
     await asyncio.Event().wait()
     return ""
@@ -60,7 +60,7 @@ def answer_as_subagent(request: ModelRequest) -> Any:
 
 
 async def run_scenario(telemetry: Telemetry, folder: Path, script: Any = None) -> Agent:
-    """Run it: one run that completes, and one that is aborted."""
+    """Run the scenario: one run that completes, and one that is aborted."""
     script = script or [
         RateLimitedError("too many requests"),
         Reply(

@@ -1,4 +1,4 @@
-"""Every example of the protocol's documents: parsed where its schema takes it, refused where it does not."""
+"""Every example in the documentation of the protocol is accepted if it matches its schema, and rejected otherwise."""
 
 import json
 from collections import Counter
@@ -27,7 +27,7 @@ def load_examples(material: Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 async def send_requests(tmp_path: Path, home: Path, messages: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
-    """What the agent answers to each request."""
+    """Send requests and return the response of the agent to each."""
     found: dict[int, dict[str, Any]] = {}
     async with serving(options_for(tmp_path, home, None)) as line:
         for number, message in enumerate(messages):
@@ -44,7 +44,7 @@ async def send_requests(tmp_path: Path, home: Path, messages: list[dict[str, Any
 async def test_agent_accepts_valid_requests_and_rejects_invalid_ones(
     material: Path, tmp_path: Path, home: Path, version: str
 ) -> None:
-    """A request that its own schema takes is not refused for its shape; one that v1 does not take, or does not know, is."""
+    """A request that is valid in its schema is not rejected for its structure; an invalid or unknown one is rejected."""
     rules = Rules(material / "acp", "v1")
     method_names = set(rules.methods["agentMethods"].values()) | {"session/fork"}
     request = [
@@ -75,7 +75,7 @@ async def test_agent_accepts_valid_requests_and_rejects_invalid_ones(
 
 
 def test_client_messages_parse_with_the_sdk_types(material: Path) -> None:
-    """Updates, requests and results of v1 are those that the types of the package, with which we speak, can read."""
+    """The SDK types can parse the v1 updates, requests, and results."""
     rules = Rules(material / "acp", "v1")
     notified = request = 0
     for file, message in load_examples(material):
@@ -99,7 +99,7 @@ def test_client_messages_parse_with_the_sdk_types(material: Path) -> None:
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_every_documented_example_is_classified(material: Path, version: str) -> None:
-    """Each is a message of its version, a part of one, or of something else that the documents show (an extension, a file)."""
+    """Each example is a message of its version, a part of one, or something else (an extension, a file)."""
     rules = Rules(material / "acp", version)
     kinds = Counter[str]()
     for file, example in load_examples(material):
@@ -124,7 +124,7 @@ def test_sdk_uses_protocol_version_1() -> None:
 
 
 def client_results(material: Path) -> list[tuple[str, Any]]:
-    """What clients answer in the documents of v1, with the method that they answer."""
+    """Return the client results in the v1 documentation, with their methods."""
     request: dict[tuple[str, Any], str] = {}
     method_names = set(Rules(material / "acp", "v1").methods["clientMethods"].values())
     for file, message in load_examples(material):
@@ -138,7 +138,7 @@ def client_results(material: Path) -> list[tuple[str, Any]]:
 
 
 def mutate(value: Any) -> list[Any]:
-    """The same with one field left out, or of another kind; nothing; and something else."""
+    """Return variants of a value: a missing field, a field of another type, null, and other values."""
     mutated: list[Any] = [None, [], "text", 7]
     for key in value:
         mutated.append({k: v for k, v in value.items() if k != key})
@@ -147,7 +147,7 @@ def mutate(value: Any) -> list[Any]:
 
 
 def call_for_method(method: str, number: int) -> ScriptedCall:
-    """A call during which the client is asked by some method."""
+    """Return a call during which the client gets a request of this method."""
     match method.split("/"):
         case ["session", _]:
             return ScriptedCall("write_file", {"path": f"new{number}.txt", "content": "x"})
@@ -175,11 +175,11 @@ INVALID_RESULT_TEXTS = {
     "terminal/wait_for_exit": "The editor does not tell",
     "elicitation/create": "gave no answer",
 }
-"""What the model is told where an answer is none: a no, what is on the disk, a command of ours; never a guess."""
+"""The tool result after an invalid client result: a denial, the file on disk, or a local command; never a guess."""
 
 
 async def collect_results(folder: Path, home: Path, method: str, answers: list[Any]) -> list[str]:
-    """What the model is told of calls during which a client answers a method in some way, and others well."""
+    """Return the tool results of calls during which a client returns the given results for one method and valid ones for others."""
     model = ScriptedModel(*[step for number in range(len(answers)) for step in (call_for_method(method, number), "ok")])
     options = options_for(folder, home, model)
     options = replace(options, ask=replace(options.ask, rules=AllowRules(allow=("shell",))))
@@ -207,7 +207,7 @@ async def collect_results(folder: Path, home: Path, method: str, answers: list[A
 
 
 def is_lenient(rules: Rules, name: str, answer: Any) -> bool:
-    """Whether the schema tells readers to pass over what is wrong in it."""
+    """Return True if the schema tells readers to ignore the error."""
     fields = rules.schema["$defs"][name].get("properties", {})
     if not isinstance(answer, dict):
         return False
@@ -220,7 +220,7 @@ def is_lenient(rules: Rules, name: str, answer: Any) -> bool:
 async def test_agent_checks_client_results_against_the_schema(
     material: Path, tmp_path: Path, home: Path, method: str
 ) -> None:
-    """An answer that the schema takes is taken, and one that it does not take is refused."""
+    """A result that is valid in the schema is accepted, and an invalid one is rejected."""
     rules = Rules(material / "acp", "v1")
     name = rules.types["client", method, True]
     documented = [answer for about, answer in client_results(material) if about == method] or [VALID_RESULTS[method]]
@@ -231,7 +231,7 @@ async def test_agent_checks_client_results_against_the_schema(
         counts[is_valid] += 1
         if (
             is_valid and method != "session/request_permission"
-        ):  # what is chosen there in the documents is no option of ours
+        ):  # the options in the documentation are not those of mainspring
             assert INVALID_RESULT_TEXTS[method] not in received or answer != documented[0], (answer, received)
         elif not is_valid and not is_lenient(rules, name, answer):
             assert INVALID_RESULT_TEXTS[method] in received, (answer, received)
@@ -239,7 +239,7 @@ async def test_agent_checks_client_results_against_the_schema(
 
 
 def has_fixed_answer(method: str, example: dict[str, Any], params: Any) -> bool:
-    """Whether either is right: any version is answered with ours, and there are no options here that are on or off."""
+    """Return True if any response is right: every version gets the same version, and no option is a boolean."""
     if not isinstance(params, dict):
         return False
     if method == "initialize":
@@ -248,7 +248,7 @@ def has_fixed_answer(method: str, example: dict[str, Any], params: Any) -> bool:
 
 
 async def test_mutated_requests_are_rejected(material: Path, tmp_path: Path, home: Path) -> None:
-    """What the schema does not take is refused as such, and nothing else happens."""
+    """A request that is invalid in the schema is rejected with an error and has no other effect."""
     rules = Rules(material / "acp", "v1")
     method_names = set(rules.methods["agentMethods"].values())
     documented = {

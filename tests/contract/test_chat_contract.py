@@ -1,4 +1,4 @@
-"""What front ends rely on: every command can be sent, every event comes, and each of both is one JSON object."""
+"""The contract with front ends: every command can be sent, every event is published, and each is one JSON object."""
 
 import json
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ def write(content: str = "x") -> ScriptedCall:
 
 
 class JsonReader(Reader):
-    """Sends commands through their JSON."""
+    """Sends commands as JSON."""
 
     sent: ClassVar[set[type]] = set()
 
@@ -120,7 +120,7 @@ async def _run_turns(folder: Path, home: Path) -> list[Any]:
 
 
 async def _answer_until_finished(chat: Reader, runs: int) -> None:
-    """Read on to the end of some runs, and answer what is asked."""
+    """Read until the end of some runs, and answer all requests."""
     while runs:
         event = await chat.next()
         runs -= isinstance(event, chat_events.RunFinished)

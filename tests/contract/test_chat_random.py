@@ -1,4 +1,4 @@
-"""Random commands in random order: no deadlock, every question settled, every call ended, nothing typed lost."""
+"""Random commands in random order: no deadlock, every question settled, every call finished, and no typed text lost."""
 
 import asyncio
 import tempfile
@@ -71,7 +71,7 @@ LINES = ("/cost", "/help", "/context", "/tree", "/sessions", "/name x", "/copy",
 
 
 class ChatPlayer:
-    """Plays steps against a chat, and keeps account of what was typed."""
+    """Runs steps against a chat and records the typed texts."""
 
     def __init__(self, chat: Any) -> None:
         self.chat = chat
@@ -160,7 +160,7 @@ class ChatPlayer:
                 pass
 
     async def settle(self) -> None:
-        """Answer what is asked until nothing goes on."""
+        """Answer all requests until the chat is idle."""
         while self.chat.busy:
             for request in self.open(chat_events.ApprovalAsked, chat_events.ApprovalSettled):
                 await self.chat.send(Approve(request.id, "deny"))

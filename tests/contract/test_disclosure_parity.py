@@ -1,4 +1,4 @@
-"""Tools that are found by search are so with every protocol: none of them needs a search of its host's own."""
+"""Tool search works with every protocol, without a search feature of the host."""
 
 import json
 

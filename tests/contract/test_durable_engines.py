@@ -1,6 +1,6 @@
-"""What every engine of durable runs does alike: a run that is stopped anywhere is taken up, and nothing that was done is done again.
+"""The common behavior of durable engines: a run that is stopped anywhere is resumed, and no finished step is repeated.
 
-Each test has a "process": agents on an engine. Stopping the engine in mid-step is what a killed process leaves; the
+Each test has a "process": agents on an engine. Stopping the engine during a step leaves the state of a killed process; the
 kills of real processes are in tests/e2e.
 """
 
@@ -35,13 +35,13 @@ pytestmark = pytest.mark.covers("BYD-31")
 
 
 class Reopen(Protocol):
-    """A new process: an engine on what is kept."""
+    """A new process: an engine on the stored state."""
 
     async def __call__(self, version: str = "1") -> Engine: ...
 
 
 class World:
-    """What stands outside of all processes: the model, and what tools have done."""
+    """The state outside of all processes: the model, and what the tools have done."""
 
     def __init__(self, *script: Any) -> None:
         self.model = ScriptedModel(*script)
@@ -50,12 +50,12 @@ class World:
         self.moved = asyncio.Event()
 
     def release(self, *keys: str) -> None:
-        """Calls of the tool that holds on come to their end from now on."""
+        """Let the blocking calls with these keys finish."""
         self.free |= {*keys}
         self._notify()
 
     async def wait_for_call(self, key: str) -> None:
-        """Wait until the tool that holds on has been called so."""
+        """Wait until the blocking tool has been called with this key."""
         async with asyncio.timeout(10):
             while f"hold {key}" not in self.done:
                 await self.moved.wait()
@@ -65,7 +65,7 @@ class World:
         self.moved = asyncio.Event()
 
     def tool(self, name: str = "write", *, idempotent: bool = False, blocking: bool = False) -> Tool:
-        """A tool that notes that it was run, and may then hold on until it is let go."""
+        """Create a tool that records its calls and may block until it is released."""
 
         async def work(key: str) -> str:
             self.done.append(f"{'hold' if blocking else name} {key}")
@@ -96,7 +96,7 @@ async def in_memory(request: pytest.FixtureRequest, folder: Path) -> Make:
 
 @cache
 def empty_database() -> bytes:
-    """A file with all tables: making them anew for each test takes most of its time."""
+    """Return a database file with all tables, because creating them for each test is slow."""
     with tempfile.TemporaryDirectory() as folder:
         prepare(f"sqlite:///{folder}/runs.db")
         return Path(folder, "runs.db").read_bytes()
@@ -104,7 +104,7 @@ def empty_database() -> bytes:
 
 @cache
 def empty_template(server: Postgres) -> str:
-    """The same on a server: the name of a database."""
+    """Return the name of a template database with all tables."""
     url = server.database()
     prepare(url)
     return url.partition("@/")[2].partition("?")[0]
@@ -132,7 +132,7 @@ async def on_postgres(request: pytest.FixtureRequest, folder: Path) -> Make:
 
 
 ENGINES = [in_memory, on_sqlite]
-if os.environ.get("TEST_POSTGRES"):  # the plain suite tries it with real workers only
+if os.environ.get("TEST_POSTGRES"):  # otherwise PostgreSQL is tested with real workers only
     ENGINES.append(on_postgres)
 
 
@@ -154,7 +154,7 @@ async def return_value(value: Any) -> Any:
 
 
 async def wait_for(ask: Callable[[], Awaitable[Any]]) -> Any:
-    """What is asked for, once there is something."""
+    """Wait until a result is true and return it."""
     async with asyncio.timeout(10):
         while not (found := await ask()):
             await _moment()
@@ -343,7 +343,7 @@ async def test_subagent_run_resumes_where_it_stopped(reopen: Reopen) -> None:
 
 
 def agent_with_asking_subagents(world: World, *kinds: ScriptedModel) -> Callable[[DurableSteps], CoreAgent]:
-    """An agent whose sub-agents, one of each kind, have to ask before they write."""
+    """Create an agent whose subagents, one of each kind, need approval to write."""
     definitions = [AgentDefinition(name=f"kind{n}", model=model) for n, model in enumerate(kinds)]
     permissions = RuleSet.build(ask=["write"])
 
@@ -365,7 +365,7 @@ def spawn_reply(count: int) -> Reply:
 
 
 async def test_subagent_approvals_are_answered_while_no_worker_runs(reopen: Reopen) -> None:
-    """Two at once, whose calls have the same id; one is let, with other arguments, the other is not."""
+    """Two subagents wait with the same call ID; one call is allowed with other arguments, the other is denied."""
     world = World(spawn_reply(2), "Both are back.")
     kinds = [ScriptedModel(ScriptedCall("write", {"key": f"k{n}"}, id="same"), f"Child {n} is done.") for n in range(2)]
     make = agent_with_asking_subagents(world, *kinds)

@@ -1,4 +1,4 @@
-"""What every engine does alike with runs that are over: deleted as a whole, or tried again where they were."""
+"""The common behavior of engines for finished runs: they are deleted completely, or retried where they stopped."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.covers("BYD-31")
 
 
 def find_tables(engine: Engine, run_id: str) -> list[str]:
-    """Where in the database a run is named, or one of its sub-agents."""
+    """Return the tables of the database that contain the ID of a run or of its subagents."""
     if not isinstance(engine, DbosEngine):
         return []
     url = sa.make_url(engine.url)

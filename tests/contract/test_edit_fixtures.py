@@ -1,4 +1,4 @@
-"""Real edits: what a change of a public repository replaced, some given in the ways in which models get them wrong."""
+"""Real edits from changes of public repositories, some with the typical mistakes of models."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ def case(kind: str, before: str, old: str, new: str, **expected: Any) -> dict[st
     return {"id": kind, "before": before, "old_string": old, "new_string": new, "expected": expected}
 
 
-# Each kind of the material once, small enough to read. `exact_old_string` is what the model should have given.
+# Each kind of edit once, small enough to read. `exact_old_string` is the correct text.
 KINDS = [
     case("exact", FUNCTION, "name:\n", "name is not None:\n"),
     case("deletion", FUNCTION, "    return None\n", ""),
@@ -107,7 +107,7 @@ KINDS = [
 
 
 def expected_content(row: dict[str, Any]) -> str | None:
-    """What the file should read afterwards; ``None`` if the edit should be refused."""
+    """Return the expected content of the file, or ``None`` if the edit should be rejected."""
     expected, before, new = row["expected"], row["before"], row["new_string"]
     match expected["result"]:
         case "ok":
@@ -157,7 +157,7 @@ async def test_edit_matches_recorded_edits(material: Path) -> None:
 
 
 async def test_apply_patch_matches_recorded_patches(material: Path) -> None:
-    """Where the recorded program keeps what it did before a failure, ours does so only when it is told to."""
+    """The recorded program keeps the changes before a failure; apply_patch does so only with ``partial``."""
     rows = [
         json.loads(line)
         for line in (material / "edits" / "apply-patch-scenarios.jsonl").read_text("utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""What every execution environment does alike; a new one joins by a line in `ENVIRONMENTS`."""
+"""The common behavior of execution environments; add a new one to `ENVIRONMENTS`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -29,7 +29,7 @@ def memory(folder: Path, fixture: Fixture) -> ExecutionEnv:
 
 
 class QuietEditor:
-    """An editor that has nothing open."""
+    """An editor without open files."""
 
     async def read(self, path: str) -> str | None:
         return None
@@ -213,7 +213,7 @@ async def test_walk_stops_at_depth_and_limit(env: ExecutionEnv) -> None:
     assert [e.path for e in (await env.walk(".", depth=2)).entries] == ["a", "a/b", "x"]
     walk = await env.walk(".", limit=2)
     assert walk.truncated
-    assert [e.path for e in walk.entries] == ["a", "x"]  # What lies deepest is cut off.
+    assert [e.path for e in walk.entries] == ["a", "x"]  # the deepest entries are cut off
 
 
 async def test_walk_stops_on_cancel(env: ExecutionEnv) -> None:

@@ -1,4 +1,4 @@
-"""Recorded exchanges of Gemini: what we decode is what a plain reading of the raw body says, and what we send has its shape."""
+"""Recorded Gemini exchanges: decoding matches a reference reader, and encoding matches the recorded requests."""
 
 import json
 from collections import Counter
@@ -44,7 +44,7 @@ def recorded_exchanges(material: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             yield entry["file"], load(material / "traffic" / entry["file"])
 
 
-# --- the plain reading -------------------------------------------------------------------------------------------------
+# --- the reference reader ----------------------------------------------------------------------------------------------
 
 
 def parse_objects(body: str) -> list[dict[str, Any]]:
@@ -75,7 +75,7 @@ def calls_of(parts: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def set_path(args: dict[str, Any], piece: dict[str, Any]) -> None:
-    """Writes a piece at its path, the plain way: by a key of dots and brackets."""
+    """Write a piece at its JSON path."""
     value = next((piece[k] for k in ("stringValue", "numberValue", "boolValue", "nullValue") if k in piece), None)
     holder: Any = args
     steps = piece["jsonPath"].removeprefix("$").replace("[", ".[").strip(".").split(".")
@@ -108,7 +108,7 @@ def usage_counts(objects: list[dict[str, Any]]) -> dict[str, int]:
 
 
 def find_differences(exchange: dict[str, Any]) -> list[str]:
-    """What we decode otherwise than a plain reading does."""
+    """Return where decoding differs from the reference reader."""
     message, error = decode_exchange(exchange)
     response = exchange["response"]
     if response["status"] != 200:
@@ -178,7 +178,7 @@ def test_fixture_exchanges_decode_like_the_reference_reader(path: Path) -> None:
     assert error is not None or (message is not None and message.content)
 
 
-# --- cutting -----------------------------------------------------------------------------------------------------------
+# --- chunk boundaries --------------------------------------------------------------------------------------------------
 
 
 def decode(body: bytes, cuts: list[int]) -> tuple[list[Any], Message | None, ModelError | None]:
@@ -249,13 +249,13 @@ def test_mutated_response_completes_or_raises_a_model_error(path: Path, data: st
 
 
 def value(fields: dict[str, Any], name: str) -> Any:
-    """A field in either case."""
+    """Return a field in camel case or snake case."""
     snake = "".join(f"_{c.lower()}" if c.isupper() else c for c in name)
     return fields.get(name, fields.get(snake))
 
 
 def to_messages(contents: list[dict[str, Any]]) -> list[Message] | None:
-    """The messages that a recorded request was made of; ``None`` if it holds what we have no form for."""
+    """Return the messages of a recorded request, or ``None`` if messages cannot express it."""
     messages: list[Message] = []
     number, open_ids = 0, dict[str, list[str]]()
     for content in contents:
@@ -292,7 +292,7 @@ def to_messages(contents: list[dict[str, Any]]) -> list[Message] | None:
 
 
 def summarize(contents: list[dict[str, Any]]) -> list[tuple[str, list[Any]]]:
-    """What a conversation looks like: who, and the kind of each part with what must not change; a role twice is one turn."""
+    """Return the role and the parts of each turn, without what may differ; adjacent turns of one role are joined."""
     turns: list[tuple[str, list[Any]]] = []
     for content in contents:
         role = content.get("role") or "user"
@@ -326,7 +326,7 @@ def test_encoded_requests_match_recorded_requests(material: Path) -> None:
             continue
         encode = json.loads(encode_request(ModelRequest(messages), profile))
         if summarize(encode["contents"]) != summarize(contents):
-            # The one thing that we put right: results in the order of their calls, and only where there is a call.
+            # The only repair: results in the order of their calls, and only for existing calls.
             assert "result" in str(summarize(contents)), file
             seen["repaired"] += 1
             continue
@@ -345,7 +345,7 @@ DOCUMENTED: frozenset[str] = frozenset(
     "$id $defs $ref $anchor type format title description enum items prefixItems minItems maxItems minimum maximum anyOf "
     "oneOf properties additionalProperties required propertyOrdering default".split()
 )
-"""The subset that Google documents for parametersJsonSchema; ``default`` is not among it but was accepted when recorded."""
+"""The subset that Google documents for parametersJsonSchema, and ``default``, which was accepted when recorded."""
 
 OPENAPI: frozenset[str] = frozenset(
     "type format title description nullable enum maxItems minItems properties required minProperties maxProperties anyOf "
@@ -354,7 +354,7 @@ OPENAPI: frozenset[str] = frozenset(
 
 
 def find_unsupported(schema: Any, allowed: frozenset[str], place: str = "$") -> list[str]:
-    """What in a schema is outside of a documented subset."""
+    """Return what is outside of a documented subset in a schema."""
     if not isinstance(schema, dict):
         return [] if isinstance(schema, bool) and allowed is DOCUMENTED else [f"{place}: {schema!r}"]
     found = find_schema_errors(schema, allowed, place)

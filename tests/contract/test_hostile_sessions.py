@@ -1,4 +1,4 @@
-"""Session files that somebody made to do harm: what is taken in is a record, and nothing acts on it."""
+"""Malicious session files: an imported session is a record, and nothing acts on it."""
 
 import json
 import os
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.covers("BYD-13")
 
 
 async def session_lines(root: Path, *texts: str) -> list[dict[str, object]]:
-    """The lines of a session in which these texts were said and answered."""
+    """Return the lines of a session with these prompts and responses."""
     session = Session.create(root, home=root / "first")
     for text in texts:
         await Agent(ScriptedModel(Reply(text)), session=session).run(text)
@@ -35,7 +35,7 @@ def import_lines(root: Path, lines: list[dict[str, object]]) -> tuple[str, tuple
 
 
 async def test_imported_session_cannot_change_files(tmp_path: Path) -> None:
-    """What a crafted file says was changed would be deleted by a rewind, if anybody believed it."""
+    """A rewind would delete the files that a crafted session claims to have changed, if the claim were trusted."""
     victim = tmp_path / "victim.txt"
     victim.write_bytes(b"")
     empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"

@@ -1,4 +1,4 @@
-"""What a turn, a delta and a compaction cost does not grow with the conversation. Counted in calls of functions, not in seconds."""
+"""The cost of a turn, a delta, and a compaction does not grow with the conversation. Measured in function calls, not in seconds."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 
 
 class CallCounter:
-    """Counts the calls of functions of this package between marks."""
+    """Counts the calls of mainspring functions between marks."""
 
     def __init__(self) -> None:
         self.calls = 0

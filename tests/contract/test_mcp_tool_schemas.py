@@ -1,4 +1,4 @@
-"""Every tool of every server, real or odd, becomes one that the hosts of all protocols take: by the rules that they enforce."""
+"""Every tool of every server, real or odd, is converted to one that the hosts of all protocols accept."""
 
 import json
 import re
@@ -50,7 +50,7 @@ Sub = tuple[dict[str, Any], str]
 
 
 def subschemas(schema: dict[str, Any], at: str = "") -> Iterator[Sub]:
-    """Every schema in a schema, with where it stands."""
+    """Yield every schema in a schema, with its path."""
     yield schema, at
     for name in ("properties", "patternProperties", "$defs", "definitions"):
         for key, inner in schema.get(name, {}).items():
@@ -71,7 +71,7 @@ def check_form(schema: str) -> None:
 
 
 def check_common(schema: dict[str, Any]) -> None:
-    """What all hosts want."""
+    """Check the rules that all hosts have in common."""
     assert schema["type"] == "object"
     assert isinstance(schema["properties"], dict)
     assert not {"oneOf", "anyOf", "allOf", "enum", "not", "const", "$ref", "$schema"} & schema.keys()
@@ -115,7 +115,7 @@ def encode_body(wire: str, spec: ToolDefinition) -> dict[str, Any]:
 
 
 def check_tool(spec: ToolDefinition) -> None:
-    """Fails if any host would refuse a request with this tool."""
+    """Fail if any host would reject a request with this tool."""
     for wire in WIRES:
         tools = encode_body(wire, spec)["tools"]
         match wire:
@@ -165,7 +165,7 @@ def test_every_provider_accepts_real_tools(material: Path) -> None:
 
 
 def test_simplified_real_schemas_keep_descriptions_and_choices(material: Path) -> None:
-    """Each property, at every depth that a reference does not hide, keeps its description, its choices and whether it is required."""
+    """Each property outside of a reference keeps its description, its choices, and whether it is required."""
     for _, each in real_tools(material / "mcp" / "tools"):
         schema = each["inputSchema"]
         converted = simplify_tool_schema(schema)

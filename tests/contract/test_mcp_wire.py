@@ -1,4 +1,4 @@
-"""What real servers said, recorded, to our client."""
+"""The MCP client with recorded messages of real servers."""
 
 import json
 import sys
@@ -15,13 +15,13 @@ PLAYER = Path(__file__).with_name("mcp_replay_server.py")
 
 
 def replay_server(material: Path, name: str) -> McpServerConfig:
-    """The server of a transcript."""
+    """Return the server that replays a transcript."""
     file = material / "mcp" / "wire" / f"{name}.json"
     return McpServerConfig(name=name, command=sys.executable, args=("-S", "-E", str(PLAYER), str(file)), mode="legacy")
 
 
 def load_calls(material: Path, name: str) -> list[dict[str, Any]]:
-    """The calls of a transcript, with what came of them."""
+    """Return the calls of a transcript with their results."""
     steps = json.loads((material / "mcp" / "wire" / f"{name}.json").read_text(encoding="utf-8"))["transcript"]
     received: list[dict[str, Any]] = []
     for step in steps:

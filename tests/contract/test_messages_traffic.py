@@ -1,5 +1,4 @@
-"""Recorded exchanges of Anthropic Messages: what we decode is what a plain reading of the raw body says, what we send has the
-shape of what was sent."""
+"""Recorded Anthropic Messages exchanges: decoding matches a reference reader, and encoding matches the recorded requests."""
 
 import json
 from collections import Counter
@@ -40,11 +39,11 @@ def load(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-# --- the plain reading -------------------------------------------------------------------------------------------------
+# --- the reference reader ----------------------------------------------------------------------------------------------
 
 
 def events_of(body: str) -> list[dict[str, Any]]:
-    """The events of the answer that counts: up to its end, from where a gateway began it for the last time."""
+    """Return the events of the last response, from the last start that a gateway sent up to the end."""
     lines = [line[5:] for line in body.replace("\r\n", "\n").split("\n") if line.startswith("data:")]
     events = [json.loads(line) for line in lines]
     types = [event["type"] for event in events]
@@ -54,7 +53,7 @@ def events_of(body: str) -> list[dict[str, Any]]:
 
 
 def answer_of(body: str) -> dict[str, Any]:
-    """The message as the host would have sent it at once."""
+    """Return the message as the host would send it without streaming."""
     if body.lstrip().startswith("{"):
         return json.loads(body)
     events = events_of(body)
@@ -95,7 +94,7 @@ def decode_arguments(given: Any) -> Any:
 
 
 def find_differences(exchange: dict[str, Any]) -> list[str]:
-    """What we decode otherwise than a plain reading does."""
+    """Return where decoding differs from the reference reader."""
     message, error = decode_exchange(exchange)
     response = exchange["response"]
     if response["status"] != 200:
@@ -183,7 +182,7 @@ SERVED = ("server_tool_use", "mcp_tool_use", "compaction")
 
 
 def find_unsupported_part(body: Any) -> str:
-    """What a recorded request holds that our messages have no word for; empty if nothing."""
+    """Return what messages cannot express in a recorded request; empty if nothing."""
     if not isinstance(body, dict) or not all(isinstance(m, dict) for m in body["messages"]):
         return "no readable body"
     called: set[str] = set()
@@ -245,7 +244,7 @@ def to_message(recorded_exchanges: dict[str, Any], names: dict[str, str], model:
 
 
 def summarize(messages: list[dict[str, Any]]) -> list[tuple[str, list[Any]]]:
-    """Roles, blocks, ids, names, arguments, images; neighbours of one role are one message."""
+    """Return roles, blocks, IDs, names, arguments, and images; adjacent messages of one role are joined."""
     found: list[tuple[str, list[Any]]] = []
     for message in messages:
         blocks = [summarize_block(block) for block in blocks_of(message)]
@@ -278,7 +277,7 @@ def kind_of(seen: Any) -> str:
 
 
 def encode(body: dict[str, Any]) -> dict[str, Any]:
-    """The request that we make of the conversation in a recorded one."""
+    """Encode the conversation of a recorded request."""
     names: dict[str, str] = {}
     system = body.get("system") or ""
     text = system if isinstance(system, str) else "\n\n".join(block["text"] for block in system)
@@ -331,7 +330,7 @@ def test_fixture_requests_keep_their_structure() -> None:
     assert {"text", "image", "tool_use", "tool_result", "thinking", "server_tool_use"} <= set(kinds)
 
 
-# --- cutting -----------------------------------------------------------------------------------------------------------
+# --- chunk boundaries --------------------------------------------------------------------------------------------------
 
 
 def decode(body: bytes, cuts: list[int]) -> tuple[list[Any], Message | None, ModelError | None]:

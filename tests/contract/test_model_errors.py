@@ -1,4 +1,4 @@
-"""Recorded errors of many providers, and the table of what means what."""
+"""Recorded errors of many providers, and the table of their classification."""
 
 import json
 from pathlib import Path
@@ -65,7 +65,7 @@ AUTH, LIMITED, MISSING, TOO_LONG, NETWORK, TIMEOUT, UNKNOWN = (
 @pytest.mark.parametrize(
     ("status", "error", "code", "reason", "retryable"),
     [
-        # The status decides where nothing is more exact.
+        # The status determines the error if nothing is more specific.
         (400, "Something", UNKNOWN, "bad_request", False),
         (401, "Something", AUTH, "unauthorized", False),
         (402, "Something", LIMITED, "quota", False),
@@ -92,14 +92,14 @@ AUTH, LIMITED, MISSING, TOO_LONG, NETWORK, TIMEOUT, UNKNOWN = (
         (504, "Something", NETWORK, "gateway_timeout", True),
         (520, "Something", NETWORK, "server_error", True),
         (529, "Something", LIMITED, "overloaded", True),
-        # A code that means one thing decides before the status.
+        # An unambiguous code takes precedence over the status.
         (400, {"code": "context_length_exceeded", "message": "x"}, TOO_LONG, "overflow", False),
         (400, {"code": "invalid_api_key", "message": "x"}, AUTH, "unauthorized", False),
         (400, {"code": "DeploymentNotFound", "message": "x"}, MISSING, "not_found", False),
         (400, {"type": "exceed_context_size_error", "message": "x"}, TOO_LONG, "overflow", False),
         (400, {"innererror": {"code": "ResponsibleAIPolicyViolation"}, "message": "x"}, UNKNOWN, "content_filter", False),
         (500, {"type": "overloaded_error", "message": "x"}, LIMITED, "overloaded", True),
-        # A host that has too much to do is a matter of waiting, one that is broken a matter of luck.
+        # An overloaded host is different from a broken one.
         (503, "The model is overloaded. Please try again later.", LIMITED, "overloaded", True),
         (503, {"status": "UNAVAILABLE", "message": "This model is currently experiencing high demand."}, LIMITED, "overloaded", True),
         (503, {"status": "UNAVAILABLE", "message": "The service is currently unavailable."}, NETWORK, "unavailable", True),
@@ -114,7 +114,7 @@ AUTH, LIMITED, MISSING, TOO_LONG, NETWORK, TIMEOUT, UNKNOWN = (
         (522, "Connection timed out", NETWORK, "server_error", True),
         (524, "A timeout occurred", NETWORK, "server_error", True),
         (401, {"type": "api_error", "message": "x"}, AUTH, "unauthorized", False),
-        # A rate limit is never taken for an overflow, nor a quota for a rate limit.
+        # A rate limit is never classified as an overflow, nor a quota as a rate limit.
         (429, "This model's maximum context length is 8192 tokens", LIMITED, "rate_limit", True),
         (429, {"code": "context_length_exceeded", "message": "x"}, LIMITED, "rate_limit", True),
         (529, "prompt is too long", LIMITED, "overloaded", True),
@@ -126,17 +126,17 @@ AUTH, LIMITED, MISSING, TOO_LONG, NETWORK, TIMEOUT, UNKNOWN = (
         (429, {"status": "RESOURCE_EXHAUSTED", "message": "You exceeded your current quota, please check your plan and billing details"}, LIMITED, "rate_limit", True),
         (429, "Request too large for gpt-4: Limit 10000, Requested 15000", LIMITED, "request_too_large", False),
         (400, "Your credit balance is too low to access the API", LIMITED, "quota", False),
-        # Refusals whose text says more than their status.
+        # Errors whose text is more specific than their status.
         (400, "API key not valid. Please pass a valid API key.", AUTH, "unauthorized", False),
         (400, "The model `x` does not exist", MISSING, "not_found", False),
         (403, "Your input was flagged by moderation", UNKNOWN, "content_filter", False),
         (500, "This model's maximum context length is 4096 tokens", TOO_LONG, "overflow", False),
-        # 400s that must not be taken for something else.
+        # 400s that must not be classified as something else.
         (400, "max_tokens is too large: 99999. This model supports at most 4096 completion tokens", UNKNOWN, "bad_request", False),
         (400, "Invalid 'tools[0].function.name': string too long", UNKNOWN, "bad_request", False),
         (400, "Unknown parameter: 'timeout'", UNKNOWN, "bad_request", False),
         (400, "Error while downloading https://example.com/500.jpg", UNKNOWN, "bad_request", False),
-        # Errors inside accepted answers.
+        # Errors within successful responses.
         (None, {"code": 429, "message": "x"}, LIMITED, "rate_limit", True),
         (200, {"code": "502", "message": "x"}, NETWORK, "server_error", True),
         (None, {"type": "server_error", "message": "x"}, NETWORK, "server_error", True),
@@ -298,7 +298,7 @@ def test_error_codes_map_to_four_categories(code: ErrorCode, category: str) -> N
 
 
 class NativeError(Exception):
-    """An error as a vendor's library raises it."""
+    """An error like that of a provider's library."""
 
     def __init__(self, status_code: int, body: Any = None, headers: dict[str, str] | None = None) -> None:
         super().__init__("native")

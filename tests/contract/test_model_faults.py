@@ -1,4 +1,4 @@
-"""What can go wrong between here and a host, on every protocol, against a real server: the documented error or a success."""
+"""Faults between the client and a host, on every protocol, against a real server: a documented error or a success."""
 
 import json
 import socket
@@ -33,7 +33,7 @@ async def transport(request: pytest.FixtureRequest) -> AsyncGenerator[Transport,
 
 
 class ClientRun:
-    """One call through the client, and everything that was told of it."""
+    """One call through the client, with its events and retries."""
 
     def __init__(self, speaker: Speaker, server: Server | str, transport: Transport, **limits: float) -> None:
         url = server if isinstance(server, str) else f"{server.url}/v1"
@@ -73,7 +73,7 @@ def good_response(speaker: Speaker) -> Answer:
 
 
 def partial_response(speaker: Speaker, *then: float | str) -> Answer:
-    """An answer that has said its first words, and then something happens."""
+    """Return a response that breaks or stalls after its first content."""
     return chunked(*speaker.scenario[: speaker.content_at + 1], *then, end=False)
 
 

@@ -1,4 +1,4 @@
-"""The same scenario through each protocol gives the same messages, and the history of each can go on at each other."""
+"""The same scenario yields the same messages on each protocol, and each protocol can continue the history of any other."""
 
 import json
 import os
@@ -53,7 +53,7 @@ async def scenario(speaker: Speaker, *, piece: int | None = None) -> tuple[Messa
 
 
 def normalize(message: Message) -> list[tuple[Any, ...]]:
-    """What a message says, without what only its own provider can read."""
+    """Return the content of a message without what only its provider can read."""
     parts: list[tuple[Any, ...]] = []
     for block in message.content:
         match block:
@@ -190,7 +190,7 @@ def tool_results(message: Message) -> Message:
 
 
 async def build_history(*speakers: Speaker) -> list[Message]:
-    """A conversation in which each of the speakers thought, spoke, called, and saw a picture."""
+    """Return a conversation in which each model thought, responded, called tools, and saw an image."""
     messages: list[Message] = [QUESTION]
     for speaker in speakers:
         answer, _ = await scenario(speaker)
@@ -258,7 +258,7 @@ async def test_model_without_vision_gets_a_note_for_each_image(speaker: Speaker)
 
 
 def strip_cache_markers(value: Any) -> Any:
-    """A body without cache markers, which move on purpose."""
+    """Return a body without cache markers, which move on purpose."""
     if isinstance(value, dict):
         return {k: strip_cache_markers(v) for k, v in value.items() if k != "cache_control"}
     return [strip_cache_markers(v) for v in value] if isinstance(value, list) else value

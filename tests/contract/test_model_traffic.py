@@ -1,4 +1,4 @@
-"""Recorded exchanges of many hosts: what we decode is what a plain reading of the raw body says."""
+"""Recorded exchanges of many hosts: decoding matches a reference reader of the raw body."""
 
 import json
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def load(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-# --- the plain reading -------------------------------------------------------------------------------------------------
+# --- the reference reader ----------------------------------------------------------------------------------------------
 
 
 def parse_objects(body: str) -> list[dict[str, Any]]:
@@ -87,7 +87,7 @@ def usage_of(objects: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def find_differences(exchange: dict[str, Any]) -> list[str]:
-    """What we decode otherwise than a plain reading does."""
+    """Return where decoding differs from the reference reader."""
     message, error = decode_exchange(exchange)
     response = exchange["response"]
     if response["status"] != 200:
@@ -168,7 +168,7 @@ def test_fixture_exchanges_decode_like_the_reference_reader(path: Path) -> None:
     assert error is not None or (message is not None and message.content)
 
 
-# --- cutting -----------------------------------------------------------------------------------------------------------
+# --- chunk boundaries --------------------------------------------------------------------------------------------------
 
 
 def decode(body: bytes, cuts: list[int]) -> tuple[list[Any], Message | None, ModelError | None]:

@@ -1,4 +1,4 @@
-"""What every transport does, against a real server on this machine."""
+"""The common behavior of transports, against a real local server."""
 
 import asyncio
 import gc
@@ -235,7 +235,7 @@ def test_transport_works_across_event_loops(make: Callable[[], Transport], close
                     await transport.aclose()
 
     assert [asyncio.run(run_once()) for _ in range(3)] == [(200, b"a")] * 3
-    gc.collect()  # What was left open would warn here, and warnings are errors.
+    gc.collect()  # An open connection would warn here, and warnings are errors.
 
 
 async def test_environment_proxy_is_used_except_for_localhost(
@@ -264,7 +264,7 @@ async def test_socks_proxy_is_rejected_with_a_hint(transport: Transport, monkeyp
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[Path, ssl.SSLContext]:
-    """A certificate for this machine that nobody else trusts, and a server's context with it."""
+    """Return a local certificate that nothing else trusts, and a server context with it."""
     if shutil.which("openssl") is None:
         skip_missing("openssl")
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
@@ -318,7 +318,7 @@ async def test_plain_http_host_reports_a_failed_tls_handshake(transport: Transpo
 
 
 async def test_invalid_response_headers_are_reported_without_secrets(transport: Transport) -> None:
-    """Two lengths: it was reached, and the URL, which libraries quote, may hold a key."""
+    """The host was reached, and the URL, which libraries quote, may contain a key."""
     async with serve([head(**{"content-length": "2", "Content-Length": "3"}) + b"ok", 0.02, "close"]) as server:
         with pytest.raises(NetworkError) as caught:
             await send(transport, f"{server.url}/?key=hush")
@@ -366,7 +366,7 @@ async def test_protocol_errors_become_model_errors(transport: Transport) -> None
 
 
 async def test_server_that_closes_each_connection_causes_no_errors(transport: Transport) -> None:
-    """It promises to keep the connection and closes it right behind the answer: the next request may meet it half closed."""
+    """The server promises to keep the connection but closes it after each response, so the next request may find it half closed."""
     answered = 0
 
     async def answer_and_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

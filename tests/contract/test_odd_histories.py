@@ -1,4 +1,4 @@
-"""Histories that no host would make, and that happen: each is a request that its host takes, on every protocol."""
+"""Histories that no host would produce, but that happen: each encodes to a valid request on every protocol."""
 
 import json
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def assistant(*blocks: ContentBlock, same_model: bool = True) -> Message:
 
 
 def call_and_result(name: str, content: Any, *, is_error: bool = False) -> list[Message]:
-    """A call of a tool, and its result."""
+    """Return a tool call and its result."""
     call = ToolUseBlock("c1", name, {})
     return [user("Go"), assistant(call), user(ToolResultBlock("c1", name, content, is_error))]
 
@@ -122,7 +122,7 @@ def encode_body(wire: str, request: ModelRequest) -> dict[str, Any]:
 
 
 def check_ollama(body: dict[str, Any]) -> None:
-    """Ollama has no ids: results stand behind the calls."""
+    """Check an Ollama body: Ollama has no IDs, so results follow the calls."""
     assert body["messages"]
     for message in body["messages"]:
         assert message["role"] in ("system", "user", "assistant", "tool")
@@ -168,7 +168,7 @@ def test_real_tool_schemas_are_sent_as_objects(wire: str, material: Path) -> Non
     assert len(schemas) == len(tools)
     for schema in schemas:
         assert schema is None or schema["type"] == "object"
-        if wire == "messages":  # the host refuses these at the top of a schema
+        if wire == "messages":  # the host rejects these at the top level of a schema
             assert schema is not None
             assert not schema.keys() & {"oneOf", "anyOf", "allOf"}
 
@@ -176,7 +176,7 @@ def test_real_tool_schemas_are_sent_as_objects(wire: str, material: Path) -> Non
 @pytest.mark.covers("CAC-10")
 @pytest.mark.parametrize("wire", WIRES)
 def test_encoding_cache_matches_a_fresh_encoding(wire: str) -> None:
-    """A conversation goes on, is taken back, is summed up, becomes another: kept bytes and a fresh encoding are the same."""
+    """A conversation continues, is rewound, is compacted, or is replaced: cached and fresh encodings are equal."""
     encode, profile = WIRES[wire]
     scratch = EncodingCache()
     turns = [message for text in "abcd" for message in (user(text), assistant(TextBlock(text.upper())))]

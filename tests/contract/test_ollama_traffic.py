@@ -1,4 +1,4 @@
-"""Recorded exchanges of Ollama's own protocol: what we decode is what a plain reading of the raw body says."""
+"""Recorded exchanges of the native Ollama protocol: decoding matches a reference reader of the raw body."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ def load(path: Path) -> Any:
 
 
 def find_differences(exchange: dict[str, Any]) -> list[str]:
-    """What we decode otherwise than a plain reading does."""
+    """Return where decoding differs from the reference reader."""
     message, error = decode_exchange(exchange)
     response = exchange["response"]
     if response["status"] != 200:

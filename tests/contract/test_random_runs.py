@@ -1,8 +1,8 @@
-"""Random scripts through the loop: whatever happens at whatever moment, the promises of a run hold.
+"""Random scripts through the loop keep the guarantees of a run.
 
-Each run has a script of its own (batches of calls that work, fail, hang, pause, are refused or nonsense; answers that are cut off,
-empty or never come), options, handlers that dawdle or fail, and something that comes in between: steering, an abort, a
-cancellation, twice, both. The seed is the run's number, so a failure is repeated by it.
+Each run has its own script (batches of calls that work, fail, hang, pause, are denied, or are invalid; responses that are cut off
+or empty), options, handlers that are slow or fail, and an input during the run: steering, an abort, a cancellation, twice, or
+both. The seed is the number of the run, so a failure can be repeated.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, ToolContext, tool
 
 RUNS = 2000
-PARTS = 8  # a test is to end in seconds
+PARTS = 8  # each test must finish in seconds
 QUICK = SessionOptions(fsync="never", retry_after=0.0, redact_line=None)
 NO_WAIT = RetryConfig(max_retries=1, base_delay_ms=0, max_delay_ms=0, jitter=0)
 FIRED = [kind for name, kind in HOOKS.items() if not name.startswith(("child:", "mcp:", "skills:", "spawn:", "oauth:"))]
@@ -41,7 +41,7 @@ STOPS = ("abort", "abort", "cancel", "cancel twice", "both", "abort twice", "dea
 
 
 class RunSimulator:
-    """One run: its script, what comes in between, and what was seen."""
+    """One run: its script, the inputs during the run, and the recorded events."""
 
     def __init__(self, seed: int, folder: Path) -> None:
         self.random = rng = random.Random(seed)
@@ -72,7 +72,7 @@ class RunSimulator:
         self.agent.on(PermissionCheck, self._permit)
         self.agent.subscribe(lambda event: self._tick(event.type))
 
-    # --- what is played ---------------------------------------------------------------------------------------------
+    # --- script -----------------------------------------------------------------------------------------------------
 
     def _behavior(self) -> RunOptions:
         rng = self.random
@@ -150,7 +150,7 @@ class RunSimulator:
 
         @tool
         async def stubborn(n: str, ctx: ToolContext) -> str:
-            """Go on in spite of a cancellation."""
+            """Continue despite a cancellation."""
             for _ in range(3):
                 try:
                     await asyncio.sleep(0.001)
@@ -178,7 +178,7 @@ class RunSimulator:
             ctx.pause("may it?")
 
     def _handler(self, kind: type[Hook]) -> Any:
-        """A handler that is quick, dawdles, or now and then fails."""
+        """Create a handler that is fast, slow, or sometimes fails."""
         mood = self.random.random()
 
         async def slow(ctx: Hook) -> None:
@@ -193,7 +193,7 @@ class RunSimulator:
 
         return slow if mood < 0.3 else failing if mood < 0.35 else lambda ctx: self._tick()
 
-    # --- what comes in between --------------------------------------------------------------------------------------
+    # --- inputs during the run --------------------------------------------------------------------------------------
 
     def _tick(self, event: str = "") -> None:
         if event:
@@ -227,10 +227,10 @@ class RunSimulator:
     def _record_hook(self, ctx: Hook) -> None:
         self.hooks.append((ctx.event, ctx))
 
-    # --- playing it -------------------------------------------------------------------------------------------------
+    # --- run --------------------------------------------------------------------------------------------------------
 
     async def run(self) -> str:
-        """Run, answer what waits, run again; check after each."""
+        """Run, answer pending calls, run again; check after each."""
         status = ""
         for prompt in ("go", "", "go on"):
             pending = self.agent.pending
@@ -255,7 +255,7 @@ class RunSimulator:
         finally:
             self.task = None
 
-    # --- the promises -----------------------------------------------------------------------------------------------
+    # --- guarantees -------------------------------------------------------------------------------------------------
 
     def _check(self, status: str) -> None:
         messages = [m for m in self.agent.messages if isinstance(m, Message)]
@@ -278,7 +278,7 @@ class RunSimulator:
 
 
 def check_pairs(messages: list[Message]) -> None:
-    """Every call has exactly one result, right behind it and in order; no result is without its call."""
+    """Check that every call has exactly one result, right after it and in order, and no result lacks its call."""
     for i, message in enumerate(messages):
         calls = [c.id for c in message.tool_uses] if message.role == "assistant" else []
         after = [r.tool_use_id for r in messages[i + 1].tool_results] if i + 1 < len(messages) else []
@@ -287,7 +287,7 @@ def check_pairs(messages: list[Message]) -> None:
 
 
 def check_hooks(hooks: list[tuple[str, Hook]]) -> None:
-    """The hooks of one run came in an order that the docs allow."""
+    """Check that the hooks of one run fired in a documented order."""
     names = [name for name, _ in hooks]
     assert names[0] == "session:start"
     assert names[-2:] == ["session:end", "agent:done"]

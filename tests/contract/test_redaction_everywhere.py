@@ -38,14 +38,14 @@ pytestmark = [pytest.mark.covers("BYD-19"), pytest.mark.timeout(120)]
 
 SOURCES = ("prompt", "tool argument", "tool result", "tool error", "model text", "thinking")
 NAMED = "correct-horse-42"
-"""The value of a variable of the environment, which is like no token."""
+"""The value of an environment variable, which looks like no token."""
 
 ALL_SAMPLES = [*SAMPLES, *FORMS[::16], Sample("environment", f"it is {NAMED} there", NAMED)]
 
 
 @tool
 async def look(text: str, fail: bool = False) -> str:
-    """Give back a text."""
+    """Return a text."""
     if fail:
         raise ToolError(text)
     return text
@@ -57,7 +57,7 @@ def set_password(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def create_script(source: str) -> Iterator[Any]:
-    """What the model says, so that each sample goes through a source."""
+    """Yield model responses that send each sample through a source."""
     for number, sample in enumerate(ALL_SAMPLES):
         if source == "model text":
             yield Reply(sample.text)
@@ -72,7 +72,7 @@ def create_script(source: str) -> Iterator[Any]:
 
 
 def find_secrets(text: str) -> list[str]:
-    """The names of the samples whose secrets are in a text, in any form."""
+    """Return the names of the samples whose secrets are in a text, in any encoding."""
     return [
         s.name
         for s in ALL_SAMPLES
@@ -142,7 +142,7 @@ def chat(delta: dict[str, Any], reason: str | None = None) -> bytes:
 
 
 def text_stream(text: str) -> bytes:
-    """A stream that spells a text in pieces of seven characters."""
+    """Return a stream that sends a text in pieces of seven characters."""
     parts = [text[at : at + 7] for at in range(0, len(text), 7)]
     return b"".join(chat({"content": part}) for part in parts) + chat({}, "stop") + b"data: [DONE]\n\n"
 
@@ -233,7 +233,7 @@ async def test_settings_and_server_list_show_no_secrets(tmp_path: Path) -> None:
 async def test_mcp_server_log_contains_no_secrets(tmp_path: Path) -> None:
     log = ServerLog(tmp_path / "server.log")
     for sample in ALL_SAMPLES:
-        if "\n" not in sample.text:  # its lines are written one by one
+        if "\n" not in sample.text:  # the log contains single lines
             log.add(sample.text)
     await log.flush()
     assert find_secrets(read_files(tmp_path)) == []

@@ -1,4 +1,4 @@
-"""Recorded exchanges of the Responses protocol: what we decode is what a plain reading of the raw body says."""
+"""Recorded exchanges of the Responses protocol: decoding matches a reference reader of the raw body."""
 
 import json
 import sys
@@ -39,7 +39,7 @@ def load(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-# --- the plain reading -------------------------------------------------------------------------------------------------
+# --- the reference reader ----------------------------------------------------------------------------------------------
 
 
 def parse_objects(body: str) -> list[dict[str, Any]]:
@@ -49,11 +49,11 @@ def parse_objects(body: str) -> list[dict[str, Any]]:
     objects = [json.loads(line) for line in lines if line != "[DONE]"]
     ends = [at for at, value in enumerate(objects) if value.get("type", "").endswith((".completed", ".incomplete"))]
     ends = [at for at in ends if "response" in objects[at]]
-    return objects[: ends[0] + 1] if ends else objects  # One file holds four answers in a row.
+    return objects[: ends[0] + 1] if ends else objects  # one file contains four responses in a row
 
 
 def items_of(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The finished items: as they were told one by one, or else as the finished answer tells them."""
+    """Return the finished items, sent one by one or with the finished response."""
     done = [value["item"] for value in objects if value.get("type") == "response.output_item.done"]
     last = objects[-1].get("response") or objects[-1]
     return done or last.get("output") or []
@@ -96,7 +96,7 @@ def decode_arguments(arguments: str) -> Any:
 
 
 def find_differences(exchange: dict[str, Any]) -> list[str]:
-    """What we decode otherwise than a plain reading does."""
+    """Return where decoding differs from the reference reader."""
     message, error = decode_exchange(exchange)
     response = exchange["response"]
     if response["status"] != 200:
@@ -184,7 +184,7 @@ def blocks_of(content: Any) -> list[TextBlock | ImageBlock]:
 
 
 def to_messages(items: list[dict[str, Any]]) -> list[Message]:
-    """A recorded conversation as messages; raises LookupError for what messages do not have."""
+    """Return a recorded conversation as messages; raise LookupError if messages cannot express it."""
     messages: list[Message] = []
     pending: list[ContentBlock] = []
 
@@ -238,7 +238,7 @@ def to_messages(items: list[dict[str, Any]]) -> list[Message]:
 
 
 def summarize(items: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """What matters of each item: kind, role, call, and its parts; ids and wordings of the recorder left out."""
+    """Return kind, role, call, and parts of each item, without the IDs and wording of the recorder."""
     found: list[tuple[Any, ...]] = []
     for item in items:
         kind = item.get("type", "message")
@@ -247,11 +247,11 @@ def summarize(items: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
             content = (
                 item["content"] if not isinstance(item["content"], str) else [{"type": "text", "text": item["content"]}]
             )
-            if all("text" in p for p in content):  # Text alone is one text.
+            if all("text" in p for p in content):  # parts that are only text are one text
                 content = [{"type": "text", "text": "\n".join(p["text"] or "" for p in content)}]
             parts = [(p["type"].rpartition("_")[2], p.get("text") or p.get("image_url")) for p in content]
             if role == "assistant" and parts == [("text", None)]:
-                continue  # Empty text is not sent.
+                continue  # empty text is not sent
             found.append((kind, role, *parts))
         elif kind == "function_call":
             found.append((kind, item["call_id"], item["name"], json.loads(item["arguments"] or "{}")))
@@ -303,7 +303,7 @@ def test_encoded_requests_match_recorded_requests(material: Path) -> None:
     assert unlike == {}
 
 
-# --- cutting -----------------------------------------------------------------------------------------------------------
+# --- chunk boundaries --------------------------------------------------------------------------------------------------
 
 
 def decode(body: bytes, cuts: list[int]) -> tuple[list[Any], Message | None, ModelError | None]:
@@ -361,7 +361,7 @@ def test_truncated_stream_never_completes(path: Path, data: st.DataObject) -> No
 
 
 def is_complete_json(part: bytes) -> bool:
-    """Whether the last line, though cut before its end of line, is whole."""
+    """Return True if the last line is complete without its newline."""
     try:
         value = json.loads(part.rstrip().rpartition(b"\n")[2].removeprefix(b"data:"))
     except ValueError:

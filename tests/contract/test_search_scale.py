@@ -1,4 +1,4 @@
-"""A search of fifty thousand files: bounded memory, and time beside ripgrep alone."""
+"""A search of 50,000 files uses bounded memory and takes time comparable to ripgrep alone."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What goes wrong around sessions, on every store that a disk is behind: the known troubles of such programs, one by one."""
+"""Known problems of sessions, one by one, on every store on disk."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> SessionStore:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of its own, of one megabyte."""
+    """Yield a separate disk of one megabyte."""
     folder = tmp_path / "disk"
     folder.mkdir()
     if os.name != "posix" or os.geteuid() or not mount("-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)):
@@ -62,7 +62,7 @@ def mount(*arguments: str) -> bool:
 
 
 def fill_disk(folder: Path) -> Path:
-    """Take all the room there is."""
+    """Fill the disk."""
     file = folder / "ballast"
     with file.open("wb", buffering=0) as out:
         try:
@@ -87,7 +87,7 @@ def create_session(store: SessionStore, id: str = "s1") -> Session:
 
 @pytest.mark.parametrize("kind", STORES)
 async def test_full_disk_is_reported_and_data_is_saved_later(kind: str, disk: Path) -> None:
-    """S-13: writes never fail in silence."""
+    """S-13: writes never fail silently."""
     store = STORES[kind](disk)
     session = create_session(store)
     one = agent(session, "one", calling("c1", "c2"), "two " + "x" * 50_000, "three", "four")
@@ -97,7 +97,7 @@ async def test_full_disk_is_reported_and_data_is_saved_later(kind: str, disk: Pa
     assert [p.kind for p in session.problems] == ["unsaved"]
     assert "No space left" in str(session.problems[0]) or "full" in str(session.problems[0])
     other = Session.open("s1", home=store, write=False)
-    check_paired(other.messages)  # whoever looks meanwhile finds whole turns
+    check_paired(other.messages)  # a reader finds complete turns
     assert texts(other.messages)[:2] == ["user: first", "assistant: one"]
     other.close()
     ballast.unlink()
@@ -176,7 +176,7 @@ print(json.dumps([session.id, len(session.messages)]), flush=True)
 
 @pytest.mark.parametrize("kind", STORES)
 def test_second_process_on_a_session_works_in_a_copy(kind: str, tmp_path: Path, repository: Path) -> None:
-    """S-03: the second goes on in a copy, and both keep everything."""
+    """S-03: the second process continues in a copy, and both store everything."""
     store = STORES[kind](tmp_path)
     session = create_session(store)
     asyncio.run(agent(session, "one").run("first"))
@@ -204,13 +204,13 @@ def test_second_process_on_a_session_works_in_a_copy(kind: str, tmp_path: Path, 
             assert one.problems == []
             users = [t.removeprefix("user: ") for t in texts(one.messages) if t.startswith("user")]
             sides = {u.split()[0] for u in users[1:]}
-            assert len(sides) == 1  # nobody else's words
+            assert len(sides) == 1  # no prompts of the other process
             prompts += users[1:]
     assert len(set(prompts)) == 40
 
 
 async def test_session_waits_for_a_busy_database(tmp_path: Path) -> None:
-    """S-04: several programs at once are nothing that anybody needs to be told of."""
+    """S-04: parallel programs are not a problem to report."""
     store = SqliteSessionStore(tmp_path / "s.db")
     session = create_session(store)
     await agent(session, "one").run("first")
@@ -225,7 +225,7 @@ async def test_session_waits_for_a_busy_database(tmp_path: Path) -> None:
     assert len(reopen(session).messages) == 4
 
 
-# --- what is in the file ------------------------------------------------------------------------------------------------
+# --- file content -------------------------------------------------------------------------------------------------------
 
 
 def rewrite(file: Path, change: Callable[[list[bytes]], bytes]) -> None:
@@ -234,7 +234,7 @@ def rewrite(file: Path, change: Callable[[list[bytes]], bytes]) -> None:
 
 @pytest.mark.covers("SES-09")
 async def test_line_appended_to_a_torn_line_loses_only_these_two(tmp_path: Path) -> None:
-    """S-01: a program that did not look appended to half a line."""
+    """S-01: another program appended to an incomplete line."""
     session = create_session(JsonlStore(tmp_path))
     await agent(session, "one", "two").run("first")
     session.close()
@@ -283,7 +283,7 @@ async def test_clock_running_backwards_does_not_affect_a_session(store: SessionS
 
 @pytest.mark.parametrize("count", [1, 3])
 async def test_rejected_request_is_not_sent_again(store: SessionStore, count: int) -> None:
-    """S-05: an answer that was an error is no part of what is sent next."""
+    """S-05: a response that was an error is not part of the next request."""
     session = create_session(store)
     one = agent(session, *[ModelError("bad image", status=400)] * count)
     for _ in range(count):
@@ -310,7 +310,7 @@ async def test_entries_follow_their_parents_and_results_their_calls(store: Sessi
 
 
 async def test_streamed_and_plain_runs_store_the_same_entries(store: SessionStore) -> None:
-    """S-17: what is read back holds the calls and results of both, so that none is made again."""
+    """S-17: both store all calls and results, so that none is repeated."""
     kinds: list[list[str]] = []
     for id in ("plain", "streamed"):
         session = create_session(store, id)
@@ -332,7 +332,7 @@ async def test_streamed_and_plain_runs_store_the_same_entries(store: SessionStor
 
 
 async def test_fifty_parallel_runs_stay_in_their_own_session(store: SessionStore) -> None:
-    """S-18: no state of one is seen by another."""
+    """S-18: the sessions share no state."""
     sessions = [create_session(store, f"s{i}") for i in range(50)]
     agents = [agent(s, calling(f"c{i}"), f"answer {i}") for i, s in enumerate(sessions)]
     await asyncio.gather(*[a.run(f"prompt {i}") for i, a in enumerate(agents)])
@@ -347,7 +347,7 @@ async def test_fifty_parallel_runs_stay_in_their_own_session(store: SessionStore
 
 @pytest.mark.covers("OPT-05", "BYD-12")
 async def test_search_index_follows_deleted_and_renamed_sessions(store: SessionStore) -> None:
-    """S-10: the sessions are the truth; the index of words never shows one that is gone, and finds one that was put there."""
+    """S-10: the search index never returns a deleted session and finds an added one."""
     for id in ("a1", "b1"):
         session = create_session(store, id)
         await agent(session, f"badgers of {id}").run("what digs?")
@@ -402,7 +402,7 @@ async def test_newer_session_is_read_but_not_written(store: SessionStore) -> Non
 
 
 async def test_older_session_without_newer_fields_is_read(store: SessionStore) -> None:
-    """A compaction from before it said what lies before it: everything is read, and the next one says it."""
+    """A compaction of an older version lacks "before": everything is read, and the next compaction writes it."""
     session = create_session(store)
     one = agent(session, "one", "two", "three", "four")
     await one.run("first")

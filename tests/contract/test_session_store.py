@@ -1,4 +1,4 @@
-"""What every `SessionStore` keeps to: files and memory, and whatever comes later."""
+"""The common behavior of every `SessionStore`: files, memory, and SQLite."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -25,7 +25,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 @pytest.fixture(params=["jsonl", "memory", "sqlite"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> SessionStore:
-    """Each store there is, empty."""
+    """Return each store, empty."""
     factories: dict[str, Callable[[], SessionStore]] = {
         "jsonl": lambda: JsonlStore(tmp_path),
         "memory": MemorySessionStore,

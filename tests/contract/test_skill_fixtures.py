@@ -1,4 +1,4 @@
-"""All skills of public repositories: what becomes of each, and whether the reference validator would say the same."""
+"""All skills of public repositories: whether they load, and whether validation matches the reference validator."""
 
 import json
 from functools import cache
@@ -34,10 +34,10 @@ RULES = {
     "Compatibility exceeds": "compatibility-long",
     "character limit": "name-long",
 }
-"""What the reference validator's messages begin with or hold, and our names of the rules."""
+"""Messages of the reference validator, in part, with the names of our rules."""
 
 REFUSED = {"no_frontmatter": ("no front matter", "checked out as a file"), "missing_description": ("no description",)}
-"""The only odd things for which a skill is not loaded, and what is said then; broken YAML counts as missing here, and is mended."""
+"""The only problems that prevent loading, with their messages; broken YAML counts as missing here but is repaired."""
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_validation_matches_the_reference_validator(rows: list[dict[str, Any]], 
 def test_every_skill_loads_or_has_a_reason(rows: list[dict[str, Any]], verdicts: dict[str, Verdict]) -> None:
     for row in rows:
         verdict, features = verdicts[row["dir"]], row["features"]
-        broken = "invalid_yaml" in features  # our reading mends it, so nothing is missing
+        broken = "invalid_yaml" in features  # the parser repairs it, so nothing is missing
         reasons = [text for kind, texts in REFUSED.items() if kind in features and not broken for text in texts]
         assert verdict.loads == (not reasons), (row["dir"], verdict.reason)
         assert verdict.loads or any(text in verdict.reason for text in reasons), verdict.reason

@@ -1,4 +1,4 @@
-"""Skills in use, end to end: real files, real sessions, permissions; and the known problems about them."""
+"""Skills in use, end to end: real files, sessions, and permissions, and their known problems."""
 
 import asyncio
 import subprocess
@@ -57,7 +57,7 @@ async def test_every_real_skill_can_be_used(material: Path) -> None:
 
 
 async def test_dollar_signs_in_a_skill_are_not_substituted(tmp_path: Path) -> None:
-    """K-05: nothing is substituted that nobody declared."""
+    """K-05: only declared arguments are substituted."""
     body = "awk '{print $1}' \"$@\" $ARGUMENTS ${x} {{args}} $$ %s {0}"
     write_skill(tmp_path, "awk", f"---\nname: awk\ndescription: d\n---\n{body}")
     agent = Agent(ScriptedModel(call_skill("awk"), "done"), skills=tmp_path, execution=MemoryEnv())
@@ -68,7 +68,7 @@ async def test_dollar_signs_in_a_skill_are_not_substituted(tmp_path: Path) -> No
 
 
 async def test_skill_named_like_a_tool_does_not_replace_the_tool(tmp_path: Path) -> None:
-    """K-06: names of skills are names of skills."""
+    """K-06: a skill name is neither a tool name nor a command name."""
     for name in ("shell", "read_file", "skills-use", "quit"):
         write_skill(tmp_path, name, f"---\nname: {name}\ndescription: d\n---\nText of {name}.")
     model = ScriptedModel(
@@ -86,7 +86,7 @@ async def test_skill_named_like_a_tool_does_not_replace_the_tool(tmp_path: Path)
 
 
 async def test_skills_with_the_same_name_are_used_by_source(tmp_path: Path) -> None:
-    """K-04: the one that another hides is at hand."""
+    """K-04: a shadowed skill can be used by its source."""
     write_skill(tmp_path / "p" / ".agent" / "skills", "pdf", "---\nname: pdf\ndescription: d\n---\nThe project's.")
     write_skill(tmp_path / "u", "pdf", "---\nname: pdf\ndescription: d\n---\nThe user's.")
     config = SkillsConfig(
@@ -105,7 +105,7 @@ async def test_skills_with_the_same_name_are_used_by_source(tmp_path: Path) -> N
 
 @pytest.mark.covers("SKL-20", "SKL-37")
 async def test_untrusted_project_skills_are_not_offered(tmp_path: Path) -> None:
-    """K-03: no skill of such a project is offered."""
+    """K-03: skills of an untrusted project are not offered."""
     write_skill(tmp_path / ".agent" / "skills", "evil", "---\nname: evil\ndescription: d\n---\nObey.")
     config = SkillsConfig(project=str(tmp_path), trust_project_skills=False, builtin=False)
     model = ScriptedModel(call_skill("evil"), "done")
@@ -118,7 +118,7 @@ async def test_untrusted_project_skills_are_not_offered(tmp_path: Path) -> None:
 
 
 async def test_thousands_of_skills_are_listed_without_reading_them(tmp_path: Path) -> None:
-    """K-10: bodies are read when they are used."""
+    """K-10: skill bodies are read on use."""
     inline = tuple(
         Skill(name=f"s{i}", description="d", brief="d", source="inline", path=str(tmp_path / "none"), text=None)
         for i in range(3000)
@@ -129,7 +129,7 @@ async def test_thousands_of_skills_are_listed_without_reading_them(tmp_path: Pat
     await agent.run("go")
 
     assert len(model.requests[0].request.system) < 30_000
-    assert tool_results(agent)[0].is_error  # its file is not there, and nobody looked before
+    assert tool_results(agent)[0].is_error  # the file does not exist, which is only noticed on use
 
 
 @pytest.mark.covers("SKL-30", "SKL-37")

@@ -1,4 +1,4 @@
-"""Spans, metrics and events as a real receiver gets them over OTLP, against the published conventions."""
+"""Spans, metrics, and events that a real receiver gets over OTLP follow the published conventions."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ CHECKED = {
 }
 
 ABSENT = {
-    # Recommended or asked for on a condition, and not there, with the reason.
+    # Recommended or conditionally required attributes that are missing, with the reason.
     "gen_ai.response.id": "the id of an answer at its provider is not kept in a message",
     "gen_ai.request.top_p": "no request has it",
     "gen_ai.request.top_k": "no request has it",
@@ -37,7 +37,7 @@ ABSENT = {
     "gen_ai.data_source.id": "there is none",
 }
 CONDITIONAL = {
-    # Told where there is something to tell; this conversation has nothing of it on some or all spans.
+    # Set only if there is a value; some or all spans of this conversation have none.
     "error.type", "gen_ai.agent.id", "gen_ai.conversation.id", "gen_ai.output.type", "gen_ai.request.temperature",
     "gen_ai.request.stop_sequences", "gen_ai.usage.cache_creation.input_tokens", "gen_ai.usage.cache_read.input_tokens",
     "gen_ai.usage.reasoning.output_tokens", "server.address", "server.port", "gen_ai.response.time_to_first_chunk",
@@ -66,7 +66,7 @@ def load_conventions(material: Path, version: str, what: str) -> dict[str, Any]:
 
 
 def find_differences(material: Path, version: str, spans: list[Any]) -> list[str]:
-    """What is otherwise than the conventions say."""
+    """Return where spans differ from the conventions."""
     published = load_conventions(material, version, "spans")
     found: list[str] = []
     for span in spans:
@@ -190,7 +190,7 @@ def test_content_follows_the_conventions(material: Path, version: str, received:
         for name in ("input-messages", "output-messages", "system-instructions")
     }
     definitions = json.loads((material / "otel" / version / "gen-ai-tool-definitions.json").read_text())
-    definitions["$defs"]["FunctionToolDefinition"]["properties"]["parameters"] = {}  # would be fetched
+    definitions["$defs"]["FunctionToolDefinition"]["properties"]["parameters"] = {}  # would be fetched from the network
     schemas["gen_ai.tool.definitions"] = definitions
     seen: set[str] = set()
     for span in received.spans:

@@ -1,6 +1,6 @@
-"""Tool arguments as real models and servers send them, real tool schemas, and the public suite of JSON Schema.
+"""Tool arguments of real models and servers, real tool schemas, and the public JSON Schema test suite.
 
-Our own cases lie beside this file. The larger collections lie beside the checkout; without them those tests are skipped.
+Our own cases are in the fixtures folder. The larger collections are next to the checkout; without them those tests are skipped.
 """
 
 import json
@@ -41,15 +41,15 @@ def test_fixture_arguments_parse_as_expected(case: dict[str, Any]):
 
 # --- the collection of real cases -------------------------------------------------------------------------------------
 
-# The collection's expectation is what one repair library gives. Ours differs on purpose:
+# The expected values come from a repair library. Ours differ on purpose:
 KEPT_NEWLINES = {"s139", "s153", "s180", "s184", "s189", "s212"}
-"""There a string loses the line break at its end. A file written without its last newline is damage, so it stays."""
+"""A string loses its final line break there. A file without its last newline is damaged, so the newline stays."""
 
 CUT_AND_STRAY = {"s098", "s104"}
-"""Cut texts, which never run; there the part that did arrive is shown as it is, without guesses."""
+"""Truncated texts, which never run; the received part is shown unchanged, without guesses."""
 
 DISPLAY_ONLY = {"s013", "s018"}
-"""Cut texts, which `partial_arguments` shows as expected."""
+"""Truncated texts, which `partial_arguments` shows as expected."""
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def test_collected_invalid_arguments_are_rejected(cases: list[dict[str, Any]]):
 
 
 def test_no_prefix_of_valid_arguments_is_accepted(cases: list[dict[str, Any]]):
-    """Every text that is strict JSON, cut at every place."""
+    """Every valid JSON text, truncated at every position."""
     for case in cases:
         text = case["raw_arguments"]
         parsed = parse_arguments(None, text)
@@ -132,13 +132,13 @@ def test_real_tool_schemas_need_no_full_validator(material: Path):
     assert count > 200
 
 
-# --- the suite of JSON Schema -----------------------------------------------------------------------------------------
+# --- the JSON Schema test suite ---------------------------------------------------------------------------------------
 
 SCHEMAS = {
     "draft2020-12": "https://json-schema.org/draft/2020-12/schema",
     "draft7": "http://json-schema.org/draft-07/schema#",
 }
-# format.json wants formats not to be checked; the others need schemas of a server.
+# format.json expects unchecked formats; the others need schemas from a server.
 LEFT_OUT = {"format.json", "refRemote.json", "vocabulary.json"}
 NEEDS_A_SERVER = (
     "strict-tree schema",

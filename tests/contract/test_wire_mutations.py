@@ -1,4 +1,4 @@
-"""Answers that went wrong on their way: whatever arrives is a sound message or a model error, at once and at any split."""
+"""Mutated responses: any input results in a valid message or a model error, whole and at any chunk boundary."""
 
 import json
 import random
@@ -61,7 +61,7 @@ def split(body: bytes, size: int) -> Iterator[bytes]:
     return (body[at : at + size] for at in range(0, len(body), size))
 
 
-# --- what may go wrong -------------------------------------------------------------------------------------------------
+# --- mutations ---------------------------------------------------------------------------------------------------------
 
 ODD: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 3.7, 10**30, -(10**30), 2**63, float("inf"), float("nan"), "", "x", "null", "9" * 5000),
@@ -99,7 +99,7 @@ def find_paths(value: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, 
 
 
 def mutate_json(data: bytes, dice: random.Random) -> bytes:
-    """The same JSON with a few values of other types, without some fields, or with more."""
+    """Return JSON with some values of other types, without some fields, or with more."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
@@ -137,7 +137,7 @@ def mutate_event(event: bytes, dice: random.Random) -> bytes:
 
 
 def mutate_response(body: bytes, dice: random.Random) -> bytes:
-    """The answer with events missing, twice, elsewhere, changed, with strange ones between, cut, or with broken bytes."""
+    """Return a response with missing, repeated, moved, changed, inserted, or truncated events, or with broken bytes."""
     if not body.lstrip().startswith((b"{", b"[")):
         body = mutate_events(body.replace(b"\r\n", b"\n"), b"\n\n", dice)
     elif body.count(b"\n{"):
@@ -177,16 +177,16 @@ def mutate_events(body: bytes, end: bytes, dice: random.Random) -> bytes:
     return end.join(events) + (end if dice.random() < 0.8 else b"")
 
 
-# --- what must hold ----------------------------------------------------------------------------------------------------
+# --- checks ------------------------------------------------------------------------------------------------------------
 
 
 def check_events(events: list[StreamEvent], error: ModelError | None) -> None:
-    """Blocks open, grow and end in this order; the message is whole, its ids differ, and all of it is text."""
+    """Check that blocks start, grow, and end in order, and that the message is complete, with unique IDs and valid text."""
     state: dict[int, str] = {}
     for event in events:
         kind = event.type
         if kind == "start":
-            state = {}  # The host was lost before anything was said, and asked again.
+            state = {}  # The connection was lost before any content, and the request was repeated.
         elif kind.endswith("_start"):
             assert cast("Any", event).index not in state
             state[cast("Any", event).index] = "open"
@@ -262,7 +262,7 @@ def test_endless_nesting_is_a_model_error(api: str, opening: str) -> None:
         assert isinstance(error, ModelError)
 
 
-# --- a long answer in small pieces --------------------------------------------------------------------------------------
+# --- a long response in small pieces ------------------------------------------------------------------------------------
 
 
 def measure_seconds(api: str, pieces: Iterator[bytes]) -> float:
@@ -299,9 +299,7 @@ LONG: dict[str, Callable[[], Iterator[bytes]]] = {
 @pytest.mark.covers("STR-12")
 @pytest.mark.parametrize("what", LONG)
 def test_decoding_time_is_linear_in_the_response_length(what: str) -> None:
-    assert (
-        measure_seconds("chat_completions", LONG[what]()) < 4
-    )  # 0.1 to 0.6 s here; what was quadratic took 10 to 60 s
+    assert measure_seconds("chat_completions", LONG[what]()) < 4  # 0.1 to 0.6s here; quadratic code took 10 to 60s
 
 
 def test_huge_array_index_allocates_no_array() -> None:
@@ -316,7 +314,7 @@ def test_huge_array_index_allocates_no_array() -> None:
 
 
 def nested_call(api: str, depth: int) -> bytes:
-    """An answer with one call whose arguments are nested this deep."""
+    """Return a response with one call whose arguments are nested to a depth."""
     arguments = '{"a":' * depth + "1" + "}" * depth
     text = json.dumps(arguments)
     if api == "chat_completions":
@@ -336,7 +334,7 @@ def nested_call(api: str, depth: int) -> bytes:
 
 
 def encode_deep(conversation: list[Message], *, stack_depth: int) -> bytes:
-    """A request with it, made by somebody who was called by many others."""
+    """Encode a request from deep in the call stack."""
     if stack_depth:
         return encode_deep(conversation, stack_depth=stack_depth - 1)
     encode, profile = WIRES["chat_completions"]
@@ -346,7 +344,7 @@ def encode_deep(conversation: list[Message], *, stack_depth: int) -> bytes:
 @pytest.mark.covers("RET-21")
 @pytest.mark.parametrize("api", PROTOCOLS)
 def test_nested_call_that_decodes_can_be_encoded(api: str) -> None:
-    """How deep JSON may be nested depends on who reads and writes it: a limit of our own comes before all of theirs."""
+    """The maximum JSON depth depends on the reader and the writer, so our own limit is lower than all of theirs."""
     for depth in (*range(60, 1000, 37), 5000):
         events, error = decode(api, [nested_call(api, depth)])
         if error is not None:

@@ -1,4 +1,4 @@
-"""The page about the architecture shows the code: its diagrams are generated, and its tables list every package."""
+"""The architecture page matches the code: its diagrams are generated, and its tables list every package."""
 
 from pathlib import Path
 

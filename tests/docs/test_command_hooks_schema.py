@@ -1,4 +1,4 @@
-"""The published schema of commands as hooks is that of the code, and takes what is sent and understood."""
+"""The published schema of command hooks matches the code."""
 
 import json
 import subprocess

@@ -1,6 +1,6 @@
 """The Python blocks of README.md and docs/ run.
 
-The blocks of a page run in order, in one namespace, in an empty folder. What comes after `python` on the opening fence says more:
+The blocks of a page run in order, in one namespace, in an empty folder. A word after `python` on the opening fence changes that:
 `python notest` is compiled only (it needs a key or a network), `python async` may use `await` at the top level, as in a notebook.
 """
 
@@ -20,7 +20,7 @@ PAGES = find_pages()
 
 
 def run_blocks(path: Path, blocks: list[Block]) -> None:
-    """Run the blocks of a page one after the other; line numbers in errors are those of the page."""
+    """Run the blocks of a page in order; line numbers in errors are those of the page."""
     namespace: dict[str, object] = {"__name__": "__main__"}
     for block in blocks:
         assert block.info in INFOS, f"{path.name}:{block.line}: unknown word after python: {block.info!r}"
@@ -64,7 +64,7 @@ def test_a_block_that_does_not_compile_fails(tmp_path: Path) -> None:
 
 
 def heading_anchors(page: Path) -> set[str]:
-    """Return the anchors of the headings of a page, as the site and GitHub make them."""
+    """Return the anchors of the headings of a page, in the format of the site and of GitHub."""
     text = re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
@@ -99,7 +99,7 @@ def test_paths_of_pages_in_the_source_exist() -> None:
 
 
 EXTERNAL_NAMES = {"ChatVertexAI", "LoopResult", "MyUI", "OpenTelemetry", "PowerShell"}
-"""Names in the documentation that belong to other programs, to examples, or to the past."""
+"""Names in the documentation that belong to other programs, to examples, or to old versions."""
 
 
 def test_names_of_the_library_in_the_text_exist() -> None:

@@ -1,4 +1,4 @@
-"""The page of hooks is generated from the code."""
+"""The hooks page is generated from the code."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The page of extension points has a program for each kind of thing that you can add, and each runs (`test_examples`)."""
+"""The page of extension points has a runnable program for each kind (`test_examples` runs them)."""
 
 import re
 from pathlib import Path

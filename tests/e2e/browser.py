@@ -1,4 +1,4 @@
-"""A real browser, without a screen: Debian's Chromium, which CI installs."""
+"""Run a real browser without a screen: Debian's Chromium, which CI installs."""
 
 import shutil
 import subprocess
@@ -20,7 +20,7 @@ FLAGS = (
 
 
 def find_browser() -> str:
-    """The program; the test is skipped where there is none."""
+    """Return the path of the browser; skip the test if none is installed."""
     found = shutil.which("chromium") or shutil.which("google-chrome")
     if found is None:
         skip_missing("Chromium")
@@ -28,7 +28,7 @@ def find_browser() -> str:
 
 
 def render_page(url: str, profile: Path) -> str:
-    """The page's HTML once its scripts have run, with what the console said at the end."""
+    """Return the HTML of a page after its scripts have run, followed by the console output."""
     call = [find_browser(), *FLAGS, f"--user-data-dir={profile}", "--enable-logging=stderr", "--dump-dom", url]
     done = subprocess.run(call, capture_output=True, encoding="utf-8", timeout=60, check=True)
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]

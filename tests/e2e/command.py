@@ -1,4 +1,4 @@
-"""Runs the real command in a process of its own, in a folder and a home of its own, against a server of the test."""
+"""Run the real command in its own process, folder, and home, against a server of the test."""
 
 import json
 import os
@@ -18,7 +18,7 @@ KEY = "sk-test-0123456789abcdefghij"
 
 @dataclass
 class CommandResult:
-    """How a command ended."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -37,7 +37,7 @@ class CommandResult:
 
 @dataclass
 class Command:
-    """The command, with a folder to work in and a server that answers."""
+    """The command, with a working folder and a server that responds."""
 
     server: ChatServer
     folder: Path
@@ -46,12 +46,12 @@ class Command:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the process gets."""
+        """The environment of the process."""
         given = {"OPENAI_BASE_URL": self.server.base_url, "OPENAI_API_KEY": KEY, **self.variables}
         return {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "COVERAGE_PROCESS_START": "", **given}
 
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
-        """Start it; stdin is empty unless given."""
+        """Start the command; stdin is empty unless given."""
         options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
         return subprocess.Popen(
             [sys.executable, "-m", "mainspring", *arguments],
@@ -62,7 +62,7 @@ class Command:
         )
 
     def run(self, *arguments: str, piped: str | None = None, **options: Any) -> CommandResult:
-        """Run it to its end."""
+        """Run the command and wait for its end."""
         if piped is not None:
             options["stdin"] = subprocess.PIPE
         with self.start(*arguments, **options) as process:

@@ -1,4 +1,4 @@
-"""A real browser that is looked at and clicked in while it runs, by its debugging protocol."""
+"""Control a real browser through its debugging protocol."""
 
 import asyncio
 import itertools
@@ -16,7 +16,7 @@ class Page:
     """The page of a browser.
 
     Attributes:
-        said: What its console said.
+        console: The messages of its console.
     """
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
@@ -36,7 +36,7 @@ class Page:
                 return message["result"]
 
     async def js(self, expression: str) -> Any:
-        """The value of an expression."""
+        """Return the value of an expression."""
         result = await self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in result, result["exceptionDetails"]
         return result["result"].get("value")
@@ -50,13 +50,13 @@ class Page:
         return await self.js(condition)
 
     async def screenshot(self) -> str:
-        """A picture of the page, in base64."""
+        """Return a screenshot of the page, in base64."""
         return (await self.call("Page.captureScreenshot"))["data"]
 
 
 @asynccontextmanager
 async def open_browser(url: str, profile: Path) -> AsyncIterator[Page]:
-    """A browser that shows a page."""
+    """Open a browser that shows a page."""
     call = [find_browser(), *FLAGS, f"--user-data-dir={profile}", "--remote-debugging-port=0", "about:blank"]
     process = await asyncio.create_subprocess_exec(
         *call, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE

@@ -1,4 +1,4 @@
-"""What tests of durable workers share: the process they are forked from, and databases to work on."""
+"""Shared code of the durable worker tests: the process that forks workers, and their databases."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ class Workers:
 
     Attributes:
         url: The database.
-        folder: Where model and tools note what they do.
+        folder: The folder where the model and the tools log their calls.
     """
 
     def __init__(self, start_fork_server: subprocess.Popen[str], url: str, folder: Path) -> None:
@@ -34,7 +34,7 @@ class Workers:
         self._started = 0
 
     def start(self, name: str, **options: Any) -> int:
-        """Start one and give its process id."""
+        """Start a worker and return its process ID."""
         assert self._fork_server.stdin
         assert self._fork_server.stdout
         self._started = len(self.lines("up"))
@@ -46,19 +46,19 @@ class Workers:
         return pid
 
     async def wait_until_started(self) -> None:
-        """Wait until one more is at work than when the last one was started."""
+        """Wait until the last started worker is running."""
         async with asyncio.timeout(40):
             while len(self.lines("up")) <= self._started:
                 await _moment()
 
     def kill(self, pid: int, number: int = signal.SIGKILL) -> None:
-        """End one, and wait for that."""
+        """Kill a worker and wait for its end."""
         os.kill(pid, number)
         assert ended(pid, 40)
         self._pids.discard(pid)
 
     def close(self) -> None:
-        """End all."""
+        """Kill all workers."""
         for pid in self._pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -66,7 +66,7 @@ class Workers:
             ended(pid)
 
     def lines(self, name: str, after: int = 0) -> list[str]:
-        """What was noted so far."""
+        """Return the logged lines."""
         path = self.folder / name
         return path.read_text().splitlines()[after:] if path.exists() else []
 
@@ -77,7 +77,7 @@ async def _moment() -> None:
 
 @contextmanager
 def start_fork_server() -> Iterator[subprocess.Popen[str]]:
-    """The process that workers are forked from."""
+    """Start the process that forks workers."""
     process = subprocess.Popen(
         [sys.executable, str(HERE / "durable_workers.py")],
         stdin=subprocess.PIPE,
@@ -93,7 +93,7 @@ def start_fork_server() -> Iterator[subprocess.Popen[str]]:
 
 @pytest.fixture(scope="module")
 def fork_server() -> Iterator[subprocess.Popen[str]]:
-    """One for all tests of a module."""
+    """Yield one fork server for all tests of a module."""
     with start_fork_server() as process:
         yield process
 
@@ -102,7 +102,7 @@ def fork_server() -> Iterator[subprocess.Popen[str]]:
 async def workers(
     request: pytest.FixtureRequest, fork_server: subprocess.Popen[str], tmp_path: Path
 ) -> AsyncIterator[Workers]:
-    """Workers on an empty database of either kind."""
+    """Yield workers on an empty database, SQLite or PostgreSQL."""
     url = f"sqlite:///{tmp_path / 'runs.db'}"
     if request.param == "postgres":
         url = await asyncio.to_thread(request.getfixturevalue("postgres").database)

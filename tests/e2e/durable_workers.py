@@ -1,9 +1,9 @@
-"""Workers as processes of their own, for tests that kill them: forked from one that has everything imported.
+"""Run workers as separate processes that tests can kill, forked from one process that has imported everything.
 
     python durable_workers.py
 
-reads a line of JSON for each worker to start, and answers with its process id: ``{"url": ..., "folder": ..., "name": ...}``.
-What model and tools do is noted in ``folder``, beyond any kill.
+Reads one JSON line per worker and writes its process ID: ``{"url": ..., "folder": ..., "name": ...}``.
+The model and the tools log their calls in ``folder``, where a kill cannot remove them.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ LOADED: tuple[Any, ...] = (Agent, DbosEngine, dbos.DBOSClient, psycopg, postgres
 
 
 def append_line(path: Path, text: str) -> None:
-    """Append a line, whole or not at all."""
+    """Append a line in one write."""
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(handle, f"{text}\n".encode())
     os.close(handle)
 
 
 def create_model(folder: Path, turns: int = -1) -> ScriptedModel:
-    """Pays and looks, turn by turn, until it is told to finish or has done so many."""
+    """Create a model that calls both tools in each turn until it gets "finish" or reaches the number of turns."""
 
     def answer(request: ModelRequest) -> Any:
         messages = [m for m in request.messages if isinstance(m, Message)]
@@ -62,7 +62,7 @@ def create_model(folder: Path, turns: int = -1) -> ScriptedModel:
 
 
 def create_tools(folder: Path, pause: float) -> list[Tool]:
-    """One that must not be run twice, and one that may be."""
+    """Create a tool that must not run twice, one that may, and one that kills the worker."""
 
     @tool
     async def pay(key: str) -> str:
@@ -79,7 +79,7 @@ def create_tools(folder: Path, pause: float) -> list[Tool]:
 
     @tool(idempotent=True)
     async def die() -> str:
-        """Take all memory."""
+        """Kill the worker unless it is fixed."""
         append_line(folder / "died", str(os.getpid()))
         if not (folder / "fixed").exists():
             os.kill(os.getpid(), signal.SIGKILL)
@@ -89,7 +89,7 @@ def create_tools(folder: Path, pause: float) -> list[Tool]:
 
 
 def create_agents(folder: Path, pause: float) -> dict[str, Callable[[DurableSteps], CoreAgent]]:
-    """What the workers know."""
+    """Return the agents that the workers can run."""
 
     def create_agent(steps: DurableSteps, turns: int = -1, **options: Any) -> CoreAgent:
         return Agent(
@@ -123,7 +123,7 @@ def create_agents(folder: Path, pause: float) -> dict[str, Callable[[DurableStep
 
 
 async def run_worker(options: dict[str, Any]) -> None:
-    """Be a worker until SIGTERM."""
+    """Run a worker until SIGTERM."""
     folder = Path(options["folder"])
     engine = DbosEngine(
         options["url"],
@@ -144,13 +144,13 @@ async def run_worker(options: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Fork a worker for each line."""
+    """Fork a worker for each line of stdin."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin:
         options = json.loads(line)
         pid = os.fork()
         if not pid:
-            # Nothing of this worker may hold the pipe to the test open.
+            # The worker must not keep the pipe to the test open.
             os.dup2(os.open(os.devnull, os.O_RDWR), 0)
             os.dup2(2, 1)
             asyncio.run(run_worker(options))

@@ -1,7 +1,7 @@
-"""A process that is killed again and again while an agent works in it, and what must hold whenever it is.
+"""Kill a process repeatedly while an agent works in it, and check the stored session after each kill.
 
-`Killer` starts one helper that has everything imported. For each kill it forks; the child opens the session, works, and notes in a
-file of its own what it was told is stored; after a random time it is killed with ``kill -9``.
+`Killer` starts one helper that has imported everything. For each kill, the helper forks; the child opens the session, works, and
+logs in its own file what was reported as stored. After a random time it is killed with ``kill -9``.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, tool
 
 KILLS_PER_SESSION = 10
-MAX_SECONDS = {"jsonl": 0.12, "sqlite": 0.3}  # seconds until a kill: it falls into one of many runs
+MAX_SECONDS = {"jsonl": 0.12, "sqlite": 0.3}  # seconds until a kill, which hits one of many runs
 RUNS = 400
 
 
@@ -53,7 +53,7 @@ def open_store(kind: str, folder: Path) -> SessionStore:
 
 
 class Notes:
-    """What the child knows to be stored, or to have been done; in a file that any kill leaves as it is."""
+    """What the child knows to be stored or done, in a file that survives any kill."""
 
     def __init__(self, folder: Path) -> None:
         self._fd = os.open(folder / "notes", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -65,7 +65,7 @@ class Notes:
 def create_act_tool(notes: Notes, chance: random.Random) -> Tool:
     @tool
     async def act(key: str) -> str:
-        """Act, and say so at some length."""
+        """Act and return a long text."""
         notes.add("ran", key)
         return f"did {key}" + " at length" * chance.choice([0, 0, 0, 10, 5_000, 50_000])
 
@@ -73,7 +73,7 @@ def create_act_tool(notes: Notes, chance: random.Random) -> Tool:
 
 
 async def run_agent(kind: str, folder: Path, seed: str) -> None:
-    """Runs with tools, one after the other, until the kill."""
+    """Run the agent with tools, one run after the other, until the kill."""
     chance, notes = random.Random(seed), Notes(folder)
     store = open_store(kind, folder)
     options = SessionOptions(fsync=chance.choice(["never", "calls"]))
@@ -91,7 +91,7 @@ async def run_agent(kind: str, folder: Path, seed: str) -> None:
     )
 
     def note_stored_messages(hook: TurnBefore) -> None:
-        """Whatever a request is made of is stored by then."""
+        """Note the messages of a request, which must be stored by now."""
         for message in hook.request.messages[-2:]:
             if message.role == "user" and message.text.startswith("prompt "):
                 notes.add("prompt", message.text)
@@ -107,7 +107,7 @@ async def run_agent(kind: str, folder: Path, seed: str) -> None:
         mode: Any = chance.choice(["parallel", "sequential"])
         await agent.run(f"prompt {name}", behavior=RunOptions(tool_execution=mode))
         notes.add("answer", f"answer {name}")
-        if chance.random() < 0.15:  # as a compaction does
+        if chance.random() < 0.15:  # like a compaction
             agent.context.messages[:] = [Message.user(f"summary up to {name}"), *agent.context.messages[-1:]]
 
 
@@ -115,7 +115,7 @@ async def run_agent(kind: str, folder: Path, seed: str) -> None:
 
 
 def fork_children() -> None:
-    """For each line of stdin: fork a child, kill it in time, say how it ended."""
+    """For each line of stdin, fork a child, kill it in time, and write how it ended."""
     for line in sys.stdin:
         job = json.loads(line)
         reader, writer = os.pipe()
@@ -129,7 +129,7 @@ def fork_children() -> None:
                 os._exit(1)
             os._exit(0)
         os.close(writer)
-        select.select([reader], [], [], job["delay"])  # ends early where the child does
+        select.select([reader], [], [], job["delay"])  # returns early if the child ends
         os.kill(pid, signal.SIGKILL)
         os.close(reader)
         _, status = os.waitpid(pid, 0)
@@ -138,13 +138,13 @@ def fork_children() -> None:
 
 
 class Killer:
-    """The helper, seen from a test."""
+    """The test's side of the helper."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
     def kill(self, kind: str, folder: Path, seed: str, delay: float) -> int:
-        """One child, killed after a while; how it ended."""
+        """Start a child, kill it after a delay, and return its exit code."""
         assert self._process.stdin
         assert self._process.stdout
         job = {"kind": kind, "folder": str(folder), "seed": seed, "delay": delay}
@@ -168,7 +168,7 @@ def start_killer() -> Iterator[Killer]:
         assert process.wait(20) == 0
 
 
-# --- what must hold --------------------------------------------------------------------------------------------------
+# --- checks ------------------------------------------------------------------------------------------------------------
 
 
 def read_notes(folder: Path) -> dict[str, list[str]]:
@@ -181,17 +181,17 @@ def read_notes(folder: Path) -> dict[str, list[str]]:
 
 
 def check_session(kind: str, folder: Path) -> Counter[str]:
-    """Open the session as the next process does, and see that nothing is missing, doubled, or said to be what it was not.
+    """Open the session like the next process, and check that nothing is missing, duplicated, or wrong.
 
     Returns:
-        What was found, to see that the kills did hit something.
+        Counts of what was found, to prove that the kills hit something.
     """
     store, recorded = open_store(kind, folder), read_notes(folder)
     if not store.exists("s"):
         assert not any(recorded.values())
         return Counter(empty=1)
     with Session.open("s", home=store) as session:
-        assert session.writable  # the lock of the dead is free
+        assert session.writable  # the lock of the killed process is released
         assert {p.kind for p in session.problems} <= {"torn", "damaged"}
         messages = [m for m in session.messages if isinstance(m, Message)]
         check_pairs(messages)
@@ -228,7 +228,7 @@ def check_pairs(messages: list[Message]) -> None:
 
 
 def soak(kind: str, folder: Path, kills: int) -> Counter[str]:
-    """Kill so often, and look after each time; at last the conversation of each session goes on."""
+    """Kill the process repeatedly and check the session after each kill; finally resume each session."""
     chance, total = random.Random(), Counter[str]()
     with start_killer() as helper:
         for number in range(kills):

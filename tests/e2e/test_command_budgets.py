@@ -1,4 +1,4 @@
-"""The command tells when a limit is near."""
+"""The command warns when a limit is near."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The completion scripts in the shells they are for."""
+"""The completion scripts in their shells."""
 
 import shutil
 import subprocess

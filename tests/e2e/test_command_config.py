@@ -1,4 +1,4 @@
-"""Settings from the command: a provider is set up and tried, values are set, edited and checked, and each says where it comes from."""
+"""The config commands: set up and test a provider; set, edit, and validate values; show the source of each."""
 
 import json
 import os
@@ -191,7 +191,7 @@ def test_config_schema_prints_the_documented_schema(command: Command, repository
 
 
 def run_dialog(command: Command, answers: list[tuple[str, str]], *arguments: str) -> tuple[int, str]:
-    """Run the command on a terminal and answer each question when it is asked; its exit code and all that was shown."""
+    """Run the command on a terminal and answer its questions; return the exit code and the output."""
     master, slave = pty.openpty()
     process = command.start(*arguments, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
     os.close(slave)

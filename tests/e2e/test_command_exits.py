@@ -1,4 +1,4 @@
-"""How the command ends: its exit codes, signals, and odd surroundings."""
+"""How the command ends: exit codes, signals, and unusual environments."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def test_exit_code_matches_the_result_in_every_format(
     status: str,
     forms: list[str],
 ) -> None:
-    """Which form is asked for changes nothing of the code: a test of the renderers compares all of them."""
+    """Each row runs in some formats only; a test of the renderers compares all of them."""
     validator = Draft202012Validator(json.loads((repository / "docs" / "stream-json.schema.json").read_text("utf-8")))
     for form in forms:
         command.server.script[:] = script
@@ -142,7 +142,7 @@ def test_signal_aborts_the_run_and_the_session_can_be_resumed(
 
 
 def is_running(marker: str) -> bool:
-    """Whether a process with this text in its command line runs."""
+    """Return True if a process with this text in its command line is running."""
     for place in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             if marker.encode() in place.read_bytes():
@@ -153,7 +153,7 @@ def is_running(marker: str) -> bool:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
-    """Whether something becomes true in time."""
+    """Wait for a condition; return False on a timeout."""
     limit = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > limit:
@@ -280,7 +280,7 @@ def test_output_is_utf8_in_the_c_locale(command: Command) -> None:
     assert "schöne Grüße" in json.dumps(command.server.requests[0], ensure_ascii=False)
 
 
-# --- surroundings -----------------------------------------------------------------------------------------------------------
+# --- environment ------------------------------------------------------------------------------------------------------------
 
 
 def test_run_works_without_a_home_folder(command: Command) -> None:
@@ -315,7 +315,7 @@ def test_run_works_in_a_deleted_folder(command: Command) -> None:
 
 
 def test_nested_run_in_a_linked_folder_gets_its_own_session(command: Command, tmp_path: Path) -> None:
-    """The folder's real path counts, and what a run's command starts is a conversation of its own (known problems B-04, B-05)."""
+    """The real path of the folder is used, and a nested run has its own session (known problems B-04, B-05)."""
     link = tmp_path / "link"
     link.symlink_to(command.folder)
     command.settings({"providers": {"mine": {"baseUrl": command.server.base_url, "apiKey": "k-1"}}, "model": "mine:m"})
@@ -355,7 +355,7 @@ def test_home_folder_is_not_treated_as_a_project(command: Command) -> None:
 
 @requires(shutil.which("git") is not None and os.geteuid() == 0, "git, and the right to give a folder away")
 def test_repository_of_another_user_does_not_stop_the_run(command: Command) -> None:
-    """Git refuses to work there, says why, and the run goes on (known problem B-04)."""
+    """Git refuses to work there and says why, and the run continues (known problem B-04)."""
     subprocess.run(["git", "init", "-q", str(command.folder)], check=True)
     os.chown(command.folder, 12345, 12345)
     os.chown(command.folder / ".git", 12345, 12345)

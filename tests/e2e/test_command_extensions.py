@@ -1,4 +1,4 @@
-"""The command with extensions and with commands as hooks: real processes, real shell scripts, a server that answers."""
+"""The command with extensions and command hooks: real processes, real shell scripts, and a test server."""
 
 import json
 import signal
@@ -28,7 +28,7 @@ def extension(api):
 
 
 def write_script(folder: Path, name: str, text: str) -> Path:
-    """An executable shell script."""
+    """Write an executable shell script."""
     file = folder / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
@@ -50,7 +50,7 @@ def set_hooks(command: Command, **events: Any) -> None:
 
 
 def tool_results(command: Command) -> list[str]:
-    """What the model was told of its calls."""
+    """Return the tool results of the last request."""
     return [m["content"] for m in command.server.requests[-1]["messages"] if m["role"] == "tool"]
 
 
@@ -58,7 +58,7 @@ def user_messages(command: Command) -> list[str]:
     return [m["content"] for m in command.server.requests[-1]["messages"] if m["role"] == "user"]
 
 
-# --- commands as hooks ----------------------------------------------------------------------------------------------
+# --- command hooks ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("BYD-01")
@@ -241,7 +241,7 @@ def test_extension_paths_in_settings_must_be_absolute(command: Command) -> None:
     assert command.run("-p", "/more").out == "answered\n"
 
 
-# --- looking at them ------------------------------------------------------------------------------------------------
+# --- listing and testing ---------------------------------------------------------------------------------------------
 
 
 def test_extensions_and_hooks_are_listed_and_hooks_are_tested(command: Command) -> None:

@@ -1,4 +1,4 @@
-"""Permissions, plan mode and the audit log, as processes."""
+"""Permissions, plan mode, and the audit log, as processes."""
 
 import json
 import stat
@@ -87,7 +87,7 @@ def test_plan_is_saved_and_executed_later(command: Command) -> None:
 
 def test_plan_and_execute_flags_exclude_each_other(command: Command) -> None:
     assert command.run("--plan", "--execute", "-p", "x").code == 2
-    assert command.run("--execute").code == 2  # there is none
+    assert command.run("--execute").code == 2  # no plan exists
 
 
 @pytest.mark.covers("SEC-07")

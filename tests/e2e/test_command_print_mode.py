@@ -1,4 +1,4 @@
-"""Print mode with custom commands, schemas, worktrees, instruction files, and other ways of a run."""
+"""Print mode with custom commands, schemas, worktrees, instruction files, and other options."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Going back with the command: what a run changed is undone by another process."""
+"""Rewind by the command: another process undoes the changes of a run."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The command from a prompt to an answer: what goes where, what is saved, what may be done."""
+"""The command from a prompt to a response: output streams, stored data, and permissions."""
 
 import json
 import uuid
@@ -19,7 +19,7 @@ SCHEMA = Path(__file__).resolve().parent.parent.parent / "docs" / "stream-json.s
 
 
 def texts(request: dict[str, object]) -> str:
-    """All text of a request."""
+    """Return all text of a request."""
     return json.dumps(request["messages"], ensure_ascii=False)
 
 
@@ -343,7 +343,7 @@ def test_malformed_tool_arguments_are_returned_to_the_model(command: Command) ->
 @on_linux
 @pytest.mark.parametrize("way", [["-p", "{}"], ["--prompt={}"], ["-p", "{}", "--output", "json"]])
 def test_prompt_is_not_visible_in_the_process_list(command: Command, way: list[str]) -> None:
-    """Known problem SH-14: the prompt is in no process's command line."""
+    """Known problem SH-14: the command line of no process contains the prompt."""
     word = f"server-{uuid.uuid4().hex}"
     line = f"tr '\\0' ' ' < \"/proc/$PPID/cmdline\"; pkill -f {word}; echo status $?"
     command.server.script += [call("shell", command=line), "ok"]

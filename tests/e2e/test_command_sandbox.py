@@ -1,4 +1,4 @@
-"""`mainspring --sandbox`: what a model asks for is held, and people are told by what."""
+"""`mainspring --sandbox` confines tool calls and says which sandbox does."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ def test_sandbox_confines_shell_and_file_tools(command: Command, name: str) -> N
     (command.folder / "src").mkdir()
     outside = command.folder.parent / f"{command.folder.name}-outside"
     script = f"echo in > src/b; echo out > {outside}; cat p*/a; curl -m 3 {command.server.base_url}; env"
-    program = command.folder / "run.sh"  # in a file, so that the rules do not see what it does
+    program = command.folder / "run.sh"  # in a file, so that the rules cannot see what the script does
     program.write_text(script, encoding="utf-8")
     command.server.script += [Reply("", calls=[("shell", {"command": "sh ./run.sh"}), ("list_files", {})]), "done"]
 
@@ -76,7 +76,7 @@ def test_sandbox_network_flag_requires_a_sandbox(command: Command) -> None:
     assert "Add --sandbox" in done.err
 
 
-# --- chains: something that a command in the sandbox writes, and that is used outside later ----------------------------
+# --- chains: a file that a sandboxed command writes is used outside later ----------------------------------------------
 
 
 @pytest.mark.parametrize("name", LAYERS)

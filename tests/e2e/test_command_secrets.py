@@ -18,7 +18,7 @@ __all__ = ["command"]
 pytestmark = [pytest.mark.covers("BYD-19"), pytest.mark.timeout(240)]
 
 VALUE = "correct-horse-42"
-"""A value of the environment and of a setting, which is like no token."""
+"""The value of a variable and of a setting that looks like no token."""
 
 PLANTED = [s for s in (*SAMPLES[::5], *FORMS[::7]) if not {"\n", "\x1b", "\\"} & set(s.text)]
 TEXT = "\n".join(sample.text for sample in PLANTED)
@@ -40,13 +40,13 @@ def read_files(folder: Path) -> dict[str, str]:
 
 
 def find_leaks(texts: Mapping[str, str]) -> dict[str, list[str]]:
-    """The sinks that hold a secret, with the forms of those secrets."""
+    """Return the sinks that contain a secret, with the forms of those secrets."""
     found = {sink: [s.name for s in SECRETS if s.secret in text] for sink, text in texts.items()}
     return {sink: names for sink, names in found.items() if names}
 
 
 def broken_servers() -> dict[str, Any]:
-    """Servers that cannot be started, with secrets in all their fields."""
+    """Return servers that cannot start, with secrets in all their fields."""
     servers: dict[str, Any] = {"broken": {"command": "sh", "args": ["-c", "cat notes.txt >&2; exit 3"]}}
     for number, sample in enumerate(PLANTED[::6]):
         escaped = quote(sample.secret, safe="")
@@ -79,7 +79,7 @@ def test_no_file_or_command_output_contains_a_secret(command: Command) -> None:
         done = command.run("-p", prompt, *rules, *(("--continue",) if source != "prompt" else ()))
         assert (done.code == 0) == (source != "provider error"), done.err
     assert done is not None
-    texts = {"stderr of a refused request": done.err}  # that of the others is the conversation itself
+    texts = {"stderr of a refused request": done.err}  # the stderr of the other runs is the conversation itself
     texts |= {line: (done := command.run(*line.split())).out + done.err for line in SINKS}
     texts |= read_files(command.home)
 

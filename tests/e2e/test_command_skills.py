@@ -1,4 +1,4 @@
-"""``mainspring skills`` as a process: what a shell, a script and a person at a terminal see."""
+"""``mainspring skills`` as a process: for a shell, a script, and a user at a terminal."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ def test_skill_is_installed_from_a_git_repository(command: Command) -> None:
     ):
         subprocess.run(["git", *words], cwd=source, check=True, capture_output=True)
 
-    unconfirmed = command.run("skills", "install", f"file://{source}")  # nobody is there to say yes
+    unconfirmed = command.run("skills", "install", f"file://{source}")  # without a terminal, nothing can confirm
     assert (unconfirmed.code, unconfirmed.out) == (1, "")
     assert "Not confirmed" in unconfirmed.err
     done = command.run("skills", "install", f"file://{source}", "--yes")

@@ -1,4 +1,4 @@
-"""The command with skills: a real process, real files, a server that answers."""
+"""The command with skills: a real process, real files, and a test server."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The commands beside a run, as processes."""
+"""The subcommands, as processes."""
 
 import json
 import re

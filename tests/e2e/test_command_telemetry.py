@@ -1,4 +1,4 @@
-"""The command with telemetry: the dashboard, what leaves the machine and what does not, and the cost report."""
+"""The command with telemetry: the dashboard, what is sent and what is not, and the cost report."""
 
 import csv
 import io
@@ -37,7 +37,7 @@ esac
 
 @pytest.fixture
 def page(command: Command) -> Iterator[dict[str, Any]]:
-    """Our viewer, started by the command and stopped in the end."""
+    """Start the built-in viewer by the command, and stop it at the end."""
     command.variables["NO_PROXY"] = "127.0.0.1"
     done = command.run("telemetry", "start", "--viewer", "--json")
     assert done.code == 0, done.err
@@ -114,7 +114,7 @@ def _wait_for_end(url: str) -> None:
 
 @pytest.fixture
 def docker(command: Command, tmp_path: Path) -> Path:
-    """The only engine on the path; it starts nothing."""
+    """Put a fake container engine on the path as the only one; it starts nothing."""
     folder = tmp_path / "engines"
     folder.mkdir()
     for name in ("docker", "podman"):
@@ -187,7 +187,7 @@ sys.addaudithook(hook)
 @pytest.mark.covers("TEL-01", "BYD-30")
 @pytest.mark.parametrize("variables", [{}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}])
 def test_run_connects_only_to_the_model_provider(command: Command, tmp_path: Path, variables: dict[str, str]) -> None:
-    """TL-01: off unless it is switched on; the only address that is connected to is the model's."""
+    """TL-01: telemetry is off unless it is turned on; the only connection is the one to the model provider."""
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(AUDIT)
     seen = tmp_path / "seen"

@@ -1,4 +1,4 @@
-"""`mainspring worker` and `mainspring serve --http` as two programs on one database: started, followed and answered over HTTP, done by workers."""
+"""`mainspring worker` and `mainspring serve --http` on one database: started, followed, and approved over HTTP, executed by workers."""
 
 import json
 import signal
@@ -32,7 +32,7 @@ def url(request: pytest.FixtureRequest, command: Command) -> str:
 
 
 class Follower(threading.Thread):
-    """Reads the events of a run to their end, from one number on."""
+    """Reads the events of a run from a number to the end."""
 
     def __init__(self, service: RunningService, run: str, after: str = "") -> None:
         super().__init__(daemon=True)
@@ -52,7 +52,7 @@ class Follower(threading.Thread):
                     self.events.append((id, json.loads(value)))
 
     def wait_for(self, text: str) -> None:
-        """Wait until it has read that."""
+        """Wait until the text has arrived."""
         end = time.monotonic() + 20
         while text not in "".join(event["text"] for _, event in self.events if event["type"] == "text"):
             assert time.monotonic() < end, self.events
@@ -78,7 +78,7 @@ def start_worker(command: Command, url: str, name: str, *options: str) -> Iterat
 
 
 def wait_for_state(service: RunningService, run: str, state: str) -> dict[str, Any]:
-    """The run, once it is in a state."""
+    """Wait until the run is in a state and return its info."""
     end = time.monotonic() + 40
     while (info := service.ask("GET", f"v1/runs/{run}")[1])["state"] != state:
         assert time.monotonic() < end, info

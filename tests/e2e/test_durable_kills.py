@@ -1,4 +1,4 @@
-"""`kill -9` of a worker at random moments: no message is lost, no answer asked for again, nothing paid twice."""
+"""`kill -9` of a worker at random moments: no message is lost, no request is repeated, and nothing is paid twice."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ MESSAGES_PER_RUN = 3
 
 
 class RunRecord:
-    """A run under way, and what was sent to it."""
+    """An active run and the messages sent to it."""
 
     def __init__(self, run: DurableRun) -> None:
         self.run = run
@@ -31,7 +31,7 @@ class RunRecord:
 
 
 class KillTrial:
-    """Keeps runs going while their workers are killed, and checks what was done."""
+    """Keeps runs active while their workers are killed, and checks the results."""
 
     def __init__(self, workers: Workers, engine: DbosEngine) -> None:
         self.workers = workers
@@ -44,7 +44,7 @@ class KillTrial:
         self.checked_requests = 0
 
     async def start_runs(self) -> None:
-        """Runs that are over give place to new ones."""
+        """Replace finished runs with new ones."""
         for record in list(self.active):
             if (await record.run.info()).state not in ("waiting", "running"):
                 await self.finish(record)
@@ -57,14 +57,14 @@ class KillTrial:
         self.finished.append((record, await record.run.result(timeout=60)))
 
     async def send_messages(self) -> None:
-        """A message to each run; the last one lets it come to its end."""
+        """Send a message to each run; the last message lets the run finish."""
         for record in self.active:
             text = f"m{len(record.sent)}" if len(record.sent) < MESSAGES_PER_RUN else "finish"
             record.sent.append(text)
             await record.run.steer(text)
 
     def check_no_repeated_requests(self) -> None:
-        """No answer that was kept before the last kill has been asked for since."""
+        """Check that no response stored before the last kill was requested again."""
         request = self.workers.lines("requested", self.checked_requests)
         self.checked_requests += len(request)
         for line in request:
@@ -72,7 +72,7 @@ class KillTrial:
             assert int(turn) >= self.finished_calls.get(run, 0), f"{line} was asked for again"
 
     async def record_finished_calls(self) -> None:
-        """After a kill: how many answers of each run are kept."""
+        """Record how many responses of each run are stored, after a kill."""
         client = await self.engine.open()
         for record in self.active:
             steps = await self.engine.run_in_thread(client.list_workflow_steps, record.run.id, load_output=False)
@@ -102,7 +102,7 @@ async def run_trial(workers: Workers, kills: int, seed: int, max_delay: float) -
     try:
         for kill in range(kills):
             await kill_trial.start_runs()
-            # Now and then the worker does not come back, and one of another name takes its runs up.
+            # Sometimes the worker does not return, and a worker with another name resumes its runs.
             pid = await asyncio.to_thread(workers.start, f"w{kill // 4}")
             if kill % 8:
                 await workers.wait_until_started()

@@ -1,4 +1,4 @@
-"""Workers as processes: killed under load, stopped for a while, drained, and gone while somebody answers."""
+"""Workers as processes: killed under load, suspended, drained, and absent while an approval is answered."""
 
 import asyncio
 import os
@@ -69,7 +69,7 @@ async def test_runs_of_a_killed_worker_finish_on_another_worker(workers: Workers
 
 
 async def run_answer_command(url: str, call_id: str, answer: str) -> tuple[int | None, str]:
-    """Answer with the command: exit code, and what it said."""
+    """Answer by the command; return the exit code and stderr."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "mainspring", "runs", "answer", "r", call_id, answer, "--url", url),
         stdout=asyncio.subprocess.DEVNULL,
@@ -107,7 +107,7 @@ async def test_approval_is_answered_while_no_worker_runs(workers: Workers, clien
 
 
 async def suspend(workers: Workers, pid: int) -> None:
-    """Stop a process; on SQLite where it holds no lock, see `test_worker_continues_after_waiting_for_a_database_lock`."""
+    """Suspend a process, on SQLite only while it holds no lock (see `test_worker_continues_after_waiting_for_a_database_lock`)."""
     while True:
         os.kill(pid, signal.SIGSTOP)
         await wait_for(lambda: asyncio.to_thread(stopped, pid))
@@ -118,7 +118,7 @@ async def suspend(workers: Workers, pid: int) -> None:
 
 
 def is_unlocked(path: Path) -> bool:
-    """Whether a database can be written now."""
+    """Return True if the database can be written now."""
     with closing(sqlite3.connect(path, timeout=0)) as connection:
         try:
             connection.execute("begin exclusive")
@@ -154,7 +154,7 @@ async def test_suspended_worker_repeats_no_steps(workers: Workers, client: Durab
 
 @pytest.mark.parametrize("workers", ["sqlite"], indirect=True)
 async def test_worker_continues_after_waiting_for_a_database_lock(workers: Workers, client: DurableClient) -> None:
-    """A process that is stopped in the middle of a write keeps the lock of the file: all wait for it, and none fails."""
+    """A process that is suspended during a write keeps the lock: all others wait for it, and none fails."""
     workers.start("waits", pause=0.02)
     run = await client.start("steered", "r", run_id="r")
     await wait_for(lambda: asyncio.to_thread(workers.lines, "paid"))
@@ -167,7 +167,7 @@ async def test_worker_continues_after_waiting_for_a_database_lock(workers: Worke
     assert await holder.stdout.readline() == b"mine\n"
     os.kill(holder.pid, signal.SIGSTOP)
     paid = len(workers.lines("paid"))
-    # Longer than any step takes, the waiting of those that write included.
+    # Longer than any step takes, including the wait for the lock.
     await asyncio.sleep(1.5)
     assert len(workers.lines("paid")) <= paid + 1
     assert (await run.info()).state == "running", "to read is possible meanwhile"

@@ -1,4 +1,4 @@
-"""The embedded model with the real engine and the smallest real weights. Asserts on structure: what it says is its own affair."""
+"""The embedded model with the real engine and the smallest real weights. Tests check the structure, not the text."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ TOOLS = tuple(tool.spec for tool in builtin_tools())
 
 @pytest.fixture
 async def model() -> AsyncGenerator[EmbeddedModel]:
-    """The model, its weights fetched if no test before did."""
+    """Yield the model and download its weights if needed."""
     require_module("xllamacpp", "the extra `local`")
     embedded = create_embedded_model({"model": SMALLEST, "maxOutputTokens": 48})
     await embedded.download()
@@ -64,7 +64,7 @@ async def test_model_returns_a_tool_call_or_text(model: EmbeddedModel) -> None:
     answer = await model.complete(make_request("Say hello.", tools=TOOLS, tool_choice="none"))
     assert answer.text
     assert not answer.message.tool_uses
-    assert answer.usage.cache_read > 300  # the same prompt stands before both
+    assert answer.usage.cache_read > 300  # both have the same prompt prefix
     required = [event async for event in model.stream(make_request("Find tulips", tools=TOOLS, tool_choice="grep"))]
     assert any(isinstance(event, ToolCallDelta) for event in required)
     assert isinstance(required[-1], Done)

@@ -1,4 +1,4 @@
-"""500 followers of one service, some of whom read slowly or nothing or leave: what it takes, and what is left."""
+"""500 followers of one service, some of which read slowly, read nothing, or leave: resources during and after."""
 
 import asyncio
 import os
@@ -49,7 +49,7 @@ agents = {"talker": talker, "loud": loud}
 
 
 def process_figures(pid: int) -> tuple[float, float, int]:
-    """Resident memory in MB, CPU seconds, open files."""
+    """Return resident memory in MB, CPU seconds, and open files."""
     status = Path(f"/proc/{pid}/status").read_text()
     memory = int(status.partition("VmRSS:")[2].split()[0]) / 1024
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -87,14 +87,14 @@ async def measure_service(url: str, pid: int) -> None:
                 return (await answer.json())["id"]
 
         async def follow(run: str, *, leaves: bool = False, slowly: bool = False) -> tuple[int, float]:
-            """How much was read, and when the last of it came; nothing of one that leaves."""
+            """Return how many bytes arrived and when the last one did; zeros for a follower that leaves."""
             size = 0
             async with session.get(f"{url}v1/runs/{run}/events") as answer:
                 assert answer.status == 200
                 async for piece in answer.content.iter_chunked(20_000 if slowly else 1_000_000):
                     size += len(piece)
                     if slowly:
-                        await asyncio.sleep(0.01)  # at most 2 MB a second
+                        await asyncio.sleep(0.01)  # at most 2MB per second
                     elif leaves and size > 20_000:
                         return 0, 0.0
             return size, time.monotonic()
@@ -109,7 +109,7 @@ async def measure_service(url: str, pid: int) -> None:
         found = await asyncio.gather(*[follow(run, leaves=n < LEAVING) for n in range(FOLLOWERS)])
         during = process_figures(pid)
         sizes = {size for size, _ in found if size}
-        assert len(sizes) == 1  # all who stayed got the same
+        assert len(sizes) == 1  # all that stayed got the same
         ends = sorted(at - began for _, at in found[LEAVING:])
         slowest, whole = max(at for _, at in await slow) - began, {size for size, _ in await slow}
         assert len(whole) == 1
@@ -146,10 +146,10 @@ async def connect_silent_follower(url: str, run: str) -> socket.socket:
 
 
 def wait_for_disconnects(silent: list[socket.socket]) -> None:
-    """Wait until the service has cut all of them off: it does so after 30 s in which nothing was read."""
+    """Wait until the service has disconnected all of them, which happens 30s after the last read."""
     for each in silent:
         poll = select.poll()
-        poll.register(each, 0)  # nothing but the end of the connection
+        poll.register(each, 0)  # only the end of the connection
         assert poll.poll(60_000)
 
 

@@ -20,7 +20,7 @@ PICTURES = os.environ.get("MAINSPRING_PICTURES")
 
 @contextmanager
 def start_service(command: Command, *arguments: str) -> Iterator[str]:
-    """The service; gives its address, with the token."""
+    """Start the service and yield its URL with the token."""
     given = ("serve", "--http", "--port", "0", "--model", "openai:gpt-5-mini", *arguments)
     with command.start(*given) as process:
         assert process.stdout
@@ -40,7 +40,7 @@ async def open_page(url: str, profile: Path) -> AsyncIterator[Page]:
 
 
 async def type_text(page: Page, text: str) -> None:
-    """Type into what has the focus, and press Enter."""
+    """Type into the focused element and press Enter."""
     await page.call("Input.insertText", text=text)
     await press_key(page, "Enter")
 
@@ -59,7 +59,7 @@ async def press_key(page: Page, key: str) -> None:
 
 
 async def save_screenshot(page: Page, name: str) -> None:
-    """Keep a picture, where somebody wants to look at it."""
+    """Save a screenshot if MAINSPRING_PICTURES is set."""
     data = base64.b64decode(await page.screenshot())
     assert len(data) > 5_000
     if PICTURES:
@@ -113,7 +113,7 @@ async def test_conversation_and_approval_work_by_keyboard(command: Command, tmp_
                 "[...document.querySelectorAll('.said')].some((e) => e.textContent === 'You are welcome.')"
             )
             await page.until("document.querySelectorAll('#runs button').length === 2")
-            assert await page.js("document.querySelectorAll('.call.done').length") == 2  # the conversation goes on
+            assert await page.js("document.querySelectorAll('.call.done').length") == 2  # the conversation continues
             await page.js("document.activeElement.blur()")
             await press_key(page, "j")
             await page.until("document.querySelector('#title').textContent.startsWith('Let greeting')")
@@ -148,7 +148,7 @@ async def test_subagent_approval_works_on_a_phone(command: Command, tmp_path: Pa
             await page.until("document.querySelector('#state').textContent === 'completed'")
             assert (command.folder / "letter.txt").read_text() == "Dear all,\nit is done.\n"
             assert await page.js("document.querySelectorAll('.asked').length") == 0
-            # Four answers of 15 tokens: those of the sub-agent count.
+            # Four responses of 15 tokens, including those of the subagent.
             await page.until("document.querySelector('#cost').textContent.startsWith('60 tokens')")
             assert not page.console, page.console
 

@@ -1,4 +1,4 @@
-"""`mainspring serve --http` as a program: tokens, agents of one's own, a database, and the end."""
+"""`mainspring serve --http` as a program: tokens, custom agents, a database, and shutdown."""
 
 import json
 import signal
@@ -24,7 +24,7 @@ TOKEN = "a-token-of-the-test-0123456789"
 
 @dataclass
 class RunningService:
-    """A service that runs."""
+    """A running service."""
 
     process: "subprocess.Popen[str]"
     url: str
@@ -42,7 +42,7 @@ class RunningService:
                 return error.code, json.load(error)
 
     def ag_ui(self, run: str, messages: list[Any], **more: Any) -> list[Any]:
-        """The events of one run of a client of AG-UI."""
+        """Return the events of one run of an AG-UI client."""
         data = json.dumps({"threadId": "t", "runId": run, "messages": messages, **more}).encode()
         headers = {"authorization": f"Bearer {self.token}", "content-type": "application/json"}
         request = urllib.request.Request(f"{self.url}v1/ag-ui", data, headers)
@@ -51,7 +51,7 @@ class RunningService:
         return [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
 
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
-        """Send a signal; exit code and what was said."""
+        """Send a signal; return the exit code, stdout, and stderr."""
         self.process.send_signal(number)
         out, err = self.process.communicate(timeout=18)
         return self.process.returncode, out, err
@@ -200,7 +200,7 @@ def test_runs_in_a_database_survive_a_restart(command: Command):
 @pytest.mark.soak
 @pytest.mark.timeout(120)
 def test_ag_ui_client_answers_after_the_service_is_killed(command: Command):
-    """A sub-agent asks, the service is killed, another one is answered and goes on where that was."""
+    """A subagent asks, the service is killed, and another service gets the answer and resumes the run."""
     require_module("dbos", "DBOS")
     command.variables["MAINSPRING_SERVE_TOKEN"] = TOKEN
     url = f"sqlite:///{command.folder}/runs.db"
@@ -231,6 +231,6 @@ def test_service_reports_a_port_in_use(command: Command):
         assert (second.returncode, out) == (2, "")
         assert f"port {port}: Address already in use. Choose another port with --port" in err
         assert service.ask("GET", "v1/runs")[0] == 200
-        with start_service(command) as other:  # on the same home, at another place
+        with start_service(command) as other:  # the same home, another port
             assert other.ask("GET", "v1/runs")[0] == 200
             assert other.ask("GET", "v1/runs", token=service.token)[0] == 401

@@ -1,4 +1,4 @@
-"""Several agents inside somebody's own web application: one process, nothing shared, nothing written to stdout."""
+"""Several agents within a web application: one process, no shared state, and nothing on stdout."""
 
 import asyncio
 import logging
@@ -22,11 +22,11 @@ from mainspring.app.servers.http.server import ServerOptions, local_url, open_so
 from mainspring.events import TextDelta
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 
-BOTH = 2  # meet before either goes on: they run side by side, not one after the other
+BOTH = 2  # both meet before either continues, so they run in parallel
 
 
 def create_application(folder: Path) -> Starlette:
-    """An application with an agent for each request, and one for all."""
+    """Create an application with an agent for each request and one shared agent."""
     meeting: dict[str, asyncio.Barrier] = {}
     shared = Agent(ScriptedModel("one", "two"), name="shared")
     queue = asyncio.Lock()
@@ -62,7 +62,7 @@ def create_application(folder: Path) -> Starlette:
         return StreamingResponse(pieces(), media_type="text/plain")
 
     async def run_shared(_: Request) -> JSONResponse:
-        async with queue:  # an agent is one conversation
+        async with queue:  # an agent has one conversation
             return JSONResponse({"text": (await shared.run("next")).text})
 
     return Starlette(routes=[Route("/ask/{name}", ask), Route("/stream/{name}", stream), Route("/shared", run_shared)])

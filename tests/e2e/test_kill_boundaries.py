@@ -1,7 +1,7 @@
-"""`kill -9` at each boundary of a tool turn; a second process goes on.
+"""`kill -9` at each boundary of a turn with tool calls; a second process resumes the run.
 
-The child ends itself: from a hook before or after the one of the session, from inside the tool, or between two writes. What ran
-is counted on disk by the tool itself.
+The child kills itself: in a hook before or after the one of the session, in the tool, or between two writes. The tool counts its
+calls on disk.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from mainspring.sessions.history import INTERRUPTED, NOT_STARTED
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, tool
 
-BEFORE, AFTER = 50, 150  # the session's own handlers stand at 100
+BEFORE, AFTER = 50, 150  # the handlers of the session have order 100
 
 Boundary = tuple[type[Any], int, str]
 BOUNDARIES: dict[str, Boundary | None] = {
@@ -60,7 +60,7 @@ def kill_self() -> None:
 
 
 def counting_tool(folder: Path, dying: str = "") -> Tool:
-    """A tool that notes on disk, beyond any kill, that it ran."""
+    """Create a tool that logs its calls on disk, where a kill cannot remove them."""
 
     @tool
     async def act(key: str) -> str:
@@ -81,7 +81,7 @@ def create_agent(session: Session, act: Tool, *script: Any) -> CoreAgent:
 
 
 async def run_child(folder: Path, boundary: str, mode: str) -> None:
-    """A turn that is fine, then one that ends at the boundary."""
+    """Run one normal turn, then one that is killed at the boundary."""
     where = BOUNDARIES[boundary]
     session = Session.create(folder, home=folder / "home", id="killed")
     act = counting_tool(folder, "b" if where is None else "")
@@ -117,7 +117,7 @@ def count_calls(folder: Path) -> Counter[str]:
 
 
 def tool_results(session: Session) -> dict[str, str]:
-    """The result of each call; every call has exactly one, right behind it."""
+    """Return the result of each call; every call has exactly one, right after it."""
     found: dict[str, str] = {}
     messages = [m for m in session.messages if isinstance(m, Message)]
     for message, following in zip(messages, [*messages[1:], Message("user")], strict=True):
@@ -130,7 +130,7 @@ def tool_results(session: Session) -> dict[str, str]:
 
 
 def expected_results(boundary: str, mode: str, did: Counter[str]) -> dict[str, str]:
-    """What each call of the second turn is owed, by where the kill came."""
+    """Return the expected result of each call of the second turn, by the boundary of the kill."""
     order = list(BOUNDARIES)
     at = order.index(boundary)
     if at < order.index("after the intent"):
@@ -146,7 +146,7 @@ def expected_results(boundary: str, mode: str, did: Counter[str]) -> dict[str, s
         else:
             owed[key] = f"did {key}"
     if mode == "parallel" and order.index("before the start") <= at < order.index("before the pair"):
-        del owed["a"], owed["c"]  # they run beside it, so that is a matter of luck; see below
+        del owed["a"], owed["c"]  # they run in parallel, so their results vary; see below
     return {f"call-{key}": text for key, text in owed.items()}
 
 
@@ -161,7 +161,7 @@ def test_killed_run_resumes_with_a_new_prompt(boundary: str, mode: str, tmp_path
     assert max(did.values()) == 1
 
     session = Session.latest(tmp_path, home=tmp_path / "home")
-    assert session.writable  # the lock of the dead is free
+    assert session.writable  # the lock of the killed process is released
     assert session.problems == []
     texts = [m.text for m in session.messages if isinstance(m, Message) and m.text]
     prompt_is_there = boundary != "before the prompt"
@@ -169,7 +169,7 @@ def test_killed_run_resumes_with_a_new_prompt(boundary: str, mode: str, tmp_path
     found = tool_results(session)
     for call, text in expected_results(boundary, mode, did).items():
         assert found[call] == text
-    for call, text in found.items():  # what ran is never said not to have run, what did not is never said to have
+    for call, text in found.items():  # a call that ran is never reported as not started, and the other way around
         key = call.removeprefix("call-")
         assert text in ({f"did {key}", INTERRUPTED} if did[key] else {NOT_STARTED, INTERRUPTED})
         if text == INTERRUPTED:
@@ -206,7 +206,7 @@ def test_killed_run_resumes_without_a_prompt(boundary: str, tmp_path: Path) -> N
 
 @pytest.mark.timeout(60)
 def test_reader_changes_nothing_after_a_kill(tmp_path: Path) -> None:
-    """A reader takes no lock and writes nothing, before and after the kill."""
+    """A reader takes no lock and writes nothing, even after a kill."""
     run_killed_child(tmp_path, "in mid-tool", "sequential")
     path = next((tmp_path / "home").rglob("*.jsonl"))
     before = path.read_bytes()

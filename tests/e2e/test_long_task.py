@@ -1,4 +1,4 @@
-"""A task of three hundred calls over HTTP, with a conversation that has to be summed up again and again."""
+"""A task of 300 tool calls over HTTP, with a conversation that is compacted repeatedly."""
 
 import json
 from pathlib import Path
@@ -59,7 +59,7 @@ async def test_compaction_keeps_goal_constraints_and_recent_results(protocol: st
             ]
             assert new or number == len(server.requests)  # the results of the last calls are there
 
-        # Another process goes on with it, and what it sends is as whole.
+        # Another process resumes the session, and its requests are complete as well.
         again = Session.open("long", home=tmp_path, options=QUICK)
         assert again.unread_entries > CALLS
         results = [e for e in again.entries() if isinstance(e, ResultEntry)]

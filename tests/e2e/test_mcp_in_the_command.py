@@ -1,4 +1,4 @@
-"""The command with MCP servers: real programs, files of the user and of projects, and nothing left behind."""
+"""The command with MCP servers: real programs, configuration files of the user and of projects, and a clean exit."""
 
 import json
 import signal
@@ -22,7 +22,7 @@ RAW = Path(__file__).parent.parent / "unit" / "mcp" / "raw_server.py"
 
 
 def server_entry(*flags: str, **more: Any) -> dict[str, Any]:
-    """The server of `raw_server.py` as a file has it."""
+    """Return the configuration entry of `raw_server.py`."""
     return {"command": sys.executable, "args": ["-S", "-E", str(RAW), *flags], **more}
 
 
@@ -31,7 +31,7 @@ def set_servers(command: Command, **servers: Any) -> None:
 
 
 def offered_servers(command: Command) -> set[str]:
-    """The servers whose tools the last request names."""
+    """Return the servers whose tools the last request contains."""
     names = [t["function"]["name"] for t in command.server.requests[-1].get("tools", [])]
     return {n.split("__")[1] for n in names if n.startswith("mcp__")}
 

@@ -1,4 +1,4 @@
-"""Servers of the registries through our client, and the official conformance suite against it. Heavy: they are installed first."""
+"""Published MCP servers with our client, and the official conformance suite. Slow, because they are installed first."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ pytestmark = [
 logger = logging.getLogger(__name__)  # the figures: pytest -m soak -o log_cli=true --log-cli-level=INFO
 
 SUITES = ("0.1.16", "0.2.0-alpha.12")
-"""Versions of the suite: the one that is current, and the one for the newer protocol."""
+"""Versions of the suite: the current one, and the one for the newer protocol."""
 
 EXPLAINED = {
     "auth/basic-cimd": "a warning: it wants a client id that is a public page about the client, which a program on a desktop has not",
@@ -38,7 +38,7 @@ EXPLAINED = {
 
 @pytest.fixture(scope="module")
 def installed_servers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the servers of npm and of PyPI."""
+    """Install the servers from npm and PyPI into a folder."""
     folder = tmp_path_factory.mktemp("servers")
     names = ["everything", "filesystem", "memory"]
     packages = [f"@modelcontextprotocol/server-{n}" for n in names]
@@ -53,7 +53,7 @@ def installed_servers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def server_config(installed_servers: Path, name: str) -> McpServerConfig:
-    """How a server is started."""
+    """Return the configuration of a server."""
     if name in ("git", "time", "fetch"):
         more = ("--repository", str(installed_servers / "repository")) if name == "git" else ()
         python = str(installed_servers / "venv" / "bin" / "python")
@@ -84,7 +84,7 @@ def result_text(answer: Any) -> str:
 
 
 def find_processes(marker: Path) -> list[int]:
-    """Processes whose command line names this folder."""
+    """Return the processes whose command line contains this folder."""
     found: list[int] = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -149,7 +149,7 @@ async def test_long_call_reports_progress_and_handles_cancel_and_kill(installed_
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert "hello" in result_text(await server.call("echo", {"message": "hello"}))  # the connection is as it was
+        assert "hello" in result_text(await server.call("echo", {"message": "hello"}))  # the connection still works
 
         before = len(steps)
         task = asyncio.create_task(server.call(long, {"duration": 60, "steps": 60}, on_progress))
@@ -167,7 +167,7 @@ async def test_long_call_reports_progress_and_handles_cancel_and_kill(installed_
 
 @pytest.fixture(scope="module", params=SUITES)
 def suite(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command of a version of the suite, with a Node.js that is new enough."""
+    """Return the command of a version of the suite, with a Node.js that is new enough."""
     folder = tmp_path_factory.mktemp("conformance")
     packages = [f"@modelcontextprotocol/conformance@{request.param}", "node@22"]
     subprocess.run(

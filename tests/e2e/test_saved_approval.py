@@ -1,7 +1,7 @@
-"""An approval that is stored: one process pauses and ends, others look, answer and go on. Nothing runs twice.
+"""A stored approval: one process pauses and ends; others read it, answer it, and resume the run. Nothing runs twice.
 
-Each step is a process of its own over the same session file. What ran is counted on disk by the tool itself; every process
-counts the requests that its model got.
+Each step is a separate process on the same session file. The tool counts its calls on disk, and every process counts the requests
+to its model.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ ANSWERS = {"call-ask": Approve(), "call-other": Deny("not that one"), "call-edit
 
 
 def counting_tool(folder: Path) -> Tool:
-    """A tool that notes on disk, beyond any kill, that it ran."""
+    """Create a tool that logs its calls on disk, where a kill cannot remove them."""
 
     @tool
     async def act(key: str) -> str:
@@ -51,7 +51,7 @@ def kill_self(ctx: Any) -> None:
 
 
 async def run_step(folder: Path, what: str, mode: Any) -> None:
-    """What one process does; its last line says what it saw."""
+    """Run the step of one process; its last output line is the state."""
     if what == "begin":
         session = Session.create(folder, home=folder / "home", id="paused")
         model = ScriptedModel(Reply("I act", calls=CALLS))

@@ -1,4 +1,4 @@
-"""The official client of the Agent Client Protocol drives the real command: prompt, permission, diff, cancel, load."""
+"""The official Agent Client Protocol client drives the real command: prompt, permission, diff, cancel, and load."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ async def start_agent(
 ) -> AsyncGenerator[tuple[ClientSideConnection, asyncio.subprocess.Process]]:
     arguments = ("-m", "mainspring", "serve", "--acp", "--model", "openai:test-model", *options)
     async with spawn_agent_process(
-        cast("Client", editor),  # it has what the tests need of one
+        cast("Client", editor),  # it has all that the tests need
         sys.executable,
         *arguments,
         env=command.environment,
@@ -119,7 +119,7 @@ async def test_another_process_lists_loads_resumes_and_forks_sessions(command: C
 
 
 async def test_invalid_messages_do_not_affect_two_running_sessions(command: Command) -> None:
-    """A command of each session runs in the editor at the same time; nonsense between the messages harms neither."""
+    """A command of each session runs in the editor at the same time; invalid messages affect neither."""
     wait = f"echo begun; exec {sys.executable} -c 'import time; time.sleep(300)'"
     command.server.script = [call("shell", command=wait), call("shell", command=wait), "Again.", "And again."]
     editor = Editor("session", "session")
@@ -156,7 +156,7 @@ async def test_invalid_messages_do_not_affect_two_running_sessions(command: Comm
 
 
 def prompt_request_id(editor: Editor, session: str) -> int:
-    """The id of the prompt that went to a session."""
+    """Return the ID of the prompt request of a session."""
     return next(
         m["id"]
         for _, m in editor.watch.messages

@@ -68,7 +68,7 @@ async def test_mcp_server_supports_progress_approval_sessions_and_cancel(command
 
 
 async def test_mcp_server_asks_in_results_with_protocol_2026_07_28(command: Command) -> None:
-    """The official client of 2026-07-28: a call takes as many rounds as there are questions."""
+    """The official client of 2026-07-28: a call takes one round for each question."""
     options = [{"label": "red"}, {"label": "blue"}]
     command.server.script = [
         call("write_file", path="a.txt", content="x"),

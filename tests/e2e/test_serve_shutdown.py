@@ -1,4 +1,4 @@
-"""However a server on standard input and output ends in the middle of a call, its programs end with it, and what was said is kept."""
+"""Any shutdown of a stdio server during a tool call stops its programs and keeps the stored conversation."""
 
 import json
 import os
@@ -21,11 +21,11 @@ __all__ = ["command"]
 pytestmark = pytest.mark.covers("BYD-23", "BYD-16")
 
 STUBBORN = "trap '' TERM INT HUP; echo $$ > begun; while :; do sleep 97; done"
-"""A script that says when it runs, and ends only where it is forced to."""
+"""A script that reports when it runs and ends only on SIGKILL."""
 
 
 class Server:
-    """A server and its lines."""
+    """A server and its message lines."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.process = process
@@ -64,14 +64,14 @@ def mcp(server: Server, folder: Path) -> None:
 
 @contextmanager
 def start_call(command: Command, begin: Callable[[Server, Path], None]) -> Iterator[tuple[Server, int]]:
-    """A server in whose call a script runs, and the process id of the script."""
+    """Start a server with a running script in a tool call; yield it and the process ID of the script."""
     command.server.script = [call("shell", command=STUBBORN), "never said"]
     os.mkfifo(command.folder / "begun")
     arguments = ("serve", f"--{begin.__name__}", "--model", "openai:test-model", "--allow", f"shell({STUBBORN})")
     with command.start(*arguments, "--allow", "scope:fs-write", stdin=subprocess.PIPE) as process:
         server = Server(process)
         begin(server, command.folder)
-        script = int((command.folder / "begun").read_text())  # waits for it
+        script = int((command.folder / "begun").read_text())  # blocks until the script has started
         try:
             yield server, script
         finally:

@@ -1,4 +1,4 @@
-"""However it ends, the terminal is as it was."""
+"""The terminal is restored after any exit."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""A whole piece of work in a real terminal."""
+"""A complete task in a real terminal."""
 
 import re
 from pathlib import Path
@@ -100,7 +100,7 @@ def test_task_with_streaming_approval_and_edit(chat: TerminalChat) -> None:
 
 @pytest.mark.covers("BYD-04")
 def test_key_typed_as_an_approval_appears_goes_to_the_input(chat: TerminalChat) -> None:
-    questions = 6  # a machine that stands still for half a second needs another
+    questions = 6  # a machine that stalls for half a second needs another try
     terminal = chat.begin(script=[*[call("shell", command=f"touch ran-{i}") for i in range(questions)], "Done."])
     terminal.send("Do it")
     for _ in range(questions):
@@ -268,7 +268,7 @@ def test_extension_commands_shortcuts_and_custom_commands_work(chat: TerminalCha
 @pytest.mark.covers("CLI-15", "CLI-16")
 def test_subagents_are_shown_nested_under_their_names(chat: TerminalChat) -> None:
     def step(request: dict[str, Any]) -> Reply:
-        """The main agent starts two, each of which runs a command."""
+        """The main agent starts two subagents, each of which runs a command."""
         messages = str(request["messages"])
         child = next(
             (name for name in ("left", "right") if f"look to the {name}" in messages and "Split it" not in messages), ""
@@ -327,7 +327,7 @@ def test_shift_tab_switches_the_mode_in_the_status_line(chat: TerminalChat) -> N
 
 
 def _status(terminal: Terminal) -> str:
-    """The last row that is not empty."""
+    """Return the last row that is not empty."""
     return terminal.screen().splitlines()[-1]
 
 

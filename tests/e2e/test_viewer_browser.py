@@ -1,4 +1,4 @@
-"""The viewer in a real browser: runs appear while they go on, and can be looked into."""
+"""The viewer in a real browser: runs appear while they are running and show their details."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Each example runs, on a model that follows a script."""
+"""Each example runs with a scripted model."""
 
 import importlib.util
 from pathlib import Path

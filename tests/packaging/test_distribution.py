@@ -1,4 +1,4 @@
-"""The distribution: its dependencies are those of the source, its wheel has what the program reads at run time."""
+"""The distribution: it declares the dependencies of the source, and its wheel contains all files that mainspring reads."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-# Distributions whose import has another name; None: a program, not a module.
+# Distributions with another import name; None: a program, not a module.
 MODULES: dict[str, str | None] = {
     "charset-normalizer": "charset_normalizer",
     "docstring-parser": "docstring_parser",
@@ -42,7 +42,7 @@ def module_name(requirement: str) -> str | None:
 
 
 def find_imports(repository: Path) -> Iterator[str]:
-    """Top-level names of everything that the source imports, anywhere in a file."""
+    """Yield the top-level names of all imports of the source, anywhere in a file."""
     for path in (repository / "src" / "mainspring").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:
@@ -72,7 +72,7 @@ def test_every_imported_package_is_declared(project: dict[str, Any], third_party
     declared = {module_name(line) for line in (*project["dependencies"], *extras)}
 
     # pytest: the plugin of mainspring.testing, imported by pytest itself; annotationlib: of the standard library since 3.14;
-    # pydantic: for the type checker, where the SDK of MCP has models of it
+    # pydantic: for the type checker, because the MCP SDK has pydantic models
     assert third_party - declared - {"pytest", "annotationlib", "pydantic"} == set()
 
 

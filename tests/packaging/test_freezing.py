@@ -1,4 +1,4 @@
-"""Programs that freeze the command into one file find what it loads by name (known problem B-03)."""
+"""Tools that freeze the command into one file find the modules that it loads by name (known problem B-03)."""
 
 import importlib.metadata
 import importlib.util

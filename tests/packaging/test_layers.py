@@ -1,4 +1,4 @@
-"""The import contracts of pyproject.toml hold, and each catches what it is for."""
+"""The import contracts of pyproject.toml are kept, and each catches a violation."""
 
 import re
 import shutil
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 def lint_imports(root: Path) -> tuple[int, dict[str, bool], str]:
-    """Exit code, contract to kept, and the output of import-linter in a checkout."""
+    """Run import-linter; return the exit code, whether each contract is kept, and the output."""
     code = "import sys; sys.path.insert(0, 'src'); from importlinter.cli import lint_imports_command; lint_imports_command()"
     done = subprocess.run(
         [sys.executable, "-c", code, "--no-cache"], cwd=root, capture_output=True, text=True, check=False
@@ -78,7 +78,7 @@ def test_each_contract_catches_a_planted_fault(repository: Path, tmp_path: Path)
 
 
 def test_every_folder_is_a_package(repository: Path) -> None:
-    """A folder without __init__.py is invisible to the contracts. The bundled skills are data, with files of Python among them."""
+    """A folder without __init__.py is invisible to the contracts. The bundled skills are data that includes Python files."""
     source = repository / "src" / "mainspring"
     folders = {p.parent for p in source.rglob("*.py") if not p.is_relative_to(source / "skills" / "bundled")}
 

@@ -1,4 +1,4 @@
-"""Each part can be used by itself: imported alone in a fresh interpreter, and without what it does not need."""
+"""Each namespace works alone: imported in a fresh interpreter, without packages that it does not need."""
 
 import subprocess
 import sys
@@ -45,10 +45,10 @@ USES = {
         "assert 'hi' in str(Transcript(Look(), 40, 9).add_event(AnswerEnd('hi'), 0.0))"
     ),
 }
-"""By namespace (providers is `models`, contexts is `env`, session is `sessions`), what uses a little of it."""
+"""A small use of each namespace (providers is `models`, contexts is `env`, session is `sessions`)."""
 
 ALLOWED = {"app.tui": {"rich", "prompt_toolkit"}}
-"""What draws is what the screen is made with."""
+"""Heavy packages that a namespace may load: the TUI draws with these."""
 
 LOADED = "import sys; print(*sorted(m for m in sys.modules if m.split('.')[0] in {heavy!r}))"
 

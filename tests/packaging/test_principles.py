@@ -1,4 +1,4 @@
-"""Principles that the source can be asked about: no mutable global state, a core that knows no provider."""
+"""Principles that can be checked in the source: no mutable global state, and a core that names no provider."""
 
 import ast
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def parse_files(*places: Path) -> Iterator[tuple[Path, ast.Module]]:
 
 
 def module_names(tree: ast.Module) -> set[str]:
-    """Names that are bound to values at the top level of a module."""
+    """Return the names that are assigned at the top level of a module."""
     targets: list[ast.expr] = []
     for node in tree.body:
         if isinstance(node, ast.Assign):
@@ -33,7 +33,7 @@ def module_names(tree: ast.Module) -> set[str]:
 
 
 def find_changed_name(node: ast.AST) -> str | None:
-    """The name whose value a node changes in place."""
+    """Return the name whose value a node changes in place."""
     match node:
         case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attr)) if attr in MUTATORS:
             return name
@@ -52,7 +52,7 @@ def local_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
 
 
 def find_state_changes(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Lines where a function writes to what the module holds."""
+    """Yield the lines where a function changes the state of the module."""
     names = module_names(tree)
     for function in ast.walk(tree):
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -96,7 +96,7 @@ def five(SEEN): SEEN.append("c")
 
 
 def find_words(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Identifiers and strings of a module, docstrings left out."""
+    """Yield the identifiers and strings of a module, without docstrings."""
     prose = {
         id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }

@@ -1,4 +1,4 @@
-"""What `import mainspring` offers, and what it costs."""
+"""The public names of `import mainspring`, and the packages that it imports."""
 
 import importlib
 import json
@@ -36,7 +36,7 @@ print(json.dumps(sorted(tops - sys.stdlib_module_names - {{"mainspring"}})))
 
 
 def third_party_imports(statement: str) -> list[str]:
-    """Third-party packages that a fresh interpreter has imported after a statement."""
+    """Return the third-party packages that a fresh interpreter imports for a statement."""
     done = subprocess.run(
         [sys.executable, "-c", PROBE.format(statement=statement)], capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""The size ratchet holds, and it complains when it should."""
+"""The size limits are checked and may only decrease."""
 
 import ast
 

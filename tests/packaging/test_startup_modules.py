@@ -1,4 +1,4 @@
-"""What is loaded when: a heavy package that creeps into the start of something fails here, by name."""
+"""Modules loaded at startup: a heavy package that slows the start fails here, by name."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ for name in sorted(set(sys.modules) - before):
 
 
 def loaded_modules(work: str, cwd: Path | None = None, **variables: str) -> set[str]:
-    """The modules of ours, and the packages of others, that some work loads."""
+    """Return the mainspring modules and third-party packages that a piece of code loads."""
     done = subprocess.run(
         [sys.executable, "-c", _PROBE.format(work=work)],
         env={**os.environ, **variables},
@@ -36,7 +36,7 @@ def loaded_modules(work: str, cwd: Path | None = None, **variables: str) -> set[
 
 
 def third_party(names: set[str]) -> set[str]:
-    """The packages of others."""
+    """Return the third-party packages."""
     return {name for name in names if not name.startswith("mainspring")}
 
 
@@ -69,7 +69,7 @@ def test_print_mode_loads_no_tui_and_no_unused_package(tmp_path: Path) -> None:
         )
     assert "mainspring.loop" in names
     assert not [name for name in names if name.startswith("mainspring.app.tui")]
-    # pathspec is loaded at the start; it belongs here as well.
+    # pathspec is loaded at startup and should be listed here as well
     heavy = {
         "rich", "pygments", "markdown_it", "prompt_toolkit", "wcwidth", "jsonschema",
         "referencing", "json_repair", "charset_normalizer", "mcp", "opentelemetry", "PIL", "pypdf",

@@ -1,4 +1,4 @@
-"""What a user's type checker says: nothing about a good program (`typed_user.py`), and what is wrong with a bad one."""
+"""A user's type checker reports nothing about a good program (`typed_user.py`) and every mistake of a bad one."""
 
 import json
 import subprocess

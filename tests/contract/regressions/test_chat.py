@@ -1,4 +1,4 @@
-"""Known troubles of terminal agents that a chat engine answers for, where no other test shows them."""
+"""Known problems of terminal agents that concern the chat engine and that no other test covers."""
 
 import asyncio
 import signal
@@ -39,7 +39,7 @@ def write(path: str = "b.txt") -> ScriptedCall:
     "state", ["waiting for the model", "a tool runs", "a question waits", "nothing goes on", "a command"]
 )
 async def test_t07_abort_works_in_every_state(state: str, folder: Path, home: Path) -> None:
-    """T-07: the first press ends the step; what follows is an ordinary conversation."""
+    """T-07: an abort ends the step, and the conversation continues normally."""
     gate = Gate()
     sleeping = ScriptedCall("shell", {"command": "echo started; sleep 60"})
     script = {"a tool runs": sleeping, "a question waits": write()}.get(state, "never")
@@ -68,7 +68,7 @@ async def test_t07_abort_works_in_every_state(state: str, folder: Path, home: Pa
 
 
 async def test_t10_pasted_text_is_sent_in_full(folder: Path, home: Path) -> None:
-    """T-10: a placeholder is bound to its text; the model gets all of the text, also from the queue."""
+    """T-10: the model gets the full text of a paste placeholder, also from the queue."""
     gate = Gate()
     model = WaitingModel("one", "two", gates={0: gate})
     paste = "".join(f"line {i}\n" for i in range(5000))
@@ -84,13 +84,13 @@ async def test_t10_pasted_text_is_sent_in_full(folder: Path, home: Path) -> None
 
 
 async def test_t16_paths_and_percent_signs_are_not_commands() -> None:
-    """T-16: what was typed is what is sent."""
+    """T-16: the typed text is sent unchanged."""
     for line in ("/home/me/file is odd", "//comment", "/ x", "100% sure", "./run"):
         assert parse_line(line) == Prompt(line)
 
 
 async def test_t20_queue_survives_a_failure(folder: Path, home: Path) -> None:
-    """T-20: it is shown, can be edited, and is not lost."""
+    """T-20: the queue is shown, editable, and not lost."""
     gate = Gate()
     async with chatting(folder, home, WaitingModel(ValueError("odd"), "said", gates={0: gate})) as chat:
         await chat.send(Prompt("go"))
@@ -106,7 +106,7 @@ async def test_t20_queue_survives_a_failure(folder: Path, home: Path) -> None:
 
 
 async def test_p19_session_approval_covers_a_batch(folder: Path, home: Path) -> None:
-    """P-19: one yes for the session serves the whole batch, whoever was first."""
+    """P-19: one approval for the session covers the whole batch."""
     calls = [ScriptedCall("write_file", {"path": "b.txt", "content": str(i)}, id=f"w{i}") for i in range(4)]
     read = ScriptedCall("read_file", {"path": "b.txt"})
     async with chatting(folder, home, Reply(calls=[calls[0]]), read, Reply(calls=calls[1:]), "done") as chat:
@@ -116,7 +116,7 @@ async def test_p19_session_approval_covers_a_batch(folder: Path, home: Path) -> 
 
 
 async def test_p14_approval_shows_invisible_characters(folder: Path, home: Path) -> None:
-    """P-14: the command of a question has its control and invisible characters spelled out, and is all there."""
+    """P-14: the approval request escapes control and invisible characters and contains the full command."""
     command = "echo ok" + " " * 300 + "\x1b[8m; rm -rf \u202ex\u202c" + "y" * 2000
     async with chatting(folder, home, ScriptedCall("shell", {"command": command}), "done") as chat:
         await chat.run("go", Approve("", "deny"))
@@ -129,7 +129,7 @@ async def test_p14_approval_shows_invisible_characters(folder: Path, home: Path)
 
 
 async def test_cf06_changed_settings_do_not_affect_a_running_chat(folder: Path, home: Path) -> None:
-    """CF-06: a chat keeps its values until it is told to read them again."""
+    """CF-06: a chat keeps its settings until it is asked to reload them."""
     (home / ".agent").mkdir()
     async with chatting(folder, home, write(), "done") as chat:
         (home / ".agent" / "settings.json").write_text('{"permissions": {"allow": ["*"]}}', encoding="utf-8")
@@ -139,7 +139,7 @@ async def test_cf06_changed_settings_do_not_affect_a_running_chat(folder: Path, 
 
 
 async def test_cf08_opening_a_chat_writes_nothing(folder: Path, home: Path) -> None:
-    """CF-08: only what is said is stored."""
+    """CF-08: only messages are stored."""
     async with chatting(folder, home) as chat:
         await chat.slash("/help")
 
@@ -148,7 +148,7 @@ async def test_cf08_opening_a_chat_writes_nothing(folder: Path, home: Path) -> N
 
 
 async def test_cf07_chat_works_without_a_writable_home(folder: Path, home: Path) -> None:
-    """CF-07: where nothing can be kept, that is said."""
+    """CF-07: the user gets a warning if nothing can be stored."""
     (home / ".agent").write_text("a file in the way", encoding="utf-8")
     async with chatting(folder, home, "works") as chat:
         end = await chat.run("go")
@@ -182,7 +182,7 @@ asyncio.run(main())
 @pytest.mark.covers("BYD-04")
 @on_posix
 async def test_t20_queued_messages_survive_a_kill(folder: Path, home: Path) -> None:
-    """T-20, and what no exit can promise: the process is gone at once."""
+    """T-20: queued messages are stored immediately, so that even a kill cannot lose them."""
     root = Path(__file__).resolve().parents[3]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", _CHAT, str(folder), str(home)), cwd=root, stdout=asyncio.subprocess.PIPE

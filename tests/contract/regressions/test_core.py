@@ -1,5 +1,5 @@
-"""Known troubles of other programs with dispatch, sub-agents, structured output, event loops and cancellation, where no other
-test shows them."""
+"""Known problems of other agents with dispatch, subagents, structured output, event loops, and cancellation that no other test
+covers."""
 
 import asyncio
 import gc
@@ -66,7 +66,7 @@ async def test_tool_names_may_be_python_names(name: str) -> None:
 
 
 async def test_repeated_calls_run_until_the_turn_limit() -> None:
-    """The same call again and again is made each time, up to the limits of the run; the model is told that it learns nothing."""
+    """Each repeated call runs, up to the limits of the run; a hint tells the model that it learns nothing new."""
     model = ScriptedModel(ScriptedCall("look", {"key": "same"}), loop=True)
     behavior = RunOptions(max_turns=30, repeat_hint=3)
     agent = Agent(model, execution=MemoryEnv(), tools=[look], behavior=behavior)
@@ -81,7 +81,7 @@ async def test_repeated_calls_run_until_the_turn_limit() -> None:
     [ScriptedCall(""), ScriptedCall("lok"), ScriptedCall("look", {"key": {}}), ScriptedCall("look", raw='{"key": ')],
 )
 async def test_run_ends_after_repeated_invalid_calls(call: ScriptedCall) -> None:
-    """Each gets its result; so many in a row are too many, and one that can be used begins the count anew."""
+    """Each invalid call gets a result; four in a row end the run, and a valid call resets the count."""
     agent = Agent(ScriptedModel(call, loop=True), execution=MemoryEnv(), tools=[look])
     with pytest.raises(AgentProviderError, match="The model sent no valid tool call 4 times in a row"):
         await agent.run("go")
@@ -163,7 +163,7 @@ async def test_invalid_result_fields_do_not_break_the_run(fields: dict[str, Any]
 @pytest.mark.covers("BYD-29")
 @pytest.mark.parametrize("write", [True, False])
 async def test_call_approved_twice_runs_once(write: bool, tmp_path: Path) -> None:
-    """The second one has the session open while the first goes on with it, or opened it only to look."""
+    """The second agent has the same session open, for writing or for reading only."""
     ran: list[str] = []
 
     @tool
@@ -196,11 +196,11 @@ async def test_call_approved_twice_runs_once(write: bool, tmp_path: Path) -> Non
     assert ran == ["Ann"]
 
 
-# --- many at once ------------------------------------------------------------------------------------------------------
+# --- many agents -------------------------------------------------------------------------------------------------------
 
 
 class SharedPlugin:
-    """A plug that several agents have."""
+    """A plugin that several agents share."""
 
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
@@ -351,7 +351,7 @@ async def test_blocking_tool_does_not_block_the_loop_or_an_abort() -> None:
         behavior=RunOptions(abort_grace=0.01),
     )
     run = asyncio.ensure_future(agent.run("go"))
-    await asyncio.to_thread(started.wait, 10)  # the loop goes on while the tool blocks, or this never comes back
+    await asyncio.to_thread(started.wait, 10)  # this returns only if the loop continues while the tool blocks
     agent.abort()
     with pytest.raises(AgentAbortedError):
         await run
@@ -375,11 +375,11 @@ async def test_single_failure_is_not_wrapped_in_a_group() -> None:
 
 
 def create_busy_agent(folder: Path, name: str) -> tuple[Agent, Session]:
-    """An agent that does a bit of everything: tools together, one that ignores a cancellation, a retry, a sub-agent, an output."""
+    """Create an agent that uses parallel tools, a tool that ignores cancellation, a retry, a subagent, and structured output."""
 
     @tool
     async def stubborn() -> str:
-        """Go on in spite of a cancellation."""
+        """Continue despite a cancellation."""
         for _ in range(2):
             try:
                 await asyncio.sleep(0.0005)
@@ -450,7 +450,7 @@ async def test_run_can_be_stopped_at_every_step(way_to_stop: str, tmp_path: Path
         if ended or (isinstance(outcome, RunResult) and "cancel" not in way_to_stop):
             assert getattr(outcome, "status", outcome) == "completed", (
                 step
-            )  # an abort that came when the run had ended stops nothing
+            )  # an abort after the end of the run has no effect
         else:
             assert type(outcome) is expected, f"step {step}: {outcome!r}"
         check_consistent(agent, session, before, step)
@@ -513,7 +513,7 @@ async def test_no_output_schema_hangs_or_breaks_a_run(schema: dict[str, Any]) ->
     assert_results_follow_calls(agent.messages)
 
 
-# --- short ways -----------------------------------------------------------------------------------------------------------
+# --- helpers --------------------------------------------------------------------------------------------------------------
 
 
 def results(agent: Agent) -> list[str]:
@@ -521,7 +521,7 @@ def results(agent: Agent) -> list[str]:
 
 
 def count_handlers(agent: Agent) -> dict[str, int]:
-    """How many handlers there are of each hook."""
+    """Return the number of handlers of each hook."""
     return {kind.event: len(found) for kind, found in agent.bus._handlers.items()}
 
 

@@ -1,4 +1,4 @@
-"""Known problems of MCP clients: each hung, broke or leaked somebody's session.
+"""Known problems of MCP clients: hangs, broken sessions, and leaks.
 
 Tested elsewhere: M-01, 02, 03, 04, 05, 06, 10, 15, 16 and 20 with a real program in ``tests/unit/mcp/test_stdio_transport.py``; 09 and 18 in
 ``test_http.py``; 13 in ``test_names.py``; 17 in ``test_config.py``; 21 in ``test_plug.py``; 11 in ``test_mcp_tool_schemas.py``.
@@ -19,7 +19,7 @@ from tests.unit.mcp.harness import info, raw, results
 
 async def test_m07_full_pipes_do_not_deadlock() -> None:
     async with connect_mcp(raw("flood", "noise")) as server:
-        # Both sides have more to say than a pipe holds, and the program reads nothing while it writes.
+        # Both sides write more than a pipe buffer, and the server reads nothing while it writes.
         texts = [f"{i}" * 300_000 for i in range(4)]
         answers = await asyncio.gather(*[server.call("echo", {"text": text}) for text in texts])
         assert [a.content[0]["text"] for a in answers] == texts

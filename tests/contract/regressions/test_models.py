@@ -1,4 +1,4 @@
-"""Known troubles of other programs with models: the wire, streams, retries and keys, where no other test shows them whole."""
+"""Known problems of other agents with models: wire format, streams, retries, and keys that no other test covers completely."""
 
 import json
 import logging
@@ -32,7 +32,7 @@ from tests.contract.wire_scenarios import (
 )
 from tests.unit.models.server import Answer, Server, chunked, plain, serve
 
-KEY = "Zx81Kq0aPwLm55TtRr77"  # of no known form, so that only who knows it can mask it
+KEY = "Zx81Kq0aPwLm55TtRr77"  # in no known format, so that only a comparison with the key can redact it
 NO_WAIT = RetryConfig(max_retries=1, base_delay_ms=0, max_delay_ms=0, jitter=0)
 
 HOSTS: dict[str, tuple[Speaker, dict[str, Any]]] = {
@@ -68,7 +68,7 @@ def agent_at(server: Server, *tools: Any, spec: str = "compatible:m") -> Agent:
 
 
 def raw_newline(speaker: Speaker) -> Sequence[bytes]:
-    """A call whose argument text has a line end and a tab inside a string, as models write them."""
+    """Return a call whose arguments contain a raw newline and a tab in a string, like models write them."""
     text = '{"text": "a\nb\tc"}'
     if speaker is CHAT:
         return (chat_call(0, text, "c1", "write"), chat({}, "tool_calls"), event("[DONE]"))
@@ -113,7 +113,7 @@ async def test_truncated_arguments_are_never_run(end: tuple[Any, ...]) -> None:
     assert ran == []
 
 
-# --- what other hosts refuse ------------------------------------------------------------------------------------------
+# --- what other hosts reject ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("MOD-09", "PRV-20")
@@ -169,7 +169,7 @@ async def test_output_limit_fits_the_remaining_context_window() -> None:
     assert 0 < body["max_tokens"] < 8_000
 
 
-# --- what is told of errors -------------------------------------------------------------------------------------------
+# --- error classification ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.covers("RET-17")
@@ -192,13 +192,13 @@ def test_token_rate_limit_is_not_an_overflow(status: int, text: str) -> None:
 
 
 def echo_key(status: str) -> Answer:
-    """A host that repeats the key in every way it can."""
+    """Return an error that repeats the key in every possible way."""
     text = f"Incorrect key {KEY}, sent as 'Authorization: Bearer {KEY}' and ?key={KEY}"
     return plain(json.dumps({"error": {"message": text, "param": KEY, "code": KEY}}).encode(), status)
 
 
 def error_text(error: BaseException | None) -> str:
-    """All texts of an error and of what it came from."""
+    """Return all texts of an error and of its causes."""
     seen = ""
     while error is not None:
         seen += f"{error} {error!r} {vars(error)}\n"
@@ -266,7 +266,7 @@ async def test_profile_repr_hides_headers() -> None:
 
 @pytest.mark.covers("MOD-17")
 async def test_unknown_option_is_not_reported_as_a_wrong_key() -> None:
-    """The text of the mistake lists all options, ``api_key`` among them."""
+    """The error message lists all options, including ``api_key``."""
     result = await LLMClient("local:m").invoke("Hi", temprature=1)
 
     assert isinstance(result, Failure)

@@ -1,4 +1,4 @@
-"""A repository brings its links along: none of them decides where the program writes what belongs to the project."""
+"""Links in a repository never decide where mainspring writes files of the project."""
 
 from pathlib import Path
 

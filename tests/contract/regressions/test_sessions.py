@@ -1,4 +1,4 @@
-"""Known problems of agents with long conversations and shared state: each was somebody's lost work, none is to be ours."""
+"""Known problems of agents with long conversations and shared state, each of which lost work of users."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,8 +29,8 @@ async def look(n: int, size: int = 4000) -> str:
     """Look at something.
 
     Args:
-        n: Which.
-        size: How much of it.
+        n: The number.
+        size: The size of the result.
     """
     return f"result {n} " + "z" * size
 
@@ -40,7 +40,7 @@ def is_compaction(request: ModelRequest) -> bool:
 
 
 class LookupModel:
-    """A model that looks so often, and sums up when asked; it tells its tokens or keeps them to itself."""
+    """A model that makes a number of lookups, writes summaries on request, and may report its token usage."""
 
     def __init__(self, count: int, *, reports_usage: bool = True, size: int = 4000) -> None:
         self.left, self.reports_usage, self.size = count, reports_usage, size
@@ -75,7 +75,7 @@ def estimate_tokens(request: ModelRequest) -> int:
 
 @pytest.mark.covers("CMP-01")
 async def test_compaction_counts_results_of_the_next_request() -> None:
-    """C-03: the report of the last answer says nothing of the results that came after it."""
+    """C-03: the usage of the last response does not include the results after it."""
     model = create_model(LookupModel(4, size=20_000))
 
     await create_agent(model).run("go")
@@ -97,7 +97,7 @@ async def test_compaction_works_without_token_counts() -> None:
 
 @pytest.mark.covers("CMP-01")
 async def test_old_token_counts_do_not_trigger_a_second_compaction() -> None:
-    """C-04: what answers before the summary told is of another history."""
+    """C-04: usage reported before the compaction belongs to the old history."""
     model = create_model(LookupModel(14))
 
     await create_agent(model).run("go")
@@ -109,7 +109,7 @@ async def test_old_token_counts_do_not_trigger_a_second_compaction() -> None:
 
 @pytest.mark.covers("BYD-26")
 async def test_configured_threshold_overrides_the_context_window() -> None:
-    """C-06: a local model's window is not that of the large ones."""
+    """C-06: the context window of a local model is smaller than that of the large models."""
     unlimited, limited = (
         create_model(LookupModel(10), window=1_000_000),
         create_model(LookupModel(10), window=1_000_000),
@@ -124,7 +124,7 @@ async def test_configured_threshold_overrides_the_context_window() -> None:
 
 @pytest.mark.covers("CMP-07", "MEM-02")
 async def test_context_window_from_an_error_is_remembered() -> None:
-    """C-06: one request too many, not one each time."""
+    """C-06: one oversized request is sent, not one each time."""
     lookup_model, rejected = LookupModel(60), list[int]()
 
     def script(request: ModelRequest) -> Reply | Exception:
@@ -145,7 +145,7 @@ async def test_context_window_from_an_error_is_remembered() -> None:
 
 
 async def test_compaction_keeps_memory_instructions_tools_and_prompt(tmp_path: Path) -> None:
-    """C-08: what is no message is not summed up."""
+    """C-08: only messages are compacted."""
     (tmp_path / "MEMORY.md").write_text("- Likes tea\n", encoding="utf-8")
     model = create_model(LookupModel(30))
     agent = create_agent(model, system="Mind the gap.", memory=Memory(user=tmp_path / "MEMORY.md"))
@@ -181,7 +181,7 @@ async def test_message_steered_during_compaction_is_kept() -> None:
 
 
 async def test_oversized_system_prompt_is_not_compacted_forever() -> None:
-    """C-01, C-11: no summary makes a system prompt shorter."""
+    """C-01, C-11: compaction cannot shorten a system prompt."""
     model = create_model(LookupModel(8, reports_usage=False, size=400), window=4000)
     agent = create_agent(model, system="x" * 20_000)
 
@@ -191,7 +191,7 @@ async def test_oversized_system_prompt_is_not_compacted_forever() -> None:
 
 
 async def test_each_request_extends_the_previous_one() -> None:
-    """C-12: only a compaction may change what a provider has in its cache."""
+    """C-12: only a compaction may invalidate the prompt cache of a provider."""
     model = create_model(LookupModel(12), window=1_000_000)
     agent = create_agent(model, system="Mind the gap.")
     await agent.run("go")
@@ -236,7 +236,7 @@ async def test_odd_histories_and_tiny_windows_are_compacted_or_unchanged(
 
 
 def test_folders_trusted_in_parallel_are_all_stored(tmp_path: Path) -> None:
-    """S-02: nobody writes a whole file from what it was a while ago."""
+    """S-02: no write replaces the file with an outdated state."""
     home = UserPaths(tmp_path / "home")
     folders = [tmp_path / f"p{i}" for i in range(12)]
     for folder in folders:

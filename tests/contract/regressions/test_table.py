@@ -1,4 +1,4 @@
-"""The table of known problems names tests that exist."""
+"""The table of known problems names existing tests."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ TABLE: dict[str, dict[str, Any]] = tomllib.loads(
 
 @lru_cache
 def find_test_names(file: Path) -> frozenset[str]:
-    """The names of the tests in a file."""
+    """Return the names of the tests in a file."""
     nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
     found = (n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
     return frozenset(name for name in found if name.startswith("test_"))

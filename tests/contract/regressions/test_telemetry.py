@@ -1,7 +1,7 @@
-"""Known problems of telemetry and of cost accounting (TL-01 to TL-04, CO-01 to CO-06), as far as they concern spans and reports.
+"""Known problems of telemetry and cost accounting (TL-01 to TL-04, CO-01 to CO-06) that concern spans and reports.
 
-That nothing leaves unasked (TL-01), and that a collector which is away slows nothing (TL-02), is tried with the real command in
-tests/e2e/test_command_telemetry.py; how each host's figures become ours (CO-01, CO-03), in tests/contract/test_model_parity.py.
+tests/e2e/test_command_telemetry.py checks with the real command that nothing is sent unasked (TL-01) and that a missing collector
+slows nothing (TL-02); tests/contract/test_model_parity.py checks the usage of each host (CO-01, CO-03).
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from mainspring.tools import tool
 from tests.unit.telemetry.recorder import Recorder
 
 USAGE = Usage(100, 20, cache_read=50, cache_write=10, reasoning_tokens=5, cost=Cost(0.01, 0.02, 0.005, 0.001))
-TOTAL = 180  # what a host would say: prompt 160 with caches, answer 20 with reasoning
+TOTAL = 180  # the total of the host: prompt 160 with cached tokens, response 20 with reasoning
 
 
 @tool
@@ -47,7 +47,7 @@ async def _read(run: RunHandle) -> None:
 
 
 async def test_tl_03_spans_end_cleanly_in_any_task(caplog: pytest.LogCaptureFixture) -> None:
-    """A run that is read, left and cancelled from tasks of all kinds leaves no context behind and logs nothing."""
+    """A run that is read, left, and cancelled from different tasks leaves no context and logs nothing."""
     recorder = Recorder()
 
     def agent(*script: Any) -> Agent:
@@ -163,7 +163,7 @@ def test_co_04_unknown_price_is_reported_as_unpriced(tmp_path: Path) -> None:
 
 
 def test_co_05_cost_budget_stops_the_agent_and_its_subagents(tmp_path: Path) -> None:
-    """The parent's limit stops its sub-agent, and what the report says is what was allowed, but for the answer that crossed it."""
+    """The limit of the parent stops its subagent; the report shows the limit plus the response that exceeded it."""
 
     def ask(request: ModelRequest) -> Reply:
         tools = [t.name for t in request.tools]

@@ -1,4 +1,4 @@
-"""Known troubles of other programs with edits, files, searches, shells and permissions, where no other test shows them."""
+"""Known problems of other agents with edits, files, searches, shells, and permissions that no other test covers."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ async def call_tool(env: LocalEnv, name: str, **arguments: Any) -> Any:
 async def run_calls(
     env: LocalEnv, *calls: ScriptedCall, permissions: Permissions | None = None, **behavior: Any
 ) -> list[Any]:
-    """The results of calls that a model makes, one in a turn."""
+    """Return the results of the calls of a model, one call per turn."""
     agent = Agent(
         ScriptedModel(*calls, "done"),
         tools=TOOLS.values(),
@@ -60,7 +60,7 @@ async def run_calls(
     return [block for m in agent.messages if isinstance(m, Message) for block in m.tool_results]
 
 
-# --- what is shown of calls -------------------------------------------------------------------------------------------------
+# --- rendering of calls -----------------------------------------------------------------------------------------------------
 
 NAMES = ["path", "command", "pattern", "query", "url", "todos", "offset", "edits", "content", "old_string", "prompt"]
 ANY = st.recursive(
@@ -77,7 +77,7 @@ ANY = st.recursive(
 
 @given(arguments=st.dictionaries(st.sampled_from(NAMES), ANY, max_size=4), tool=st.sampled_from(sorted(TOOLS)))
 def test_tool_calls_with_any_arguments_can_be_rendered(arguments: dict[str, Any], tool: str) -> None:
-    """V-05: calls are shown as they come from the model, before anything is known to be right about them."""
+    """V-05: calls are rendered before their arguments are validated."""
     request = ToolUseBlock("1", tool, arguments)
     assert "\n" not in summarize_call(request)
     rendered = tool_started_event(request, tool)
@@ -93,7 +93,7 @@ def test_tool_calls_with_any_arguments_can_be_rendered(arguments: dict[str, Any]
 
 
 def test_file_encoding_does_not_depend_on_the_locale(project: Path) -> None:
-    """E-06: in the C locale, with UTF-8 mode off, a file's content is what it is anywhere else."""
+    """E-06: file content is the same in the C locale with UTF-8 mode off."""
     code = (
         "import asyncio\n"
         "from mainspring.env import LocalEnv\n"
@@ -115,13 +115,13 @@ def test_file_encoding_does_not_depend_on_the_locale(project: Path) -> None:
 
 
 async def test_new_modification_time_alone_does_not_block_an_edit(env: LocalEnv, project: Path) -> None:
-    """E-14: a tool that sets times anew, or a formatter that changes nothing, is no reason to refuse an edit."""
+    """E-14: a tool that sets modification times, or a formatter that changes nothing, does not block an edit."""
     file = project / "a.txt"
     file.write_text("one\n", encoding="utf-8")
     ticks = iter(range(1, 10))
 
     async def touch() -> str:
-        """Give the file another time."""
+        """Set another modification time."""
         time = 1_000_000_000 + next(ticks)
         await asyncio.to_thread(os.utime, file, (time, time))
         return "touched"
@@ -182,7 +182,7 @@ async def test_listing_of_a_huge_tree_is_truncated_and_counted(env: LocalEnv, pr
 
 @pytest.fixture(params=["ripgrep", "python"])
 def search_env(request: pytest.FixtureRequest, env: LocalEnv, monkeypatch: pytest.MonkeyPatch) -> LocalEnv:
-    """The environment with and without ripgrep."""
+    """Return the environment with and without ripgrep."""
     if request.param == "python":
 
         async def find_nothing(name: str) -> None:
@@ -193,7 +193,7 @@ def search_env(request: pytest.FixtureRequest, env: LocalEnv, monkeypatch: pytes
 
 
 async def test_ignored_path_is_searched_if_named(search_env: LocalEnv, project: Path) -> None:
-    """G-01: and what is left out otherwise is told, with the way to have it."""
+    """G-01: the result says what was not searched and how to include it."""
     (project / ".git").mkdir()
     (project / ".gitignore").write_text("build/\n", encoding="utf-8")
     (project / "build").mkdir()
@@ -210,7 +210,7 @@ async def test_ignored_path_is_searched_if_named(search_env: LocalEnv, project: 
 
 
 async def test_search_continues_past_invalid_bytes(search_env: LocalEnv, project: Path) -> None:
-    """G-05: in names and in content."""
+    """G-05: in file names and in content."""
     Path(os.fsdecode(bytes(project) + b"/na\xffme")).write_bytes(b"needle \xe9t\xe9\n")
     found = await call_tool(search_env, "grep", pattern="needle")
     assert (found.metadata["outcome"], found.metadata["matches"]) == ("matches", 1)
@@ -233,7 +233,7 @@ async def test_grep_accepts_glob_paths_and_option_like_patterns(search_env: Loca
 
 
 async def test_interactive_rebase_fails_and_changes_nothing(env: LocalEnv, project: Path) -> None:
-    """SH-03: an editor that does nothing would have said yes."""
+    """SH-03: an editor that does nothing would have confirmed the rebase."""
     setup = (
         "git init -q . && git config user.email a@b && git config user.name a && for i in 1 2; do echo $i > f; git add f;"
         " git commit -q -m $i; done; git rev-parse HEAD > ../before"
@@ -254,7 +254,7 @@ async def test_stderr_output_is_kept_and_is_not_a_failure(env: LocalEnv) -> None
 
 
 async def test_pipeline_and_signal_exit_codes_match_the_shell(env: LocalEnv) -> None:
-    """SH-04: 143 is told apart from a time that is up."""
+    """SH-04: exit code 143 is not reported as a timeout."""
     assert (await call_tool(env, "shell", command="false | true")).metadata["exit_code"] == 0
     assert (await call_tool(env, "shell", command="set -o pipefail; false | true")).metadata["exit_code"] == 1
     ended = await call_tool(env, "shell", command="kill -TERM $$")
@@ -264,7 +264,7 @@ async def test_pipeline_and_signal_exit_codes_match_the_shell(env: LocalEnv) -> 
 
 
 async def test_output_of_a_running_job_can_be_read(env: LocalEnv, project: Path) -> None:
-    """SH-15: and a job of another process is told to be gone."""
+    """SH-15: a job of another process is reported as ended."""
     os.mkfifo(project / "go")
     started = await call_tool(env, "shell", command="echo begun; read -r x < go; echo over", background=True)
     assert started.metadata["running"]
@@ -303,7 +303,7 @@ async def test_redirect_to_nul_is_rejected(env: LocalEnv, project: Path, command
 
 
 async def test_missing_project_folder_is_reported(env: LocalEnv, project: Path) -> None:
-    """SH-12: by everything that works there, and it works on once the folder is back."""
+    """SH-12: by every tool, and the tools work again after the folder is back."""
     away = project.rename(project.with_name("away"))
     for name, arguments in (("shell", {"command": "pwd"}), ("read_file", {"path": "a"}), ("grep", {"pattern": "x"})):
         failed = await call_tool(env, name, **arguments)
@@ -351,7 +351,7 @@ async def test_suggested_rules_cover_each_command_of_a_line(env: LocalEnv) -> No
 
 
 def test_project_dotenv_file_is_not_loaded(project: Path) -> None:
-    """P-13: neither for the program nor for what it starts."""
+    """P-13: neither for mainspring nor for its shell commands."""
     (project / ".env").write_text("OPENAI_BASE_URL=http://evil.test\nPLANTED=1\n", encoding="utf-8")
 
     def run_cli(*arguments: str) -> str:
@@ -364,7 +364,7 @@ def test_project_dotenv_file_is_not_loaded(project: Path) -> None:
 
 
 async def test_approval_shows_invisible_characters(env: LocalEnv) -> None:
-    """P-14: escape codes, turned writing and what has no width are spelled out; marks of a markup stay as they are."""
+    """P-14: escape codes, bidirectional controls, and zero-width characters are escaped; markup is not."""
     requests: list[PermissionRequest] = []
 
     def deny(request: PermissionRequest) -> bool:
