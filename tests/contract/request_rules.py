@@ -119,7 +119,7 @@ def messages(body: dict[str, Any], found: RequestSummary) -> None:
         before = role
         parts = _parts(message["content"], "text")
         answered = [part for part in parts if part["type"] == "tool_result"]
-        assert parts[: len(answered)] == answered, "results stand first"
+        assert parts[: len(answered)] == answered, "results come first"
         assert {part["tool_use_id"] for part in answered} == set(waiting)
         found.results += [waiting.pop(part["tool_use_id"]) for part in answered]
         for part in parts:
@@ -158,7 +158,7 @@ def gemini(body: dict[str, Any], found: RequestSummary) -> None:
         role = content["role"]
         assert role in ("user", "model")
         answered = [part["functionResponse"]["name"] for part in content["parts"] if "functionResponse" in part]
-        assert answered == waiting, "each call is answered in the next content, in order"
+        assert answered == waiting, "the next content has the results, in order"
         found.results += answered
         waiting = []
         for part in content["parts"]:

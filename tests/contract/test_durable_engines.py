@@ -207,8 +207,8 @@ async def test_resumed_run_repeats_no_finished_steps(reopen: Reopen) -> None:
     async with DurableWorker(await reopen(), {"a": agent}) as agents:
         result = await wait_for_result(agents.run(run.id))
     assert result.text == "All done."
-    assert len(world.model.requests) == 3, "two answers were kept"
-    assert sorted(world.done) == ["hold c", "hold c", "write a", "write b"], "only the one that may be run twice was"
+    assert len(world.model.requests) == 3, "two responses were stored"
+    assert sorted(world.done) == ["hold c", "hold c", "write a", "write b"], "only the idempotent call ran twice"
     assert [r.text for m in result.messages for r in m.tool_results] == ["write did a", "write did b", "hold did c"]
 
 
@@ -274,7 +274,7 @@ async def test_approval_is_accepted_while_no_worker_runs(reopen: Reopen) -> None
     with pytest.raises(DurableError, match="No call 'nobody' of run"):
         await client.approve("nobody")
     assert await client.approve(first.call.id, input={"key": "A"})
-    assert not await client.deny(first.call.id), "only the first answer counts, and the second one is told so"
+    assert not await client.deny(first.call.id), "only the first answer applies"
     assert await client.deny(second.call.id, "not b")
     assert world.done == []
     async with DurableWorker(await reopen(), {"a": create_asking_agent}) as agents:
@@ -335,10 +335,10 @@ async def test_subagent_run_resumes_where_it_stopped(reopen: Reopen) -> None:
     world.release("a", "b", "c", "100", "child")
     async with DurableWorker(await reopen(), {"a": agent}) as agents:
         result = await wait_for_result(agents.run(run.id))
-        assert [i.id for i in await agents.list()] == [run.id], "the run of a sub-agent is not listed beside it"
+        assert [i.id for i in await agents.list()] == [run.id], "subagent runs are not listed"
     assert result.text == "The child says 3."
     assert "Counted: 3." in result.messages[2].tool_results[0].text
-    assert len(world.model.requests) == 5, "neither the parent's answer nor the child's was asked for again"
+    assert len(world.model.requests) == 5, "no response was requested again"
     assert world.done == ["write child", "hold child", "hold child"]
 
 
@@ -392,7 +392,7 @@ async def test_subagent_approvals_are_answered_while_no_worker_runs(reopen: Reop
     assert (result.status, result.text, world.done) == ("completed", "Both are back.", ["write K0"])
     assert [r.text for m in result.messages for r in m.tool_results] == ["Child 0 is done.", "Child 1 is done."]
     assert "not this one" in str(kinds[1].requests[-1])
-    assert [len(m.requests) for m in (world.model, *kinds)] == [2, 2, 2], "no model was asked again"
+    assert [len(m.requests) for m in (world.model, *kinds)] == [2, 2, 2], "no request was repeated"
     call_counts = {name: [len(a.calls) for a in approvals if a.agent == name] for name in {a.agent for a in approvals}}
     assert sorted(call_counts) == sorted(w.agent for w in waiting)
     assert all(counts == [1, 0] for counts in call_counts.values()), call_counts
@@ -634,7 +634,7 @@ async def test_run_can_be_aborted_between_two_workers(reopen: Reopen) -> None:
     async with DurableWorker(await reopen(), {"a": agent}) as agents:
         result = await wait_for_result(agents.run(run.id))
     assert (result.status, str(result.error)) == ("aborted", "enough")
-    assert result.messages[2].tool_results[0].text == "write did a", "what was done before is there"
+    assert result.messages[2].tool_results[0].text == "write did a", "finished steps are stored"
     assert len(world.model.requests) == 2
 
 

@@ -67,7 +67,7 @@ async def test_delete_removes_a_run_and_all_its_data(reopen: Reopen) -> None:
         assert [info.id for info in await agents.list()] == ["parent.near"]
         assert await agents.engine.feed.read("parent") == []
         assert [item async for item in run.events()] == []
-        assert (await wait_for_result(near)).text == near_ended, "a run whose name begins alike stays"
+        assert (await wait_for_result(near)).text == near_ended, "a run with the same ID prefix is not deleted"
         await agents.delete(near.id)
         assert find_tables(agents.engine, "parent") == []
 
@@ -81,7 +81,7 @@ async def test_run_id_can_be_reused_after_delete(reopen: Reopen) -> None:
         await agents.delete("r")
         again = await wait_for_result(await agents.start("a", "Second.", run_id="r"))
     assert again.text == "Two."
-    assert [m.text for m in world.model.requests[1].messages] == ["Second."], "nothing of the first run joined"
+    assert [m.text for m in world.model.requests[1].messages] == ["Second."], "no message of the first run joined"
 
 
 async def test_unfinished_run_is_never_deleted(reopen: Reopen) -> None:
@@ -149,7 +149,7 @@ async def test_waiting_for_a_deleted_run_raises(reopen: Reopen) -> None:
     engine = await reopen()
     await DurableClient(engine).start("a", "Go.", run_id="r")
     waiting = asyncio.ensure_future(wait_for_result(DurableRun(engine, "r")))
-    assert not (await asyncio.wait([waiting], timeout=0.2))[0], "it waits"
+    assert not (await asyncio.wait([waiting], timeout=0.2))[0], "the call waits"
     other = await reopen()
     await DurableRun(other, "r").cancel()
     await other.delete("r")

@@ -85,11 +85,11 @@ def set_path(args: dict[str, Any], piece: dict[str, Any]) -> None:
         if isinstance(key, int):
             while len(holder) <= key:
                 holder.append(None)
-        known = holder[key] if isinstance(key, int) else holder.get(key)
+        current = holder[key] if isinstance(key, int) else holder.get(key)
         if last:
-            holder[key] = known + value if isinstance(known, str) and isinstance(value, str) else value
+            holder[key] = current + value if isinstance(current, str) and isinstance(value, str) else value
         else:
-            if known is None:
+            if current is None:
                 holder[key] = [] if steps[i + 1].startswith("[") else {}
             holder = holder[key]
 
@@ -248,7 +248,7 @@ def test_mutated_response_completes_or_raises_a_model_error(path: Path, data: st
 # --- requests ----------------------------------------------------------------------------------------------------------
 
 
-def value(fields: dict[str, Any], name: str) -> Any:
+def get_field(fields: dict[str, Any], name: str) -> Any:
     """Return a field in camel case or snake case."""
     snake = "".join(f"_{c.lower()}" if c.isupper() else c for c in name)
     return fields.get(name, fields.get(snake))
@@ -261,8 +261,8 @@ def to_messages(contents: list[dict[str, Any]]) -> list[Message] | None:
     for content in contents:
         blocks: list[Any] = []
         for part in content["parts"]:
-            call, result, blob = (value(part, n) for n in ("functionCall", "functionResponse", "inlineData"))
-            signature = value(part, "thoughtSignature")
+            call, result, blob = (get_field(part, n) for n in ("functionCall", "functionResponse", "inlineData"))
+            signature = get_field(part, "thoughtSignature")
             if call is not None:
                 number += 1
                 id = call.get("id") or f"call_made_{number}"
@@ -275,9 +275,9 @@ def to_messages(contents: list[dict[str, Any]]) -> list[Message] | None:
                     waiting.remove(id)
                 blocks.append(ToolResultBlock(id, result["name"], json.dumps(result["response"])))
             elif blob is not None:
-                if not value(blob, "mimeType").startswith("image/"):
+                if not get_field(blob, "mimeType").startswith("image/"):
                     return None
-                blocks.append(ImageBlock(value(blob, "mimeType"), blob["data"]))
+                blocks.append(ImageBlock(get_field(blob, "mimeType"), blob["data"]))
             elif part.get("thought"):
                 blocks.append(ThinkingBlock(part.get("text") or "", signature))
             elif (part.get("text") or "").strip():
@@ -299,13 +299,13 @@ def summarize(contents: list[dict[str, Any]]) -> list[tuple[str, list[Any]]]:
         if not turns or turns[-1][0] != role:
             turns.append((role, []))
         for part in content["parts"]:
-            call, result, blob = (value(part, n) for n in ("functionCall", "functionResponse", "inlineData"))
+            call, result, blob = (get_field(part, n) for n in ("functionCall", "functionResponse", "inlineData"))
             if call is not None:
-                turns[-1][1].append(("call", call["name"], call.get("args") or {}, value(part, "thoughtSignature")))
+                turns[-1][1].append(("call", call["name"], call.get("args") or {}, get_field(part, "thoughtSignature")))
             elif result is not None:
                 turns[-1][1].append(("result", result["name"]))
             elif blob is not None:
-                turns[-1][1].append(("image", value(blob, "mimeType"), blob["data"]))
+                turns[-1][1].append(("image", get_field(blob, "mimeType"), blob["data"]))
             else:
                 turns[-1][1].append(("text", part.get("text") or "", bool(part.get("thought"))))
     return turns

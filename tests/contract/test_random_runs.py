@@ -274,7 +274,7 @@ class RunSimulator:
             )
         check_hooks(self.hooks)
         assert (self.events.count("agent_start"), self.events.count("agent_end")) == (1, 1)
-        assert self.events[-1] == "agent_end", "nothing comes after the end"
+        assert self.events[-1] == "agent_end", "no event follows agent_end"
 
 
 def check_pairs(messages: list[Message]) -> None:
@@ -316,7 +316,7 @@ def check_hooks(hooks: list[tuple[str, Hook]]) -> None:
             place[call] = step
             if isinstance(hook, BeforeToolRun):
                 assert "tool:permit" in names
-    assert state == "", "calls were left without their results"
+    assert state == "", "calls without results"
 
 
 @pytest.mark.covers("TST-07", "TEX-23", "HOK-28", "TEX-28")

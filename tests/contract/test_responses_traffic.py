@@ -68,8 +68,8 @@ def text_of(items: list[dict[str, Any]]) -> str:
 
 
 def thinking_of(items: list[dict[str, Any]]) -> str:
-    own = [item for item in items if item.get("type") == "reasoning"]
-    return "".join(texts(item.get("summary")) + texts(item.get("content")) for item in own)
+    reasoning = [item for item in items if item.get("type") == "reasoning"]
+    return "".join(texts(item.get("summary")) + texts(item.get("content")) for item in reasoning)
 
 
 def calls_of(items: list[dict[str, Any]]) -> list[tuple[str, str, Any]]:
@@ -209,9 +209,9 @@ def to_messages(items: list[dict[str, Any]]) -> list[Message]:
                     mark["raw"] = part == "raw" or None
                 pending.append(ThinkingBlock(text, encode_item_metadata(**mark)))
         elif kind == "function_call":
-            own = encode_item_metadata(id=item.get("id"), namespace=item.get("namespace"))
+            metadata = encode_item_metadata(id=item.get("id"), namespace=item.get("namespace"))
             pending.append(
-                ToolUseBlock(item["call_id"], item["name"], json.loads(item["arguments"] or "{}"), None, own)
+                ToolUseBlock(item["call_id"], item["name"], json.loads(item["arguments"] or "{}"), None, metadata)
             )
         elif kind == "function_call_output":
             flush_turn()

@@ -38,7 +38,7 @@ def test_the_table_compares_every_extension_point_and_links_its_program(reposito
 @pytest.mark.parametrize("title", RECIPES)
 def test_each_recipe_has_steps_and_a_program(repository: Path, title: str) -> None:
     recipe = read_page(repository).split(f"\n## {title}\n")[1].split("\n## ")[0]
-    assert re.search(r"^1\. .*\n+(?:.*\n)*?2\. ", recipe, re.MULTILINE), "steps in order"
+    assert re.search(r"^1\. .*\n+(?:.*\n)*?2\. ", recipe, re.MULTILINE), "the recipe has numbered steps"
     [program] = re.findall(r"^```python(?: async)?\n(.*?)^```", recipe, re.MULTILINE | re.DOTALL)
     assert RECIPES[title] in program
-    assert "assert " in program, "it checks its result"
+    assert "assert " in program, "the program checks its result"

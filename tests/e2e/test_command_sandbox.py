@@ -118,7 +118,7 @@ def test_planted_custom_command_does_not_run_outside_the_sandbox(command: Comman
 
     assert done.code == 0
     assert not (command.folder / ".agent" / "commands" / "review.md").exists()
-    assert "review.md" in json.dumps(command.server.requests[1]["messages"][-1]), "the model reads where its file is"
+    assert "review.md" in json.dumps(command.server.requests[1]["messages"][-1]), "the model gets the path of its file"
     assert not canary.exists(), later.err
 
 

@@ -83,9 +83,9 @@ def test_config_set_show_and_unset(command: Command) -> None:
     assert command.run("config", "set", "providers.openai.apiKey", "-", piped=f"{KEY}\n").code == 0
     assert command.run("config", "set", "agent.maxTurns", "7").code == 0
 
-    shown = command.run("config", "show", "--origin")
-    assert KEY not in shown.out + shown.err
-    assert re.search(rf"agent\.maxTurns = 7 +# {command.home}", shown.out)
+    output = command.run("config", "show", "--origin")
+    assert KEY not in output.out + output.err
+    assert re.search(rf"agent\.maxTurns = 7 +# {command.home}", output.out)
     assert command.run("config", "unset", "agent.maxTurns").code == 0
     assert "maxTurns" not in command.run("config", "show").out
     assert command.run("config", "path").out.strip().endswith("settings.json")

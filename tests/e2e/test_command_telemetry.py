@@ -60,7 +60,7 @@ def test_the_viewer_shows_runs_of_the_command(command: Command, page: dict[str, 
     state = command.home / ".agent" / "telemetry.json"
     assert stat.S_IMODE(state.stat().st_mode) == 0o600
     assert command.run("telemetry", "url").out == page["url"] + "\n"
-    assert command.run("telemetry", "start", "--viewer").out == page["url"] + "\n", "a second one was started"
+    assert command.run("telemetry", "start", "--viewer").out == page["url"] + "\n", "a second viewer was started"
     status = command.run("telemetry", "status")
     assert (status.code, status.out.splitlines()[0]) == (0, f"running: built-in viewer, process {page['pid']}")
 

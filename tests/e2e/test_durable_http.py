@@ -119,7 +119,7 @@ def test_http_run_survives_killed_workers(command: Command, url: str) -> None:
             assert second.wait(20) == 0
         assert not (command.folder / "made").exists()
         assert service.ask("POST", f"v1/runs/{run}/approve", {"call_id": call["call_id"]})[0] < 300
-        assert service.ask("GET", f"v1/runs/{run}")[1]["state"] == "paused", "nobody is there to do it"
+        assert service.ask("GET", f"v1/runs/{run}")[1]["state"] == "paused", "no worker is running"
         with start_worker(command, url, "three"):
             result = service.ask("GET", f"v1/runs/{run}/result?wait=14")[1]
             assert (result["status"], result["text"]) == ("completed", "It is made.")
@@ -127,18 +127,18 @@ def test_http_run_survives_killed_workers(command: Command, url: str) -> None:
         assert not follower.is_alive()
         again = Follower(service, run, after=follower.events[2][0])
         again.join(20)
-        assert again.events == follower.events[3:], "who comes back gets what was missed"
+        assert again.events == follower.events[3:], "a returning follower gets the missed events"
         with start_worker(command, url, "four", "--keep", "0.000001"):
             while service.ask("GET", f"v1/runs/{run}")[0] != 404:
                 _moment()
         assert service.end()[0] == 0
     assert (command.folder / "made").read_text() == "once\n"
-    assert len(command.server.requests) == 4, "the answer that was under way was asked for again, and no other"
+    assert len(command.server.requests) == 4, "only the active response was requested again"
     assert [id for id, _ in follower.events] == [str(n) for n in range(1, len(follower.events) + 1)]
     kinds = follower.kinds
     assert [e["number"] for _, e in follower.events if e["type"] == "attempt"] == [1, 2, 3]
     begun = [event["call"]["name"] for _, event in follower.events if event["type"] == "tool_start"]
-    assert begun == ["read_file", "shell", "shell"], "one that was asked about begins once more with its answer"
+    assert begun == ["read_file", "shell", "shell"], "an approved call starts again"
     assert kinds.count("tool_end") == 2
     assert kinds[-1] == "end"
     answers = [

@@ -69,7 +69,7 @@ class KillTrial:
         self.checked_requests += len(request)
         for line in request:
             run, turn = line.split()
-            assert int(turn) >= self.finished_calls.get(run, 0), f"{line} was asked for again"
+            assert int(turn) >= self.finished_calls.get(run, 0), f"{line} was requested again"
 
     async def record_finished_calls(self) -> None:
         """Record how many responses of each run are stored, after a kill."""
@@ -83,7 +83,7 @@ class KillTrial:
         users = [m for m in result.messages if isinstance(m, Message) and m.role == "user"]
         texts = [m.text for m in users if not m.tool_results][1:]
         joined = [t for t in texts if t != "finish"]
-        assert joined == record.sent[: len(joined)], "each message joined, in its order"
+        assert joined == record.sent[: len(joined)], "each message joined in order"
         assert len(joined) == min(len(record.sent), MESSAGES_PER_RUN)
         paid = Counter(self.workers.lines("paid"))
         for message in users:

@@ -65,7 +65,7 @@ async def test_runs_of_a_killed_worker_finish_on_another_worker(workers: Workers
     assert {(await run.info()).worker for run in runs} >= {"second"}
     assert max(Counter(workers.lines("paid")).values()) == 1
     unknown_results = [text for r in ended for text in tool_result_texts(r) if "is unknown" in text]
-    assert len(unknown_results) <= 3, "no more than what was under way"
+    assert len(unknown_results) <= 3, "at most the active steps"
 
 
 async def run_answer_command(url: str, call_id: str, answer: str) -> tuple[int | None, str]:
@@ -147,7 +147,7 @@ async def test_suspended_worker_repeats_no_steps(workers: Workers, client: Durab
     assert max(Counter(workers.lines("paid")).values()) == 1
     assert sum("is unknown" in text for text in tool_result_texts(result)) <= 1
     requests = Counter(workers.lines("requested"))
-    assert sum(times - 1 for times in requests.values()) <= 1, "at most the answer that was under way"
+    assert sum(times - 1 for times in requests.values()) <= 1, "at most the active response"
     await asyncio.to_thread(workers.kill, second)
     await (await client.start("three", "again")).result(timeout=40)
 
@@ -170,13 +170,13 @@ async def test_worker_continues_after_waiting_for_a_database_lock(workers: Worke
     # Longer than any step takes, including the wait for the lock.
     await asyncio.sleep(1.5)
     assert len(workers.lines("paid")) <= paid + 1
-    assert (await run.info()).state == "running", "to read is possible meanwhile"
+    assert (await run.info()).state == "running", "reading is possible during the lock"
     holder.kill()
     await wait_for(lambda: asyncio.to_thread(lambda: len(workers.lines("paid")) > paid + 3))
     await run.steer("finish")
     result = await run.result(timeout=40)
     assert result.status == "completed"
-    assert not [text for text in tool_result_texts(result) if "is unknown" in text], "no attempt was given up"
+    assert not [text for text in tool_result_texts(result) if "is unknown" in text], "no attempt was abandoned"
     assert max(Counter(workers.lines("paid")).values()) == 1
     await holder.wait()
 
@@ -216,7 +216,7 @@ async def test_run_that_crashes_workers_fails_and_can_be_retried(workers: Worker
         await run.result(timeout=40)
     assert "mainspring runs retry r" in (await run.info()).error
     other = await client.start("three", "o", run_id="o")
-    assert (await other.result(timeout=40)).status == "completed", "the worker lives, and does other runs"
+    assert (await other.result(timeout=40)).status == "completed", "the worker survives and executes other runs"
     (workers.folder / "fixed").touch()
     await run.retry()
     result = await run.result(timeout=40)

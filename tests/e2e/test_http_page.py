@@ -143,7 +143,7 @@ async def test_subagent_approval_works_on_a_phone(command: Command, tmp_path: Pa
             await save_screenshot(page, "http-phone.png")
             assert await page.js("document.querySelector('#title').offsetWidth") > 100
             wide = await page.js("document.documentElement.scrollWidth")
-            assert wide <= 390, "nothing is cut off at the side"
+            assert wide <= 390, "the page is not wider than the screen"
             await page.js("document.querySelector('.asked .yes').click()")
             await page.until("document.querySelector('#state').textContent === 'completed'")
             assert (command.folder / "letter.txt").read_text() == "Dear all,\nit is done.\n"

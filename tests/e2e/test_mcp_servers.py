@@ -118,7 +118,7 @@ async def test_real_mcp_server_restarts_after_a_kill(installed_servers: Path, na
         again = await call_with_retries(server, tool, call_arguments(installed_servers, name))
         figures["restart"] = round(time.perf_counter() - began, 2)
         assert expected in result_text(again)
-    assert not find_processes(installed_servers), "a program outlived its connection"
+    assert not find_processes(installed_servers), "a process survived its connection"
     logger.info("%s: %s", name, json.dumps(figures))
 
 

@@ -107,14 +107,14 @@ def test_paused_run_is_answered_by_another_process(tmp_path: Path, mode: str) ->
     first = {"call-ask": QUESTIONS["call-ask"]}
     assert (begun["status"], begun["waiting"]) == ("paused", first if mode == "sequential" else QUESTIONS)
     assert (begun["requests"], begun["results"]) == (1, [])
-    assert read_calls(tmp_path) == (["free"] if mode == "sequential" else []), "calls that run together wait together"
+    assert read_calls(tmp_path) == (["free"] if mode == "sequential" else []), "parallel calls wait for each other"
 
     looked = run_process(tmp_path, "look", mode)
-    assert looked["waiting"] == begun["waiting"], "looking changes nothing"
+    assert looked["waiting"] == begun["waiting"], "reading changes nothing"
 
     ended = run_process(tmp_path, "answer", mode)
     assert (ended["status"], ended["waiting"]) == ("completed", {})
-    assert ended["requests"] == 1, "the model is asked once more, with the results, and never again for the calls"
+    assert ended["requests"] == 1, "one more request with the results; the calls are not requested again"
     assert ended["results"] == ["did free", "did ask", "Permission denied: not that one", "did edited"]
     assert sorted(read_calls(tmp_path)) == ["ask", "edited", "free"]
 
@@ -128,7 +128,7 @@ def test_kill_after_an_approval_repeats_no_tool_call(tmp_path: Path, moment: str
     before = sorted(read_calls(tmp_path))
     after = run_process(tmp_path, "answer", mode)
     assert after["waiting"] == {}
-    assert sorted(read_calls(tmp_path)) == before, "what may have run is not run again"
+    assert sorted(read_calls(tmp_path)) == before, "calls that may have run do not run again"
     texts = dict(zip([c.id for c in CALLS], after["results"], strict=True))
     if moment == "die before":
         assert "Interrupted, outcome unknown" in texts["call-ask"]

@@ -90,7 +90,7 @@ async def test_cancel_stops_a_streaming_response(command: Command) -> None:
         assert (await prompting).stop_reason == "cancelled"
         again = await connection.prompt(session_id=session.session_id, prompt=[text_block("once more")])
     assert again.stop_reason == "end_turn"
-    assert len(command.server.requests) == 2, "what was cancelled is not said again by itself"
+    assert len(command.server.requests) == 2, "a cancelled prompt is not sent again"
 
 
 async def test_another_process_lists_loads_resumes_and_forks_sessions(command: Command) -> None:
@@ -110,7 +110,7 @@ async def test_another_process_lists_loads_resumes_and_forks_sessions(command: C
         assert forked.session_id != first.session_id
         await connection.prompt(session_id=forked.session_id, prompt=[text_block("third prompt")])
         await connection.resume_session(cwd=folder, session_id=first.session_id)
-        assert len(editor.of("user_message_chunk")) == 1, "resuming tells nothing again"
+        assert len(editor.of("user_message_chunk")) == 1, "resuming repeats no updates"
         with pytest.raises(RequestError, match="Session .* not found"):
             await connection.load_session(cwd=folder, session_id="../../etc/passwd")
     user_messages = [m["content"] for m in command.server.requests[-1]["messages"] if m["role"] == "user"]

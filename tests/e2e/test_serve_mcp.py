@@ -64,7 +64,7 @@ async def test_mcp_server_supports_progress_approval_sessions_and_cancel(command
             stalled.cancel()
             await asyncio.wait((stalled,))
             last: Any = await client.call_tool("sessions", {})
-            assert last.content[0].text.count("\n") == 1, "what was cancelled is kept, too"
+            assert last.content[0].text.count("\n") == 1, "cancelled runs are stored too"
 
 
 async def test_mcp_server_asks_in_results_with_protocol_2026_07_28(command: Command) -> None:

@@ -355,7 +355,7 @@ async def test_blocking_tool_does_not_block_the_loop_or_an_abort() -> None:
     agent.abort()
     with pytest.raises(AgentAbortedError):
         await run
-    assert not free.is_set(), "nobody waited for the thread"
+    assert not free.is_set(), "the abort did not wait for the thread"
     free.set()
 
 

@@ -48,4 +48,4 @@ def test_the_tests_of_an_entry_exist(key: str) -> None:
         file, colons, name = node.partition("::")
         assert colons, node
         assert (REPOSITORY / file).is_file(), node
-        assert name in find_test_names(REPOSITORY / file), f"{node}: there is no such test"
+        assert name in find_test_names(REPOSITORY / file), f"Unknown test: {node}"

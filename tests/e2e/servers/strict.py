@@ -34,13 +34,13 @@ class StrictServer:
     faults: list[str] = field(default_factory=list[str])
     requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     summaries: int = 0
-    made: int = 0
+    http_model: int = 0
     url: str = ""
 
     def model(self) -> HttpModel:
-        made = create_model(SPECS[self.protocol], base_url=self.url, api_key="k")
-        assert isinstance(made, HttpModel)
-        return made
+        http_model = create_model(SPECS[self.protocol], base_url=self.url, api_key="k")
+        assert isinstance(http_model, HttpModel)
+        return http_model
 
     def answer(self, body: dict[str, Any]) -> bytes:
         if "tools" not in body:
