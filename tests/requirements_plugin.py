@@ -96,9 +96,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     issue = config.getoption("requirements_issue")
-    known = load_manifest().issues
-    if issue is not None and issue not in known:
-        raise pytest.UsageError(f"no issue {issue} in {MANIFEST.name}; known: {', '.join(known)}")
+    issues = load_manifest().issues
+    if issue is not None and issue not in issues:
+        raise pytest.UsageError(f"Unknown issue in {MANIFEST.name}: {issue}. Known issues: {', '.join(issues)}")
     is_worker = hasattr(config, "workerinput")
     config.pluginmanager.register(_Worker(config) if is_worker else _Controller(config), "requirements")
 
@@ -111,15 +111,17 @@ def pytest_make_collect_report(
     unknown = unknown_ids(item for item in report.result or () if isinstance(item, pytest.Item))
     if unknown:
         report.outcome = "failed"
-        report.longrepr = "\n".join(f"{node}: no requirement {name!r} in {MANIFEST.name}" for node, name in unknown)
+        report.longrepr = "\n".join(
+            f"{node}: Unknown requirement in {MANIFEST.name}: {name!r}" for node, name in unknown
+        )
         report.result = []
     return report
 
 
 def unknown_ids(items: Iterable[pytest.Item]) -> list[tuple[str, str]]:
     """Return pairs of a test and an unknown ID."""
-    known = load_manifest().ids
-    return [(item.nodeid, str(name)) for item in items for name in ids_of(item) if name not in known]
+    known_ids = load_manifest().ids
+    return [(item.nodeid, str(name)) for item in items for name in ids_of(item) if name not in known_ids]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

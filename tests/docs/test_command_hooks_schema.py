@@ -15,7 +15,7 @@ from tests.helpers.schemas import tidy
 
 
 @pytest.mark.covers("BYD-01")
-def test_the_schema_is_current(repository: Path) -> None:
+def test_schema_is_current(repository: Path) -> None:
     code = "import sys; sys.path.insert(0, 'scripts'); import make_command_hooks_schema as c; print(c.text())"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=repository, capture_output=True, encoding="utf-8", check=True

@@ -34,13 +34,13 @@ def run_blocks(path: Path, blocks: list[Block]) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
-def test_the_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_of_each_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
     run_blocks(page, find_blocks(page.read_text(encoding="utf-8")))
 
 
-def test_blocks_share_a_namespace_and_know_their_lines(tmp_path: Path) -> None:
+def test_blocks_share_a_namespace_and_keep_line_numbers(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     text = "# Page\n\n```python\na = 1\n```\n\n- item\n\n  ```python async\n  import asyncio\n  await asyncio.sleep(0)\n  assert a == 2\n  ```\n\n```python notest\nraise SystemExit\n```\n"
 
@@ -52,13 +52,13 @@ def test_blocks_share_a_namespace_and_know_their_lines(tmp_path: Path) -> None:
     assert caught.traceback[-1].lineno == 11  # counted from 0: line 12 of the page
 
 
-def test_the_type_checker_sees_each_line_at_its_line_of_the_page() -> None:
+def test_joined_blocks_keep_the_line_numbers_of_the_page() -> None:
     text = "# Page\n\n```python\na = 1\n```\n\n- item\n\n  ```python async\n  b = 2\n  ```\n"
 
     assert join_blocks(find_blocks(text)).splitlines() == ["", "", "", "a = 1", "", "", "", "", "", "b = 2"]
 
 
-def test_a_block_that_does_not_compile_fails(tmp_path: Path) -> None:
+def test_block_that_does_not_compile_fails(tmp_path: Path) -> None:
     with pytest.raises(SyntaxError):
         run_blocks(tmp_path / "page.md", find_blocks("```python notest\nx =\n```\n"))
 
@@ -83,7 +83,7 @@ def test_links_between_pages_reach_a_file_and_a_heading() -> None:
     assert broken == []
 
 
-def test_paths_of_pages_in_the_source_exist() -> None:
+def test_documentation_paths_in_the_source_exist() -> None:
     references = {
         (name, str(path.relative_to(REPOSITORY)))
         for path in [
@@ -102,7 +102,7 @@ EXTERNAL_NAMES = {"ChatVertexAI", "LoopResult", "MyUI", "OpenTelemetry", "PowerS
 """Names in the documentation that belong to other programs, to examples, or to old versions."""
 
 
-def test_names_of_the_library_in_the_text_exist() -> None:
+def test_names_in_the_documentation_exist() -> None:
     source = "\n".join(path.read_text(encoding="utf-8") for path in (REPOSITORY / "src").rglob("*.py"))
     source_names = set(re.findall(r"\w+", source)) | EXTERNAL_NAMES
     unknown_names: set[tuple[str, str]] = set()

@@ -26,7 +26,7 @@ def read_page(repository: Path) -> str:
     return (repository / "docs" / "extension-points.md").read_text(encoding="utf-8")
 
 
-def test_the_table_compares_every_extension_point_and_links_its_program(repository: Path) -> None:
+def test_table_compares_and_links_every_extension_point(repository: Path) -> None:
     section = read_page(repository).split("\n## Which extension point do I use?\n")[1].split("\n## ")[0]
     for name in EXTENSION_POINTS:
         title = next(title for title in RECIPES if title.endswith(f" {name}"))

@@ -66,7 +66,7 @@ def test_reference_has_every_public_name_and_its_docstring(tmp_path: Path) -> No
     assert undocumented == []
 
 
-def test_the_reference_lists_every_public_package() -> None:
+def test_reference_lists_every_public_package() -> None:
     root = REPOSITORY / "src" / "mainspring"
     plugs = [
         "models",

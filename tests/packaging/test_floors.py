@@ -30,7 +30,7 @@ def test_every_dependency_has_a_lowest_version(repository: Path) -> None:
 
 @pytest.mark.soak
 @requires(shutil.which("uv") is not None, "uv, and a package index")
-def test_the_lowest_versions_work(repository: Path, tmp_path: Path) -> None:
+def test_lowest_versions_work(repository: Path, tmp_path: Path) -> None:
     """Older versions failed: exceptions of msgspec, marks of charset-normalizer, partial values of jiter, exporters of OpenTelemetry."""
     paths = [
         "tools/arguments/test_parse.py",

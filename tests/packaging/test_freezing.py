@@ -29,7 +29,7 @@ def test_every_module_and_file_is_bundled(repository: Path) -> None:
     assert {"mainspring.app.cli.default", "mainspring.models.providers.ollama"} <= set(list_modules())
 
 
-def test_the_hook_is_found_by_its_entry_point(repository: Path) -> None:
+def test_pyinstaller_hook_is_found_by_its_entry_point(repository: Path) -> None:
     project = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     [(name, value)] = project["entry-points"]["pyinstaller40"].items()
     [folder] = importlib.metadata.EntryPoint(name, value, "pyinstaller40").load()()
@@ -42,7 +42,7 @@ def test_the_hook_is_found_by_its_entry_point(repository: Path) -> None:
 
 @pytest.mark.soak
 @requires(importlib.util.find_spec("PyInstaller") is not None, "PyInstaller")
-def test_a_frozen_command_works(tmp_path: Path, home: Path) -> None:
+def test_frozen_command_works(tmp_path: Path, home: Path) -> None:
     start = tmp_path / "start.py"
     start.write_text("import sys\nfrom mainspring.app.cli.main import main\nsys.exit(main())\n", encoding="utf-8")
     build = [sys.executable, "-m", "PyInstaller", "--log-level", "ERROR", "--onedir", "--name", "ms", "start.py"]

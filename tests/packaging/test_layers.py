@@ -25,7 +25,7 @@ def lint_imports(root: Path) -> tuple[int, dict[str, bool], str]:
 
 
 @pytest.mark.covers("PKG-01", "PKG-02", "PKG-03", "PKG-04", "PKG-05")
-def test_the_contracts_hold(repository: Path) -> None:
+def test_import_contracts_are_kept(repository: Path) -> None:
     code, contracts, output = lint_imports(repository)
 
     assert code == 0, output
@@ -59,7 +59,7 @@ FAULTS = {
 
 
 @pytest.mark.covers("PKG-03", "PKG-04", "PKG-05")
-def test_each_contract_catches_a_planted_fault(repository: Path, tmp_path: Path) -> None:
+def test_each_contract_catches_a_planted_violation(repository: Path, tmp_path: Path) -> None:
     shutil.copy(repository / "pyproject.toml", tmp_path)
     source = tmp_path / "src" / "mainspring"
     shutil.copytree(repository / "src" / "mainspring", source, ignore=shutil.ignore_patterns("__pycache__"))

@@ -79,7 +79,7 @@ def test_no_function_writes_to_module_state(repository: Path) -> None:
     assert found == []
 
 
-def test_module_state_is_recognised() -> None:
+def test_module_state_changes_are_found() -> None:
     source = """
 CACHE = {}
 SEEN: list[str] = []

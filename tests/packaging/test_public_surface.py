@@ -20,7 +20,7 @@ def test_exports_are_listed_once_and_shown_by_dir() -> None:
     assert set(mainspring.__all__) <= set(dir(mainspring))
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
+def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = mainspring.no_such_name
 

@@ -39,7 +39,7 @@ def test_every_entry_describes_the_right_behavior() -> None:
 
 
 @pytest.mark.parametrize("key", TABLE)
-def test_the_tests_of_an_entry_exist(key: str) -> None:
+def test_tests_of_every_entry_exist(key: str) -> None:
     node_ids: list[str] = TABLE[key]["tests"]
 
     assert node_ids
