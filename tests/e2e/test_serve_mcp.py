@@ -108,4 +108,4 @@ async def test_mcp_server_denies_calls_if_the_client_cannot_ask(command: Command
     assert "It was denied." in str(result)
     assert "1 of its calls were not permitted" in str(result)
     assert not (command.folder / "a.txt").exists()
-    assert "nobody" in str(command.server.requests[1]["messages"])
+    assert "Permission denied: write_file" in str(command.server.requests[1]["messages"])
