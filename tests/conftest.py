@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,10 @@ pytest_plugins = ["pytester", "tests.requirements_plugin", "tests.helpers.contai
 # A test run started in the background of a shell inherits an ignored Ctrl-C, and so would every command it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Where bytecode is not kept, every worker and every command of a test compiles the same files again: a third of the time.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 REAL_HOME = Path.home()
