@@ -28,9 +28,9 @@ SMALLEST = "smollm2-135m"
 TOOLS = tuple(tool.spec for tool in builtin_tools())
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def model() -> AsyncGenerator[EmbeddedModel]:
-    """The model, its weights fetched if no test before did."""
+    """The model, loaded once, its weights fetched if no test before did."""
     require_module("xllamacpp", "the extra `local`")
     embedded = create_embedded_model({"model": SMALLEST, "maxOutputTokens": 48})
     await embedded.download()
