@@ -31,8 +31,8 @@ from mainspring.sessions import Session, SessionOptions, SessionPlug
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, ToolContext, tool
 
-RUNS = 2000
-PARTS = 8  # a test is to end in seconds
+RUNS, ALL_RUNS = 600, 2000
+PARTS = 4  # a test is to end in seconds
 QUICK = SessionOptions(fsync="never", retry_after=0.0, redact_line=None)
 NO_WAIT = RetryConfig(max_retries=1, base_delay_ms=0, max_delay_ms=0, jitter=0)
 FIRED = [kind for name, kind in HOOKS.items() if not name.startswith(("child:", "mcp:", "skills:", "spawn:", "oauth:"))]
@@ -319,12 +319,11 @@ def check_hooks(hooks: list[tuple[str, Hook]]) -> None:
     assert state == "", "calls were left without their results"
 
 
-@pytest.mark.covers("TST-07", "TEX-23", "HOK-28", "TEX-28")
-@pytest.mark.parametrize("part", range(PARTS))
-async def test_whatever_happens_the_promises_hold(part: int, tmp_path: Path) -> None:
+async def play(seeds: range, folder: Path) -> None:
+    """Play the runs of some seeds, which end in every way."""
     seen: Counter[str] = Counter()
-    for seed in range(part, RUNS, PARTS):
-        stage = Stage(seed, tmp_path)
+    for seed in seeds:
+        stage = Stage(seed, folder)
         try:
             seen[await stage.play()] += 1
         except AssertionError as error:
@@ -332,3 +331,15 @@ async def test_whatever_happens_the_promises_hold(part: int, tmp_path: Path) -> 
         finally:
             stage.session.close()
     assert seen.keys() >= {"completed", "aborted", "error", "paused", "max_turns"}, seen
+
+
+@pytest.mark.covers("TST-07", "TEX-23", "HOK-28", "TEX-28")
+@pytest.mark.parametrize("part", range(PARTS))
+async def test_whatever_happens_the_promises_hold(part: int, tmp_path: Path) -> None:
+    await play(range(part, RUNS, PARTS), tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+async def test_the_promises_hold_in_more_runs(tmp_path: Path) -> None:
+    await play(range(RUNS, ALL_RUNS), tmp_path)
