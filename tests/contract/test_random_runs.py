@@ -31,8 +31,8 @@ from mainspring.sessions import Session, SessionOptions, SessionPlug
 from mainspring.testing import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, ToolContext, tool
 
-RUNS = 2000
-PARTS = 8  # each test must finish in seconds
+RUNS, ALL_RUNS = 600, 2000
+PARTS = 4  # each test must finish in seconds
 QUICK = SessionOptions(fsync="never", retry_after=0.0, redact_line=None)
 NO_WAIT = RetryConfig(max_retries=1, base_delay_ms=0, max_delay_ms=0, jitter=0)
 FIRED = [kind for name, kind in HOOKS.items() if not name.startswith(("child:", "mcp:", "skills:", "spawn:", "oauth:"))]
@@ -319,12 +319,11 @@ def check_hooks(hooks: list[tuple[str, Hook]]) -> None:
     assert state == "", "calls without results"
 
 
-@pytest.mark.covers("TST-07", "TEX-23", "HOK-28", "TEX-28")
-@pytest.mark.parametrize("part", range(PARTS))
-async def test_random_runs_keep_the_guarantees(part: int, tmp_path: Path) -> None:
+async def simulate_runs(seeds: range, folder: Path) -> None:
+    """Simulate the runs of some seeds, which end in every way."""
     seen: Counter[str] = Counter()
-    for seed in range(part, RUNS, PARTS):
-        simulator = RunSimulator(seed, tmp_path)
+    for seed in seeds:
+        simulator = RunSimulator(seed, folder)
         try:
             seen[await simulator.run()] += 1
         except AssertionError as error:
@@ -332,3 +331,15 @@ async def test_random_runs_keep_the_guarantees(part: int, tmp_path: Path) -> Non
         finally:
             simulator.session.close()
     assert seen.keys() >= {"completed", "aborted", "error", "paused", "max_turns"}, seen
+
+
+@pytest.mark.covers("TST-07", "TEX-23", "HOK-28", "TEX-28")
+@pytest.mark.parametrize("part", range(PARTS))
+async def test_random_runs_keep_the_guarantees(part: int, tmp_path: Path) -> None:
+    await simulate_runs(range(part, RUNS, PARTS), tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+async def test_more_random_runs_keep_the_guarantees(tmp_path: Path) -> None:
+    await simulate_runs(range(RUNS, ALL_RUNS), tmp_path)

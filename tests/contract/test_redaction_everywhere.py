@@ -42,6 +42,9 @@ NAMED = "correct-horse-42"
 
 ALL_SAMPLES = [*SAMPLES, *FORMS[::16], Sample("environment", f"it is {NAMED} there", NAMED)]
 
+BATCHES = [ALL_SAMPLES[at : at + 16] for at in range(0, len(ALL_SAMPLES), 16)]
+"""One session for each batch, since the cost of a session here grows with the square of its length."""
+
 
 @tool
 async def look(text: str, fail: bool = False) -> str:
@@ -56,9 +59,9 @@ def set_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DB_PASSWORD", NAMED)
 
 
-def create_script(source: str) -> Iterator[Any]:
+def create_script(source: str, samples: list[Sample]) -> Iterator[Any]:
     """Yield model responses that send each sample through a source."""
-    for number, sample in enumerate(ALL_SAMPLES):
+    for number, sample in enumerate(samples):
         if source == "model text":
             yield Reply(sample.text)
         elif source == "thinking":
@@ -87,42 +90,44 @@ def read_files(folder: Path) -> str:
     return "\n".join(f.read_bytes().decode("utf-8", "replace") for f in sorted(folder.rglob("*")) if f.is_file())
 
 
-async def run_all(source: str, session: Session, *plugs: Any) -> None:
+async def run_all(source: str, samples: list[Sample], session: Session, *plugs: Any) -> None:
     agent = Agent(
-        ScriptedModel(*create_script(source)),
+        ScriptedModel(*create_script(source, samples)),
         session=session,
         execution=MemoryEnv(),
         tools=[look],
         plugs=plugs,
         behavior=RunOptions(max_turns=1000),
     )
-    for sample in ALL_SAMPLES:
+    for sample in samples:
         await agent.run(sample.text if source == "prompt" else "go")
+    session.close()
 
 
 @pytest.mark.parametrize("source", SOURCES)
 async def test_stored_and_exported_data_contains_no_secrets(source: str, tmp_path: Path) -> None:
     home, folder = tmp_path / "home", tmp_path / "project"
     folder.mkdir()
-    session = Session.create(str(folder), home=home, id="s-1")
     recorder = Recorder(environ={"DB_PASSWORD": NAMED}, sensitive=True, content="both")
     audit = AuditLog(tmp_path / "audit.jsonl")
-
-    await run_all(source, session, SessionEventLog(session), audit, Tracing(recorder.telemetry))
-    session.close()
+    ids: list[str] = []
+    for samples in BATCHES:
+        session = Session.create(str(folder), home=home)
+        ids.append(session.id)
+        await run_all(source, samples, session, SessionEventLog(session), audit, Tracing(recorder.telemetry))
 
     environ = {"MAINSPRING_HOME": str(home), "HOME": str(tmp_path), "DB_PASSWORD": NAMED}
     place = WorkspaceOptions(cwd=str(folder))
-    transcript = export_transcript("s-1", place, environ)
+    transcripts = [export_transcript(id, place, environ) for id in ids]
     viewer = SavedRuns(home, environ)
     sinks: dict[str, str] = {
         "files of the session and its log": read_files(home),
         "audit log": audit.path.read_text(encoding="utf-8") if audit.path.exists() else "",
-        "HTML": render_html(transcript),
-        "Markdown": render_markdown(transcript),
-        "JSON lines": b"\n".join(export_jsonl("s-1", place, environ)).decode(),
+        "HTML": "\n".join(map(render_html, transcripts)),
+        "Markdown": "\n".join(map(render_markdown, transcripts)),
+        "JSON lines": b"\n".join(line for id in ids for line in export_jsonl(id, place, environ)).decode(),
         "telemetry": recorder.everything(),
-        "viewer": repr([viewer.run(run.id) for run in viewer.runs()[:20]]),
+        "viewer": repr([viewer.run(run.id) for run in viewer.runs()[::10]]),
     }
     assert {name: found for name, text in sinks.items() if (found := find_secrets(text))} == {}
     assert "[redacted]" in sinks["files of the session and its log"]
@@ -131,9 +136,8 @@ async def test_stored_and_exported_data_contains_no_secrets(source: str, tmp_pat
 async def test_sqlite_session_contains_no_secrets(tmp_path: Path) -> None:
     store = SqliteSessionStore(tmp_path / "db" / "sessions.db")
     for source in ("prompt", "tool result"):
-        session = Session.create("/work", home=store, id=f"s-{source[:4]}")
-        await run_all(source, session)
-        session.close()
+        for samples in BATCHES:
+            await run_all(source, samples, Session.create("/work", home=store))
     assert find_secrets(read_files(tmp_path)) == []
 
 

@@ -62,7 +62,6 @@ def broken_servers() -> dict[str, Any]:
 def test_no_file_or_command_output_contains_a_secret(command: Command) -> None:
     (command.folder / "notes.txt").write_text(TEXT)
     command.variables["DB_PASSWORD"] = VALUE
-    command.settings({"mcp": {"servers": broken_servers()}})
     rules = ("--allow", "read_file", "--allow", "shell", "-v")
     runs: dict[str, tuple[str, list[Any]]] = {
         "prompt": (TEXT, ["done"]),
@@ -75,6 +74,8 @@ def test_no_file_or_command_output_contains_a_secret(command: Command) -> None:
     }
     done = None
     for source, (prompt, script) in runs.items():
+        if source == "provider error":  # the last one: every run tries to start all servers
+            command.settings({"mcp": {"servers": servers()}})
         command.server.script[:] = script
         done = command.run("-p", prompt, *rules, *(("--continue",) if source != "prompt" else ()))
         assert (done.code == 0) == (source != "provider error"), done.err

@@ -28,9 +28,9 @@ SMALLEST = "smollm2-135m"
 TOOLS = tuple(tool.spec for tool in builtin_tools())
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def model() -> AsyncGenerator[EmbeddedModel]:
-    """Yield the model and download its weights if needed."""
+    """Yield the model, loaded once; download its weights if needed."""
     require_module("xllamacpp", "the extra `local`")
     embedded = create_embedded_model({"model": SMALLEST, "maxOutputTokens": 48})
     await embedded.download()

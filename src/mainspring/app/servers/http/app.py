@@ -59,8 +59,9 @@ _STATUSES = {
 }
 
 
+@cache
 def build_openapi() -> dict[str, Any]:
-    """Return the OpenAPI 3.1 document; it is identical in every process of a version."""
+    """Return the OpenAPI 3.1 document; it is identical in every process of a version, and read only."""
     kinds = [k for o in OPERATIONS for k in (o.body, o.answer) if k is not None]
     _, schemas = msgspec.json.schema_components([*dict.fromkeys(kinds), Problem], ref_template=_REF)
     event, events = event_schemas()
