@@ -85,12 +85,12 @@ def expand_braces(pattern: str) -> list[str]:
     raise GlobError(f"{pattern!r} has a '{{' that is not closed; write \\{{ for the character itself")
 
 
-def _unescaped(pattern: str, wanted: str) -> int:
+def _unescaped(pattern: str, char: str) -> int:
     i = 0
     while i < len(pattern):
         if pattern[i] == "\\":
             i += 1
-        elif pattern[i] == wanted:
+        elif pattern[i] == char:
             return i
         i += 1
     return -1

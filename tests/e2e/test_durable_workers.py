@@ -210,10 +210,10 @@ async def test_a_run_that_kills_its_workers_is_given_up_and_can_be_tried_again(
 ) -> None:
     run = await client.start("deadly", "r", run_id="r")
     for death in range(3):
-        pid = workers.start("same", max_deaths=3)
+        pid = workers.start("same", max_crashes=3)
         assert await asyncio.to_thread(ended, pid, 40), f"{death}"
     assert len(workers.lines("died")) == 3
-    left = workers.start("same", max_deaths=3)
+    left = workers.start("same", max_crashes=3)
     with pytest.raises(DurableError, match="3 workers crashed with this run.*'model scripted:scripted-1'"):
         await run.result(timeout=40)
     assert "mainspring runs retry r" in (await run.info()).error

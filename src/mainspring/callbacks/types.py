@@ -70,7 +70,7 @@ class AgentCallbacks(Struct, frozen=True, kw_only=True, eq=False):
 
     All are plain functions that return immediately (except ``on_permission_request``, which may be async). An exception is logged,
     and the run continues. Order: ``on_agent_start``, ``on_spinner_start``; for each model call ``on_llm_start``, ``on_llm_stream`` for
-    each piece of text, ``on_llm_end``; for each tool call ``on_tool_start``, ``on_tool_end``; at last ``on_error`` if the run failed,
+    each piece of text, ``on_llm_end``; for each tool call ``on_tool_start``, ``on_tool_end``; finally ``on_error`` if the run failed,
     ``on_spinner_stop``, ``on_agent_end``.
 
     Attributes:

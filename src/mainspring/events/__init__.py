@@ -1,4 +1,4 @@
-"""What models and runs tell while they work, the contexts of all hooks, and the flag that stops things."""
+"""Events of models and runs, the contexts of all hooks, and the cancel token."""
 
 from mainspring.events.span import RandomSource, SpanContext, SpanSource
 from mainspring.events.stream import EventStream

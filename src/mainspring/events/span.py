@@ -1,4 +1,4 @@
-"""Where something happened, for whoever joins what it hears to traces."""
+"""Trace and span IDs of events, for listeners that add to traces."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from mainspring.events.types import Event
 
 RandomSource = Callable[[int], bytes]
-"""Gives so many random bytes; `os.urandom` is one."""
+"""Returns a number of random bytes; for example, `os.urandom`."""
 
 
 class SpanContext(Struct, frozen=True):
-    """Names one operation within one trace, in the form of W3C and OpenTelemetry.
+    """Identifies an operation within a trace, in the form of W3C and OpenTelemetry.
 
     Attributes:
         trace_id: 128 bits as 32 hexadecimal digits; the same for everything in one run.
@@ -29,18 +29,18 @@ class SpanContext(Struct, frozen=True):
 
     @classmethod
     def root(cls, random: RandomSource) -> SpanContext:
-        """A new trace with its outermost span."""
+        """Create a new trace with its outermost span."""
         return cls(random(16).hex(), random(8).hex())
 
     def child(self, random: RandomSource) -> SpanContext:
-        """A new span within this one."""
+        """Create a new span within this one."""
         return SpanContext(self.trace_id, random(8).hex(), self.span_id)
 
 
 @runtime_checkable
 class SpanSource(Protocol):
-    """A plug that makes real spans, so that others need not make up ids of their own."""
+    """A plugin that creates real spans, so that other plugins can use their IDs."""
 
     def span_of(self, event: Event) -> SpanContext | None:
-        """The ids of the span that begins with an event, asked while the event is told; ``None`` where there is none."""
+        """Return the IDs of the span that begins with an event while the event is published; ``None`` without a span."""
         ...

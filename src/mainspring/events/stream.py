@@ -12,14 +12,14 @@ _R = TypeVar("_R")
 
 
 class EventStream(Generic[_E, _R]):
-    """Somebody pushes events, others iterate over them or await the result.
+    """A stream of events: producers push events, readers iterate over them or await the result.
 
     Nothing pushed before a reader attaches is lost, and every reader is released at the end. Events are handed to one
     reader each (two readers share the stream). Unbounded: the producer never waits.
 
     Args:
-        is_final: Says of an event that it is the last. Without it, `end` or `fail` ends the stream.
-        extract: Makes the result out of the last event. Needed with ``is_final``.
+        is_final: Returns True for the last event. Without it, `end` or `fail` ends the stream.
+        extract: Returns the result from the last event. Needed with ``is_final``.
     """
 
     def __init__(self, is_final: Callable[[_E], bool] | None = None, extract: Callable[[_E], _R] | None = None) -> None:

@@ -1,14 +1,12 @@
-"""What a model says while it says it: the events of one answer.
+"""The events of a model response while it is received, and the events of a run.
 
 Order: ``StreamStart``; for each block its start, deltas and end (blocks may interleave); then ``Done``. A provider that
-fails raises instead; the loop turns that into one ``StreamError``. ``partial`` of an event is the message as it was at that
+fails raises instead; the loop converts the exception to a ``StreamError``. ``partial`` of an event is the message at that
 moment, built when read.
 
-What a run tells while it runs.
-
 Order of a run: ``AgentStart``; per turn ``TurnStart``, ``MessageStart``, the model's own events (`StreamEvent`),
-``MessageEnd``, for each call ``ToolExecutionStart``, any ``ToolExecutionUpdate``, ``ToolExecutionEnd``, then ``TurnEnd``; at
-last ``AgentEnd``, after which nothing follows.
+``MessageEnd``, for each call ``ToolExecutionStart``, any ``ToolExecutionUpdate``, ``ToolExecutionEnd``, then ``TurnEnd``;
+finally ``AgentEnd``, the last event.
 """
 
 from __future__ import annotations
@@ -32,17 +30,17 @@ class MessageDraft(Protocol):
     tool_names: Mapping[str, str]
 
     def snapshot(self, at: int) -> Message:
-        """The message as it was after its first ``at`` changes."""
+        """Return the message after its first ``at`` changes."""
         ...
 
 
 class _PartialMessageEvent(Struct, frozen=True, gc=False, eq=False):
-    """Shared by the events that come while the message grows."""
+    """Base of the events while a message is received."""
 
     @property
     def partial(self) -> Message:
-        """The assistant message as it was at this event."""
-        # A struct without fields of its own: `draft` and `at` are those of each event, and stand last there.
+        """Return the assistant message at this event."""
+        # A struct without fields: each event defines `draft` and `at` as its last fields.
         draft: MessageDraft | None = self.draft  # type: ignore[attr-defined]
         return draft.snapshot(self.at) if draft else Message("assistant")  # type: ignore[attr-defined]
 
@@ -186,28 +184,28 @@ ContentEvent = (
 
 
 StreamEvent = StreamStart | ContentEvent | Done | StreamError
-"""Everything a stream can hold."""
+"""All events of a stream."""
 
 
 RunStatus = Literal[
     "completed", "max_turns", "max_tokens", "max_seconds", "max_cost", "aborted", "error", "denied", "paused"
 ]
-"""How a run ended. The ``max_*`` are limits of the run; ``denied`` means that a refusal was to end it."""
+"""How a run ended. The ``max_*`` are limits of the run; ``denied`` means that a denied call ended it."""
 
 
 class SubagentStats(Struct, frozen=True, kw_only=True):
-    """Figures of a sub-agent.
+    """Statistics of a subagent.
 
     Attributes:
-        child_id: Which child.
+        child_id: The ID of the subagent.
         child: The name of its definition; empty for a plain one.
-        depth: How deep it stands; 1 for a child of the agent that a person talks to.
+        depth: Its nesting depth; 1 for a subagent of the main agent.
         status: How its run ended.
-        turns: How many of its model calls were answered.
-        usage: Tokens, those of its own sub-agents included.
-        tool_counts: How often it called each tool.
-        seconds: How long it ran.
-        children: Figures of its own sub-agents.
+        turns: The number of its model calls with a response.
+        usage: Tokens, including those of its subagents.
+        tool_counts: Number of calls by tool.
+        seconds: Duration of its run.
+        children: Statistics of its subagents.
     """
 
     child_id: str
@@ -270,7 +268,7 @@ class MessageUpdate(Struct, frozen=True, eq=False):
 
     @property
     def message(self) -> Message:
-        """The message as it was at this moment."""
+        """Return the message at this moment."""
         return self.event.partial
 
 

@@ -92,15 +92,15 @@ class MessageQueue:
             return ()
         if self.mode == "one":
             return (self._waiting.popleft(),)
-        taken = tuple(self._waiting)
+        messages = tuple(self._waiting)
         self._waiting.clear()
-        return taken
+        return messages
 
     def clear(self) -> tuple[AgentMessage, ...]:
         """Empty the queue and return its messages."""
-        left = tuple(self._waiting)
+        messages = tuple(self._waiting)
         self._waiting.clear()
-        return left
+        return messages
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -376,15 +376,15 @@ class CoreAgent:
         pending = self.context.pending
         if pending is None or self.running:
             raise AgentError("No tool call is waiting for approval.")
-        asked = answers if isinstance(answers, Mapping) else dict.fromkeys([c.id for c in pending.calls], answers)
-        if any(type(a) not in (Approve, Deny) for a in asked.values()):
+        decisions = answers if isinstance(answers, Mapping) else dict.fromkeys([c.id for c in pending.calls], answers)
+        if any(type(a) not in (Approve, Deny) for a in decisions.values()):
             raise TypeError("An approval is Approve() or Deny(), for all waiting calls or by the ID of each.")
         open_calls = {c.id for c in pending.message.tool_uses} - pending.results.keys()
-        if unknown := asked.keys() - open_calls:
+        if unknown := decisions.keys() - open_calls:
             raise AgentError(
                 f"Unknown tool call: {', '.join(sorted(unknown))}. Waiting calls: {', '.join(sorted(open_calls))}."
             )
-        pending.answers.update(asked)
+        pending.answers.update(decisions)
 
     async def side_call(self, purpose: str, request: ModelRequest, *, model: ModelProvider | None = None) -> Message:
         """Call a model outside the conversation, as part of the active run; see `SideModelCall`.

@@ -109,7 +109,7 @@ class _InMemoryConnection:
     def __init__(self, name: str, server: InMemoryServer, side: ClientHandler) -> None:
         self._name = name
         self._server = server
-        self._on_usage = side
+        self._side = side
         self.closed = server.lost
         has = {"tools": True, "resources": bool(server.resources), "prompts": bool(server.prompts)}
         self.server_info = ServerInfo(
@@ -147,7 +147,7 @@ class _InMemoryConnection:
         self, work: Handler, arguments: Mapping[str, Any], on_progress: ProgressCallback
     ) -> Answer | str:
         requested = work.__code__.co_varnames[: work.__code__.co_argcount] if hasattr(work, "__code__") else ()
-        offered = {"side": self._on_usage, "on_progress": on_progress}
+        offered = {"side": self._side, "on_progress": on_progress}
         given = work(**arguments, **{name: value for name, value in offered.items() if name in requested})
         return given if isinstance(given, Answer | str) else await given
 

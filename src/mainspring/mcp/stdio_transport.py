@@ -179,12 +179,12 @@ class ServerProcess:
         self.stdin.close()
         with suppress(TimeoutError):
             await asyncio.wait_for(self.wait(), EXIT_TIMEOUT)
-        gone = self._pipes.ended.done()
+        has_ended = self._pipes.ended.done()
         await terminate_tree(
             self.pid,
             self._mark,
             TERMINATE_TIMEOUT,
-            find_orphans if gone and sys.platform == "linux" else find_processes,
+            find_orphans if has_ended and sys.platform == "linux" else find_processes,
         )
         with suppress(TimeoutError):
             await asyncio.wait_for(self.wait(), TERMINATE_TIMEOUT)
@@ -396,14 +396,14 @@ class _MessageDecoder:
             return read(_decoded(text))
         except (ValueError, RecursionError):  # not JSON, or not a message
             pass
-        meant = repair_message(text) if text.startswith(b"{") else None
+        repaired = repair_message(text) if text.startswith(b"{") else None
         try:
-            if meant is not None:
-                return read(meant)
+            if repaired is not None:
+                return read(repaired)
         except ValueError:
-            meant = error_response(meant) if meant is not None else None
+            repaired = error_response(repaired) if repaired is not None else None
         await self._log_stray(text)
-        return read(meant) if meant is not None else None
+        return read(repaired) if repaired is not None else None
 
     async def _log_stray(self, text: bytes) -> None:
         self._strays += 1

@@ -1,4 +1,4 @@
-"""The memory plugin: adds notes to the system prompt, and gives the model the tool `remember`.
+"""The memory plugin: adds notes to the system prompt, and provides the tool `remember`.
 
 Memory is in ``MEMORY.md`` in the user's folder, and in the project's ``.agent`` folder.
 """
@@ -108,7 +108,7 @@ def add_note(text: str, note: str, section: NoteSection = "Context") -> str:
 
 
 def render_prompt(sources: Sequence[tuple[str, str]]) -> str:
-    """Return the part of the system prompt with the memory. Empty if there are no notes.
+    """Return the part of the system prompt with the memory. Empty without notes.
 
     Each file is in an envelope that its text cannot close, truncated to `MAX_PROMPT_BYTES`, with a line that reports the truncation.
 
@@ -215,7 +215,7 @@ class MemoryFile:
 
 
 class MemoryFiles(Struct, frozen=True):
-    """The memory files. ``None`` if there is no such place."""
+    """Return the memory file; ``None`` if it has no location."""
 
     user: MemoryFile | None
     project: MemoryFile | None
@@ -385,7 +385,7 @@ class Memory:
             del ctx
             section, where = arguments.get("section", "Context"), arguments.get("where", "project")
             try:
-                said = await self.remember(arguments["note"], section=section, where=where)
+                answer = await self.remember(arguments["note"], section=section, where=where)
             except ValueError as error:
                 return ToolResult(output=f"Not remembered: {error}", is_error=True, code=ToolErrorCode.VALIDATION_ERROR)
             except PermissionError as error:
@@ -394,7 +394,7 @@ class Memory:
                 )
             except MainspringError as error:
                 return ToolResult(output=f"Not remembered: {error}", is_error=True, code=ToolErrorCode.IO_ERROR)
-            return ToolResult(output=said, title=arguments["note"][:80])
+            return ToolResult(output=answer, title=arguments["note"][:80])
 
         return define_tool(
             "remember",

@@ -12,8 +12,8 @@ from mainspring.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from mainspring.permissions.decisions import PermissionDecision as PermissionDecision
+    from mainspring.permissions.decisions import PermissionOutcome as PermissionOutcome
     from mainspring.permissions.decisions import PermissionRequest as PermissionRequest
-    from mainspring.permissions.decisions import RecoveredObject as RecoveredObject
     from mainspring.permissions.decisions import Reply as Reply
     from mainspring.permissions.decisions import SessionGrant as SessionGrant
     from mainspring.permissions.decisions import Verdict as Verdict

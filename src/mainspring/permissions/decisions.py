@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from mainspring.permissions.rules import SpecRule
 from mainspring.tools.support.editing.preview import Preview
 
-RecoveredObject = Literal["allow", "ask", "deny"]
+PermissionOutcome = Literal["allow", "ask", "deny"]
 """The outcome of a call: ``ask`` means that the user decides."""
 
 READONLY_REASON = "it only reads"
@@ -21,7 +21,7 @@ FREE_REASON = "it does nothing that needs permission"
 UNTOUCHED_REASON = "it touches nothing"
 """Reason for a call of a tool that declares that it touches nothing."""
 
-_ORDER: dict[RecoveredObject, int] = {"allow": 0, "ask": 1, "deny": 2}
+_ORDER: dict[PermissionOutcome, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
 class Verdict(Struct, frozen=True):
@@ -40,7 +40,7 @@ class Verdict(Struct, frozen=True):
 
     scope: str
     resource: str
-    outcome: RecoveredObject
+    outcome: PermissionOutcome
     reason: str = ""
     rule: SpecRule | None = None
     allow: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class PermissionDecision(Struct, frozen=True):
     """
 
     tool: str
-    outcome: RecoveredObject
+    outcome: PermissionOutcome
     reason: str
     rule: SpecRule | None
     verdicts: tuple[Verdict, ...] = ()

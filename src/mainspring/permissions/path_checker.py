@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 from mainspring.permissions import suggestions
-from mainspring.permissions.decisions import RecoveredObject, Verdict
+from mainspring.permissions.decisions import PermissionOutcome, Verdict
 from mainspring.permissions.paths import ProjectPaths, ResolvedPath
 from mainspring.permissions.rule_matcher import RuleMatcher
 from mainspring.permissions.rules import SpecRule
@@ -202,7 +202,7 @@ class PathChecker(Struct, frozen=True):
         self,
         scope: str,
         target: ResolvedPath,
-        outcome: RecoveredObject,
+        outcome: PermissionOutcome,
         reason: str,
         rule: SpecRule | None = None,
         *,

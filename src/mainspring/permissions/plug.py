@@ -194,8 +194,8 @@ class Permissions:
     def remove(self, *rules: SpecRule) -> None:
         """Remove the given rules from the next decision on, for subagents too."""
         engine = self._session.engine
-        left = tuple([r for r in engine.rules if not any(r is each for each in rules)])
-        self._session.engine = structs.replace(engine, rules=RuleSet(left))
+        others = tuple([r for r in engine.rules if not any(r is each for each in rules)])
+        self._session.engine = structs.replace(engine, rules=RuleSet(others))
 
     @property
     def accept_edits(self) -> bool:
@@ -344,7 +344,7 @@ class Permissions:
         except TimeoutError:
             context.deny(f"{permission_question(decision)}, but the approval timed out.", stop=stop)
             return False
-        except Exception as error:  # noqa: BLE001 - whatever the application's callback raises is no consent
+        except Exception as error:  # noqa: BLE001 - any exception of the application's callback denies the call
             context.deny(
                 f"{permission_question(decision)}, but the approval request failed ({type(error).__name__}: {error}).",
                 stop=stop,

@@ -302,13 +302,15 @@ def matches_host(pattern: str, host: str) -> bool:
     ``example.com`` is that host alone, ``*.example.com`` its subdomains, and ``domain:example.com`` both.
     """
     start, colon, domain = pattern.partition(":")
-    whole = bool(colon) and start.casefold() == "domain"
-    pattern, host = normalize_host(domain.strip() if whole else pattern).rstrip("."), host.casefold().rstrip(".")
+    is_domain = bool(colon) and start.casefold() == "domain"
+    pattern, host = normalize_host(domain.strip() if is_domain else pattern).rstrip("."), host.casefold().rstrip(".")
     if ":" not in pattern.rpartition("]")[2]:
         name, colon, port = host.rpartition(":")
         host = name.rstrip(".") if colon and port.isdigit() else host
     marked = wildcards.encode_wildcards(pattern)
-    return wildcards.fullmatch(marked, host) or (whole and wildcards.fullmatch(f"{wildcards.ANY_TEXT}.{marked}", host))
+    return wildcards.fullmatch(marked, host) or (
+        is_domain and wildcards.fullmatch(f"{wildcards.ANY_TEXT}.{marked}", host)
+    )
 
 
 def _concerns(pattern: CommandPattern, words: Sequence[Word]) -> MatchCertainty:

@@ -239,7 +239,7 @@ def _parse(rule: str, effect: Effect, origin: RuleSource) -> SpecRule:
         raise _RuleSyntaxError(_suggest_fix(rule, head))
     _check_pattern(head, scope, pattern, effect)
     if scope is None and head.startswith("mcp__") and "__" not in head[5:] and "*" not in head:
-        head += "__*"  # a server name alone means all of its tools, as in other programs
+        head += "__*"  # a server name alone means all of its tools, like in other programs
     return SpecRule(effect, rule, origin, "" if scope else head, scope, pattern)
 
 

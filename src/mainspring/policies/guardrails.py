@@ -146,8 +146,8 @@ class Guardrails:
 
 def _pattern(rail: Guardrail) -> re.Pattern[str]:
     """Return the compiled pattern; built-in patterns are compiled at the first check."""
-    made = lazy_re if rail in DEFAULT_GUARDRAILS else re.compile
-    return made(rail.pattern, re.IGNORECASE | re.MULTILINE)
+    compile_regex = lazy_re if rail in DEFAULT_GUARDRAILS else re.compile
+    return compile_regex(rail.pattern, re.IGNORECASE | re.MULTILINE)
 
 
 def _iter_strings(value: Any, depth: int = 0) -> Iterator[str]:

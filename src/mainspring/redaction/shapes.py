@@ -293,8 +293,8 @@ def _key_begin(text: str, limit: int, end: int) -> int:
     at = begin = end
     for number in range(len(pieces) - 1, -1, -2):
         match = line.fullmatch(pieces[number])
-        whole = match is not None and (len(match[1]) >= _KEY_LINE or number >= len(pieces) - 3)
-        if not whole:
+        is_whole_line = match is not None and (len(match[1]) >= _KEY_LINE or number >= len(pieces) - 3)
+        if not is_whole_line:
             tail = compile_regex(r"[A-Za-z0-9+/=]{16,}\Z").search(pieces[number][-80:])
             return at - len(tail[0]) if tail else begin
         begin = at - len(pieces[number])

@@ -220,31 +220,31 @@ def repair_pairs(
         The messages, their entries, and the number of repaired places. ``None`` if nothing was to repair.
     """
     out: list[AgentMessage] = []
-    held: list[str] = []
+    postponed: list[str] = []
     repaired = 0
     waiting: Sequence[ToolUseBlock] = ()
     for message, ref in zip(messages, entry_ids, strict=True):
         if not isinstance(message, Message):  # The model does not see it, so its position does not matter.
             out.append(message)
-            held.append(ref)
+            postponed.append(ref)
             continue
         results = message.tool_results
         answering = bool(results) and message.role == "user"
         if waiting and not answering:
             out.append(_lost_results(waiting, message))
-            held.append("")
+            postponed.append("")
             repaired += 1
         fixed = _with_results(message, waiting if answering else []) if results else message
         repaired += fixed is not message
         waiting = fixed.tool_uses if fixed.role == "assistant" else ()
         if fixed.content or not results:
             out.append(fixed)
-            held.append(ref if fixed is message else "")
+            postponed.append(ref if fixed is message else "")
     if waiting:
         out.append(_lost_results(waiting, out[-1]))
-        held.append("")
+        postponed.append("")
         repaired += 1
-    return (out, held, repaired) if repaired else None
+    return (out, postponed, repaired) if repaired else None
 
 
 def _lost_results(calls: Sequence[ToolUseBlock], near: AgentMessage) -> Message:
@@ -297,7 +297,7 @@ def to_stored_messages(messages: Iterable[AgentMessage], ids: Iterable[str]) -> 
 
     Args:
         messages: The history.
-        ids: For each message, the ID of a turn that has none of its own.
+        ids: For each message, the ID of a turn without an ID.
     """
     return [
         SessionTurn(

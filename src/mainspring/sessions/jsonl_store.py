@@ -1,6 +1,6 @@
 """Sessions as files: one JSON object per line, append-only.
 
-``<user folder>/sessions/<project>/<id>.jsonl``, readable by their owner only. Each append writes full lines at once. An
+``<user folder>/sessions/<project>/<id>.jsonl``, readable by their owner only. Each append writes full lines. An
 unrecognized file is never written to.
 
 Also reads the lines of a file backward, without reading the rest.
@@ -167,7 +167,7 @@ def iter_lines_backward(file: BinaryIO, block: int = BLOCK_BYTES) -> Iterator[tu
         file.seek(start)
         data = file.read(size)
         end = len(data)
-        if later and data.endswith(b"\n"):  # Then the part read before is a line of its own.
+        if later and data.endswith(b"\n"):  # Then the part read before is a separate line.
             yield start + size, b"".join(reversed(later))
             later = []
         while (cut := data.rfind(b"\n", 0, end - 1 if not later else end)) >= 0:
@@ -182,7 +182,7 @@ _SUFFIX = ".jsonl"
 
 
 class JsonlSessionLog:
-    """One session file. Not safe for use from two threads at once."""
+    """One session file. Not safe for simultaneous use from two threads."""
 
     has_fast_append = True
 

@@ -80,10 +80,10 @@ class OffloadOutputsPlug(Plugin):
         self.selection: Selection = select
         self.max_restored_chars = budget
         self.exclude = exclude
-        self._query = ""
+        self._run_id = ""
         self._prompt: Message | None = None
-        self._brought: Message | None = None
-        self._on_choice = False
+        self._restored: Message | None = None
+        self._has_selected = False
 
     def install(self, agent: CoreAgent) -> None:
         """See `Plugin`."""
@@ -140,9 +140,9 @@ class OffloadOutputsPlug(Plugin):
         )
 
     def _begin(self, hook: SessionStart) -> None:
-        self._query = hook.run_id
-        self._prompt = self._brought = None
-        self._on_choice = False
+        self._run_id = hook.run_id
+        self._prompt = self._restored = None
+        self._has_selected = False
 
     def _on_prompt(self, hook: MessagesAdded) -> None:
         prompts = [m for m in hook.messages if isinstance(m, Message) and m.role == "user"]
@@ -156,7 +156,7 @@ class OffloadOutputsPlug(Plugin):
         if hook.name in self.exclude or hook.result.is_error or len(text.encode()) <= self.threshold:
             return
         record = LargeOutput(
-            tool=hook.name, args=dict(hook.input), result=text, timestamp=utc_now(), query_id=self._query
+            tool=hook.name, args=dict(hook.input), result=text, timestamp=utc_now(), query_id=self._run_id
         )
         try:
             pointer = await asyncio.to_thread(self.store.save, record)
@@ -176,15 +176,15 @@ class OffloadOutputsPlug(Plugin):
         prompt = self._prompt
         if prompt is None:
             return
-        if not self._on_choice:
-            self._on_choice = True
-            earlier = [p for p in self.store.list() if p.query_id != self._query][-_MOST_POINTERS:]
-            self._brought = (
+        if not self._has_selected:
+            self._has_selected = True
+            earlier = [p for p in self.store.list() if p.query_id != self._run_id][-_MOST_POINTERS:]
+            self._restored = (
                 await self._load_outputs(await self._select_relevant(hook, prompt.text, earlier)) if earlier else None
             )
-        if self._brought is not None and prompt in hook.messages:
+        if self._restored is not None and prompt in hook.messages:
             at = next(i for i, m in enumerate(hook.messages) if m is prompt)
-            hook.messages.insert(at + 1, self._brought)
+            hook.messages.insert(at + 1, self._restored)
 
     async def _select_relevant(
         self, hook: ContextTransform, question: str, pointers: list[OutputReference]
@@ -215,15 +215,15 @@ class OffloadOutputsPlug(Plugin):
 
     async def _load_outputs(self, pointers: list[OutputReference]) -> Message | None:
         parts: list[str] = []
-        room = self.max_restored_chars
+        remaining = self.max_restored_chars
         for pointer in pointers:
             try:
                 record = await asyncio.to_thread(self.store.load, pointer.name)
             except SessionError:
                 continue
-            if len(record.result) > room:
+            if len(record.result) > remaining:
                 continue
-            room -= len(record.result)
+            remaining -= len(record.result)
             body = record.result.replace("</context-output", "&lt;/context-output")
             parts.append(f"<context-output {_attributes(pointer)}>\n{body}\n</context-output>")
         if not parts:

@@ -18,7 +18,7 @@ _ID = lazy_re(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 def user_home(environ: Mapping[str, str] | None = None) -> Path | None:
-    """Return ``$MAINSPRING_HOME``, else ``~/.agent``. ``None`` if there is no home directory."""
+    """Return ``$MAINSPRING_HOME``, else ``~/.agent``. ``None`` without a home directory."""
     environ = os.environ if environ is None else environ
     given = environ.get("MAINSPRING_HOME", "").strip()
     if given:

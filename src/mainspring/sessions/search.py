@@ -117,11 +117,11 @@ class _SearchIndex:
             self._connection = None
             rows = list(_iter_texts(self._store, info))
         found = 0
-        for entry, role, said, text in reversed(rows):
+        for entry, role, line, text in reversed(rows):
             where = _snippet(text, words)
             if where is None:
                 continue
-            yield SearchHit(session=info, entry=entry, role=role, when=datetime.fromisoformat(said), text=where)
+            yield SearchHit(session=info, entry=entry, role=role, when=datetime.fromisoformat(line), text=where)
             found += 1
             if found >= limit:
                 return

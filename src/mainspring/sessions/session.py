@@ -99,7 +99,7 @@ class SessionPlug(Plugin):
         agent.on(SessionEnd, self._end, order=_HOOK_ORDER)
 
     def for_child(self) -> Plugin | None:
-        """Return None: a subagent has a conversation of its own."""
+        """Return None: a subagent has a separate conversation."""
         return None
 
     def check_run(self) -> None:
@@ -255,7 +255,7 @@ HomeOrStore = str | os.PathLike[str] | SessionStore
 class Session(AbstractContextManager["Session"]):
     """One conversation and its store. Pass it to an agent (``Agent(session=...)``, or its `plug`). Use it for one agent at a time.
 
-    A new session is stored with its first message, so an unused session leaves nothing behind.
+    A new session is stored with its first message, so an unused session is not stored.
 
     Attributes:
         id: Its ID.
@@ -299,7 +299,7 @@ class Session(AbstractContextManager["Session"]):
         Args:
             cwd: Its folder (default: the current one).
             home: The user's folder or a store (default: ``$MAINSPRING_HOME``, else ``~/.agent``). Without a home directory, the
-                session is in memory, and `problems` says so.
+                session is in memory, and `problems` contains the reason.
             id: Its ID (default: generated).
             title: A title for users.
             options: Options for writing.
@@ -323,7 +323,7 @@ class Session(AbstractContextManager["Session"]):
             session.journal.add_warning(
                 Problem(
                     "memory",
-                    "Cannot find your home directory: this session is kept in memory only. Set MAINSPRING_HOME.",
+                    "Cannot find your home directory: this session is stored in memory only. Set MAINSPRING_HOME.",
                 )
             )
         session.journal.begin()
@@ -346,7 +346,7 @@ class Session(AbstractContextManager["Session"]):
             home: See `create`.
             write: Whether to continue it. If False, nothing is written or locked.
             if_locked: What to do if it is already open, in this or another process: ``read`` continues in memory only, ``fork``
-                continues in a copy. `problems` says so.
+                continues in a copy, which `problems` reports.
             options: Options for writing.
 
         Raises:
@@ -385,7 +385,7 @@ class Session(AbstractContextManager["Session"]):
         """Open the most recent session of a folder, for any spelling of its path.
 
         Raises:
-            SessionError: If there is none.
+            SessionError: If no session is stored.
         """
         skipped: list[str] = []
         for info in list_sessions(cwd, home=home):
@@ -469,12 +469,12 @@ class Session(AbstractContextManager["Session"]):
         """
         self.journal.check_open()
         self.journal.check_idle()
-        made = self.journal.branch(entry, label, summary)
+        summary_entry = self.journal.branch(entry, label, summary)
         self.journal.save_without_message = True
         for agent in self.journal.agents:
             agent.context.messages[:] = self.messages
             agent.context.pending = self.pending
-        return made
+        return summary_entry
 
     def fork(self, *, title: str = "", whole: bool = False) -> Self:
         """Create a session that starts with the path to the current leaf. It is stored immediately.

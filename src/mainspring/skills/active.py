@@ -135,10 +135,10 @@ def contains_text(message: AgentMessage, text: str) -> bool:
 
 def restore_text(message: Message, carrier: Message, text: str) -> Message:
     """Return a message with the original block that contains the text, in place of a shortened one."""
-    whole = {b.tool_use_id: b for b in carrier.tool_results if text in b.text}
-    if not whole:
+    restored = {b.tool_use_id: b for b in carrier.tool_results if text in b.text}
+    if not restored:
         return carrier
-    content = [whole.get(b.tool_use_id, b) if isinstance(b, ToolResultBlock) else b for b in message.content]
+    content = [restored.get(b.tool_use_id, b) if isinstance(b, ToolResultBlock) else b for b in message.content]
     return replace(message, content=tuple(content))
 
 

@@ -47,7 +47,7 @@ def render_skill(name: str, description: str, instructions: str) -> str:
     """Return the file of a skill.
 
     Raises:
-        ValueError: If it would be invalid. The message says what to change.
+        ValueError: If it would be invalid. The message contains the required change.
     """
     if not _NAME.fullmatch(name) or len(name) > 64:
         raise ValueError(f"{name!r} is no name for a skill; use 1 to 64 lower-case letters, digits and single hyphens")
@@ -59,10 +59,10 @@ def render_skill(name: str, description: str, instructions: str) -> str:
     body = instructions.strip()
     if not body or len(body) > MAX_INSTRUCTIONS_CHARS:
         raise ValueError(f"the instructions have {len(body)} characters; they need 1 to {MAX_INSTRUCTIONS_CHARS}")
-    for told in (description, body):
-        if strip_invisible(told) != told.replace("\r\n", "\n"):
+    for text in (description, body):
+        if strip_invisible(text) != text.replace("\r\n", "\n"):
             raise ValueError("the text holds characters that people cannot see; leave them out")
-        if redact_environment(told) != told:
+        if redact_environment(text) != text:
             raise ValueError("the text looks like it holds a key or password; say where it is kept in place of it")
     return f"---\nname: {name}\ndescription: {json.dumps(description, ensure_ascii=False)}\n---\n\n{body}\n"
 
@@ -108,7 +108,7 @@ class CreateSkillToolset:
         ]
 
     def folder_for(self, where: str) -> Path | None:
-        """Return the folder for skills. ``None`` if there is none."""
+        """Return the folder for skills; ``None`` without a folder."""
         config = self._skills.config
         project = None if config.project is None else Path(config.project) / ".agent" / "skills"
         user = Path(config.user[0]) if config.user else None
@@ -210,12 +210,12 @@ def create_skill_folder(folder: Path, name: str, *, description: str = "", scrip
     Raises:
         SkillError: If the name or description is invalid, the skill exists, or it cannot be written.
     """
-    told = " ".join(description.split()) or _PLACEHOLDER_DESCRIPTION
-    if len(told) > MAX_DESCRIPTION_CHARS:
-        raise SkillError(f"The description has {len(told)} characters. Use at most {MAX_DESCRIPTION_CHARS}.")
-    quoted = '"' + told.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    summary = " ".join(description.split()) or _PLACEHOLDER_DESCRIPTION
+    if len(summary) > MAX_DESCRIPTION_CHARS:
+        raise SkillError(f"The description has {len(summary)} characters. Use at most {MAX_DESCRIPTION_CHARS}.")
+    quoted = '"' + summary.replace("\\", "\\\\").replace('"', '\\"') + '"'
     text = _TEXT.format(
-        name=name, description=quoted if description else told, title=name.replace("-", " ").capitalize()
+        name=name, description=quoted if description else summary, title=name.replace("-", " ").capitalize()
     )
     faults = check_spec(text, name)
     if faults or not name.strip() or "/" in name:
@@ -228,13 +228,13 @@ def create_skill_folder(folder: Path, name: str, *, description: str = "", scrip
         folder.mkdir(parents=True, exist_ok=True)
         outer = Path(tempfile.mkdtemp(prefix=".staging-", dir=folder))
         try:
-            made = outer / name
-            made.mkdir(mode=0o755)
-            (made / "SKILL.md").write_text(text, encoding="utf-8")
+            skill_folder = outer / name
+            skill_folder.mkdir(mode=0o755)
+            (skill_folder / "SKILL.md").write_text(text, encoding="utf-8")
             if scripts:
-                (made / "scripts").mkdir()
-                (made / "scripts" / "example.py").write_text(_SCRIPT, encoding="utf-8")
-            made.rename(target)
+                (skill_folder / "scripts").mkdir()
+                (skill_folder / "scripts" / "example.py").write_text(_SCRIPT, encoding="utf-8")
+            skill_folder.rename(target)
         finally:
             shutil.rmtree(outer, ignore_errors=True)
     except OSError as error:

@@ -121,7 +121,7 @@ def read_body(skill: Skill) -> str:
 
 
 def extract_examples(body: str) -> str:
-    """Return the section under the first heading about examples. Empty if there is none."""
+    """Return the section under the first heading about examples. Empty if the body has no such section."""
     plain = _FENCED.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), body)  # A line in a fenced block is not a heading.
     found = _EXAMPLES.search(plain)
     if found is None:
@@ -145,7 +145,7 @@ _standard = lru_cache(1)(SensitivePaths.default)
 
 
 class OutsideFolderError(ValueError):
-    """A path outside the skill's folder. The message says what to do."""
+    """A path outside the skill's folder. The message contains the required change."""
 
 
 def is_within(folder: str, root: str) -> bool:
@@ -207,7 +207,7 @@ def _is_secret(parts: tuple[str, ...]) -> bool:
 
 
 MAX_BODY = 64 * 1024
-"""Characters of a body that are delivered at once; the rest is read with ``skills_read``."""
+"""Characters of a body in the first delivery; the rest is read with ``skills_read``."""
 
 
 SKILL_FILE = "SKILL.md"

@@ -345,18 +345,18 @@ def discard_staged(candidates: Iterable[Candidate]) -> None:
 def recover_interrupted(home: Path) -> None:
     """Restore what an interrupted installation had moved, and delete its leftovers. Blocks."""
     with suppress(OSError):
-        for left in sorted(home.iterdir()):
-            if left.name.startswith(_ASIDE) and left.is_dir():
-                _restore_in_place(left, home)
-            elif left.name.startswith(_STAGING) and time.time() - left.stat().st_mtime > _STALE:
-                shutil.rmtree(left, ignore_errors=True)
+        for path in sorted(home.iterdir()):
+            if path.name.startswith(_ASIDE) and path.is_dir():
+                _restore_in_place(path, home)
+            elif path.name.startswith(_STAGING) and time.time() - path.stat().st_mtime > _STALE:
+                shutil.rmtree(path, ignore_errors=True)
 
 
-def _restore_in_place(left: Path, home: Path) -> None:
-    for skill in left.iterdir():
+def _restore_in_place(backup: Path, home: Path) -> None:
+    for skill in backup.iterdir():
         if not os.path.lexists(home / skill.name):
             skill.rename(home / skill.name)
-    shutil.rmtree(left, ignore_errors=True)
+    shutil.rmtree(backup, ignore_errors=True)
 
 
 def _skill_files(items: Sequence[SourceFile]) -> dict[str, SourceFile]:
@@ -368,7 +368,7 @@ def _skill_files(items: Sequence[SourceFile]) -> dict[str, SourceFile]:
         single = path.name.lower().endswith(SUFFIX)
         if path.name not in ("SKILL.md", "skill.md") and not single:
             continue
-        if _DEPENDENCY_FOLDERS & set(path.parts[:-1]) or any(_inside(folder, taken) for taken in files):
+        if _DEPENDENCY_FOLDERS & set(path.parts[:-1]) or any(_inside(folder, skill_folder) for skill_folder in files):
             continue
         files[item.path if single else folder] = item
     return files

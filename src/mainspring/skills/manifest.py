@@ -158,7 +158,7 @@ def parse_skill(
         default_name: The name if the front matter has none: that of the folder.
         source: Its source.
         trusted: Whether its code may run.
-        directory: The real path of its own folder, if any.
+        directory: The real path of its folder, if it has one.
         path: Its file. Without one, the instructions are stored in the skill.
 
     Raises:
@@ -233,10 +233,10 @@ def _parse_head(text: str) -> FrontMatter:
 def _field_warnings(head: FrontMatter, mapping: Mapping[str, Any]) -> list[str]:
     """Return warnings about the fields."""
     odd: list[str] = []
-    for key in head.mended:
+    for key in head.repaired:
         at = f"line {head.lines[key]}: " if key in head.lines else ""
         odd.append(f"{at}{key} is not valid YAML and was read as plain text; put its value in quotes")
-    if head.flaw and not head.mended:
+    if head.flaw and not head.repaired:
         odd.append(
             f"line {head.flaw_line}: its front matter is not valid YAML ({head.flaw}); its fields were read one by one"
         )

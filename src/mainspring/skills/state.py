@@ -79,7 +79,7 @@ class SkillStateFile:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
-        self._kept: dict[str, SkillState] = {}
+        self._entries: dict[str, SkillState] = {}
 
     def entries(self) -> dict[str, SkillState]:
         """Return all entries by name.
@@ -88,7 +88,7 @@ class SkillStateFile:
             ConfigError: If the file is damaged or of a newer version.
         """
         if self._folder is None:
-            return dict(self._kept)
+            return dict(self._entries)
         file = self._folder / STATE_FILE_NAME
         try:
             data = file.read_bytes()
@@ -166,7 +166,7 @@ class SkillStateFile:
 
     def _change(self, name: str, edit: Callable[[SkillState], SkillState]) -> None:
         if self._folder is None:
-            self._kept = _update_entry(self._kept, name, edit)
+            self._entries = _update_entry(self._entries, name, edit)
             return
         file = self._folder / STATE_FILE_NAME
         try:

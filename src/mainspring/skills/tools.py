@@ -203,7 +203,7 @@ def _run_tool(skills: SkillSet) -> Tool:
             real = await resolve_skill_path(ctx.env, skill.directory or "", script.path)
             await ctx.env.stat(real)
             run_in = arguments.get("run_in", "project")
-            made = await run_script(ctx.env, skill, script, str(real), given, run_in=run_in, signal=ctx.signal)
+            result = await run_script(ctx.env, skill, script, str(real), given, run_in=run_in, signal=ctx.signal)
         except OutsideFolderError as error:
             return _error(ToolErrorCode.PERMISSION_DENIED, str(error))
         except PermissionError as error:
@@ -212,14 +212,14 @@ def _run_tool(skills: SkillSet) -> Tool:
             return _error(ToolErrorCode.VALIDATION_ERROR, str(error))
         except OSError as error:
             return _error(ToolErrorCode.IO_ERROR, f"{arguments['script']}: {explain(error)} where scripts run")
-        timed_out = not made["ok"] and "seconds" in made.get("problem", "")
-        code = None if made["ok"] else ToolErrorCode.TIMEOUT if timed_out else ToolErrorCode.UNKNOWN
+        timed_out = not result["ok"] and "seconds" in result.get("problem", "")
+        code = None if result["ok"] else ToolErrorCode.TIMEOUT if timed_out else ToolErrorCode.UNKNOWN
         return ToolResult(
-            output=json.dumps(made, ensure_ascii=False, indent=1),
+            output=json.dumps(result, ensure_ascii=False, indent=1),
             title=f"{skill.name}: {script.name}",
-            is_error=not made["ok"],
+            is_error=not result["ok"],
             code=code,
-            metadata={"skill": skill.name, "exit_code": made["exit_code"]},
+            metadata={"skill": skill.name, "exit_code": result["exit_code"]},
         )
 
     def access(arguments: Mapping[str, Any]) -> Sequence[Access]:

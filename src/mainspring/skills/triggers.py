@@ -74,7 +74,7 @@ class TriggerMatcher:
         """Return the skills that a prompt triggers, in their original order.
 
         Keywords and verbs match at word boundaries, ignoring case; a phrase may contain a line break. A skill without triggers matches only
-        its name: as ``/name`` or ``$name``, as "the name skill", or, for a name of several words, as it is.
+        its name: as ``/name`` or ``$name``, as "the name skill", or, for a name of several words, unchanged.
         """
         text = prompt[:MAX_PROMPT_CHARS]
         hits: list[TriggerMatch] = []

@@ -77,7 +77,7 @@ async def test_a_database_that_fails_for_a_while_ends_no_run(tmp_path: Path) -> 
     def slow(steps: DurableSteps) -> Agent:
         return Agent(model, tools=[wait], execution=MemoryEnv({}), steps=steps)
 
-    engine = DbosEngine(f"sqlite:///{path}", poll=0.02, heartbeat=0.2, max_deaths=1)
+    engine = DbosEngine(f"sqlite:///{path}", poll=0.02, heartbeat=0.2, max_crashes=1)
     async with DurableWorker(engine, {"a": slow}) as agents:
         run = await agents.start("a", "Hi.")
         await asyncio.wait_for(held.wait(), 10)
@@ -113,7 +113,7 @@ async def test_a_worker_that_leaves_has_not_died_of_its_runs(tmp_path: Path) -> 
         return Agent(model, tools=[wait], execution=MemoryEnv({}), steps=steps)
 
     def worker() -> DbosEngine:
-        return DbosEngine(f"sqlite:///{tmp_path}/runs.db", worker="w", poll=0.02, max_deaths=2)
+        return DbosEngine(f"sqlite:///{tmp_path}/runs.db", worker="w", poll=0.02, max_crashes=2)
 
     for _ in range(2):
         held.clear()
@@ -151,7 +151,7 @@ async def test_a_letter_that_comes_while_its_run_is_deleted_stays_not_behind(
     monkeypatch.setattr(engine.tables, "send", late)
     with pytest.raises(DurableError, match="Unknown run: r"):
         await run.steer("too late")
-    assert engine.tables.letters("r", 0) == []
+    assert engine.tables.messages("r", 0) == []
     await engine.aclose()
 
 

@@ -385,7 +385,7 @@ async def test_commands_of_one_event_run_side_by_side_and_bounded(env: LocalEnv,
     agent = made(env, hooks, look_up("a"), "done")
     await agent.run("go")
 
-    assert len(runner.asked("PreToolUse", ["look"])) == 6
+    assert len(runner.hooks_for("PreToolUse", ["look"])) == 6
     limit = [int(n) for n in (tmp_path / "most").read_bytes().split()]
     assert 1 < max(limit) <= 4
 

@@ -78,7 +78,7 @@ async def test_a_file_and_a_package_in_a_folder_are_extensions(tmp_path: Path) -
         ("def extension(api):\n    x = (\n", "SyntaxError", 2),
         ("import sys\nsys.exit(3)\n", "SystemExit: 3", 2),
         ("x = 1\n", "it has no function 'extension'", 0),
-        ("def extension(api):\n    pass\n    api.on('tool_cal', print)\n", "there is no hook 'tool_cal'", 3),
+        ("def extension(api):\n    pass\n    api.on('tool_cal', print)\n", "Unknown hook: 'tool_cal'", 3),
         ("def extension(api):\n    helper()\n\ndef helper():\n    {}['key']\n", "KeyError: 'key'", 5),
         ("async def extension(api):\n    raise ValueError('late')\n", "ValueError: late", 2),
         ("def extension(api):\n    async def late(): pass\n    return late()\n", "Define it with `async def`", 0),

@@ -345,7 +345,7 @@ async def test_a_server_dead_for_good_gives_results_that_say_so() -> None:
     handle = plug_of(agent).get("s")
     await until(lambda: handle.status == "lost")
     for _ in range(6):
-        handle._notify_waiter.set()
+        handle._wakeup.set()
         await asyncio.sleep(0.01)
     await until(lambda: handle.status == "failed", 20)
     await agent.run("go")

@@ -53,12 +53,12 @@ async def test_errors_of_the_command_the_service_and_durable_runs() -> None:
 
 
 async def test_the_log_for_developers(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logging(wanted=True)
+    configure_logging(verbose=True)
     try:
         for sample in TEXTS:
             logging.getLogger("mainspring.models").warning("refused: %s", sample.text)
     finally:
-        configure_logging(wanted=False)
+        configure_logging(verbose=False)
     text = capsys.readouterr().err
     assert text.count("refused") == len(TEXTS)
     assert leaks(text) == []

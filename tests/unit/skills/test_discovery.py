@@ -337,6 +337,6 @@ def test_hundreds_of_skills_keep_no_text_in_memory(tmp_path: Path) -> None:  # K
 def test_there_is_a_limit_to_how_many_are_taken(tmp_path: Path) -> None:
     for number in range(5):
         put(tmp_path / f"s{number}")
-    places = scan_folder(tmp_path, most=3)
+    places = scan_folder(tmp_path, max_skills=3)
     assert len(places.found) == 3
     assert "the rest is skipped" in places.problems[0].reason

@@ -112,7 +112,7 @@ def test_what_else_is_odd_is_told(tmp_path: Path) -> None:
     [verdict] = check_skills(
         write(tmp_path / "bare", "---\nname: bare\ndescription: d\nrequires: [no-such-program-x]\n---\n")
     )
-    assert verdict.warnings[0] == "it has no instructions behind its head"
+    assert verdict.warnings[0] == "it has no instructions after its front matter"
     assert "no-such-program-x is not on PATH" in verdict.warnings[1]
 
     [verdict] = check_skills(write(tmp_path / "long", "---\nname: long\ndescription: d\n---\n" + "x\n" * 600))

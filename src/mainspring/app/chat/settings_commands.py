@@ -281,10 +281,10 @@ class PermissionCommands:
         warning = f". No tool matches it now: {unused[0]}" if unused else ""
         return Text(f"Saved for {REACHES[reach]} in {file}: {effect} {text}{warning}")
 
-    async def _revoke(self, wanted: str) -> CommandResult:
+    async def _revoke(self, rule: str) -> CommandResult:
         permissions, files = self._current.conversation.permissions, self._approvals.files
         grants = self._find_grants()
-        grant = pick(wanted, [each.text for each in grants], grants)
+        grant = pick(rule, [each.text for each in grants], grants)
         match grant.source:
             case SpecRule():
                 await asyncio.to_thread(files.remove, grant.source)

@@ -177,7 +177,7 @@ def _confirm_and_apply(
                 for line in _format_preview(each.preview, each.changes):
                     console.info(line)
                 requested = options.yes or _confirm(f"{verb} {each.name}?", console)
-            done.append(apply_pending(each, wanted=requested))
+            done.append(apply_pending(each, is_confirmed=requested))
     finally:
         discard_pending(fetched)
     return _report(done, options, console)
@@ -255,22 +255,22 @@ def _set_enabled(options: argparse.Namespace, console: Console, *, is_enabled: b
 
 def _remove(options: argparse.Namespace, console: Console) -> int:
     name = options.words[0]
-    gone = remove_skill(
+    removed = remove_skill(
         name, workspace_options(options), lambda path: options.yes or _confirm(f"Remove {path}?", console)
     )
-    console.info(f"{name}: not changed" if gone is None else f"Removed {gone}")
-    return ERROR if gone is None else OK
+    console.info(f"{name}: not changed" if removed is None else f"Removed {removed}")
+    return ERROR if removed is None else OK
 
 
 def _new(options: argparse.Namespace, console: Console) -> int:
-    made = new_skill(
+    created = new_skill(
         options.words[0],
         workspace_options(options),
         description=options.description,
         project=options.project,
         scripts=options.scripts,
     )
-    console.row(str(made))
+    console.row(str(created))
     console.info(f"Edit it, then run `mainspring skills validate {options.words[0]}`.")
     return OK
 

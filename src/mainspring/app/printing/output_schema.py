@@ -30,12 +30,12 @@ def load_output_schema(given: str) -> dict[str, Any]:
         raise ConfigError(
             f'{place}: A JSON Schema must be an object, for example, {{"type": "object", "properties": {{...}}}}'
         )
-    made = cast("dict[str, Any]", schema)
+    output_schema = cast("dict[str, Any]", schema)
     try:
-        OutputSchema(made)
+        OutputSchema(output_schema)
     except ConfigError as error:
         raise ConfigError(f"{place}: {str(error).removeprefix('behavior.schema ')}") from None
-    return made
+    return output_schema
 
 
 def _read(name: str) -> str:

@@ -86,14 +86,14 @@ async def read_key_from_command(command: str) -> str:
         ConfigError: If the command fails, prints nothing, or takes too long.
     """
     try:
-        said = await run_cli("sh", "-c", command, timeout=_COMMAND_SECONDS)
+        output = await run_cli("sh", "-c", command, timeout=_COMMAND_SECONDS)
     except TimeoutError:
         raise ConfigError(f"apiKeyCommand did not finish within {_COMMAND_SECONDS:g}s.") from None
     except OSError as error:
         raise ConfigError(f"Cannot run apiKeyCommand: {error.strerror or error}.") from error
-    key = said.out.decode("utf-8", "replace").strip().partition("\n")[0].strip()
-    if said.code or not key:
-        raise ConfigError(f"apiKeyCommand returned no key: {said.complaint}")
+    key = output.out.decode("utf-8", "replace").strip().partition("\n")[0].strip()
+    if output.code or not key:
+        raise ConfigError(f"apiKeyCommand returned no key: {output.complaint}")
     return key
 
 

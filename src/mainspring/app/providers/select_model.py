@@ -114,8 +114,8 @@ async def _explicit_choice(settings: Settings, registry: ProviderRegistry, serve
     reason = f"set by {_describe_origin(settings, 'model')}"
     try:
         model = make(config.model, config, registry)
-        meant = None if registry.split(config.model)[1] != config.model else registry.suggest(config.model)
-        return Choice(model, f"{reason}; did you mean {meant}?" if meant else reason)
+        suggestion = None if registry.split(config.model)[1] != config.model else registry.suggest(config.model)
+        return Choice(model, f"{reason}; did you mean {suggestion}?" if suggestion else reason)
     except ProviderConfigError:
         if registry.split(config.model)[1] != config.model:
             raise

@@ -71,9 +71,9 @@ def _find_in_folder(module: str, folder: str) -> None:
     spec = PathFinder.find_spec(top, [folder])
     if top in sys.modules or spec is None or spec.loader is None:
         return
-    sys.modules[top] = made = module_from_spec(spec)
+    sys.modules[top] = package = module_from_spec(spec)
     try:
-        spec.loader.exec_module(made)
+        spec.loader.exec_module(package)
     except BaseException:
         del sys.modules[top]
         raise

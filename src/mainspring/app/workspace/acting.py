@@ -195,13 +195,13 @@ def _settings(file: Path, data: bytes) -> ActiveContent | None:
     for name, section in sections.items():
         if name in _PASSIVE_SECTIONS:
             continue
-        kept = (
+        active_settings = (
             {k: v for k, v in cast("dict[str, Any]", section).items() if (name, k) not in _RESTRICTING_KEYS}
             if isinstance(section, dict)
             else section
         )
-        if kept not in ({}, None):
-            lines.append(f"{name}: {msgspec.json.encode(kept).decode()}")
+        if active_settings not in ({}, None):
+            lines.append(f"{name}: {msgspec.json.encode(active_settings).decode()}")
     return _act(file, lines) if lines else None
 
 
@@ -210,8 +210,8 @@ def _servers(file: Path, data: bytes) -> ActiveContent:
         tree: Any = parse_jsonc(data.decode("utf-8-sig")).to_python()
     except (JsonError, UnicodeDecodeError):
         return ActiveContent(file, _fingerprint(data), ("invalid MCP servers",))
-    whole = cast("dict[str, Any]", tree) if isinstance(tree, dict) else {"servers": tree}
-    found = whole.get("mcpServers", whole.get("servers", whole))
+    config = cast("dict[str, Any]", tree) if isinstance(tree, dict) else {"servers": tree}
+    found = config.get("mcpServers", config.get("servers", config))
     named = cast("dict[str, Any]", found) if isinstance(found, dict) else {"of a list": found}
     lines = (f"server {name}: {msgspec.json.encode(entry).decode()}" for name, entry in named.items())
     return ActiveContent(file, _fingerprint(data), _escape_lines(lines))

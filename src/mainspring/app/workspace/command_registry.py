@@ -101,10 +101,10 @@ class CommandInvocation(Struct, frozen=True):
             ConfigError: If an argument or a file is missing.
             PermissionDeniedError: If a rule or plan mode denies a command, or a rule denies reading a file.
         """
-        made = self.expand(env.cwd, provider=provider, model=model)
-        blocks = await read_attachments(made.files, env, permissions, reader)
-        outputs = [await self._output(p.text, env, permissions, plan) for p in made.pieces if p.is_shell]
-        return "\n\n".join([made.text(outputs), *blocks])
+        expanded = self.expand(env.cwd, provider=provider, model=model)
+        blocks = await read_attachments(expanded.files, env, permissions, reader)
+        outputs = [await self._output(p.text, env, permissions, plan) for p in expanded.pieces if p.is_shell]
+        return "\n\n".join([expanded.text(outputs), *blocks])
 
     async def _output(self, script: str, env: ExecutionEnv, permissions: ReadPolicy, plan: PlanMode | None) -> str:
         decision = await permissions.decide("shell", {"command": script}, env=env, definition=shell)
@@ -117,14 +117,14 @@ class CommandInvocation(Struct, frozen=True):
         if decision.outcome == "deny":
             raise PermissionDeniedError(f"/{self.command.name} runs `{script}`, which is denied: {decision.reason}")
         done = await env.run(script, env=decision.environment, timeout=_SECONDS)
-        said = (done.stdout.text + done.stderr.text).rstrip()
-        if len(said) > _LONGEST_OUTPUT:
-            said = f"{said[:_LONGEST_OUTPUT]}\n[cut here: {len(said)} characters]"
+        output = (done.stdout.text + done.stderr.text).rstrip()
+        if len(output) > _LONGEST_OUTPUT:
+            output = f"{output[:_LONGEST_OUTPUT]}\n[cut here: {len(output)} characters]"
         if done.timed_out:
-            said += f"\n[ended after {_SECONDS:g} seconds]"
+            output += f"\n[ended after {_SECONDS:g} seconds]"
         elif done.exit_code:
-            said += f"\n[exit code {done.exit_code}]"
-        return wrap_in_tag("output", said, command=script.replace('"', "'"))
+            output += f"\n[exit code {done.exit_code}]"
+        return wrap_in_tag("output", output, command=script.replace('"', "'"))
 
 
 class CustomCommands:

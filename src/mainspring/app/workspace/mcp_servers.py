@@ -104,9 +104,9 @@ def build_mcp_plug(
         report(Notice(notice))
     keys = mcp.server_prefixes([s.name for s in found.servers])
     servers = [s for s in found.servers if server_filter is None or server_filter(keys[s.name])]
-    left = [keys[s.name] for s in found.servers if s.enabled and s not in servers]
-    if left:
-        allow = " ".join(f"--allow mcp__{key}" for key in left)
+    untrusted = [keys[s.name] for s in found.servers if s.enabled and s not in servers]
+    if untrusted:
+        allow = " ".join(f"--allow mcp__{key}" for key in untrusted)
         report(Notice(f"MCP servers are disabled, because the model is small. To use them, add {allow}."))
     if not any(s.enabled for s in servers):
         return None
@@ -197,10 +197,10 @@ def add_server(
 
     with TrustStore(home).accept_own_changes(file.parent if project else None):
         _rewrite(file, change, private=not project)
-    told = f"Added {name} to {file}"
+    message = f"Added {name} to {file}"
     if project and not TrustStore(home).covers(file.parent):
-        told += f"\nTo start it, trust the folder: mainspring trust {file.parent.parent}"
-    return told
+        message += f"\nTo start it, trust the folder: mainspring trust {file.parent.parent}"
+    return message
 
 
 def remove_server(

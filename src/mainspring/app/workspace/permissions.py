@@ -112,7 +112,9 @@ def save_rule(
     return RuleFiles(settings.home, cwd).save("everywhere" if everywhere else "project", effect, (rule,))
 
 
-def revoke_rule(wanted: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ) -> tuple[RuleView, Path]:
+def revoke_rule(
+    rule_text: str, place: WorkspaceOptions, environ: Mapping[str, str] = os.environ
+) -> tuple[RuleView, Path]:
     """Remove a saved rule by its number or its text. Return the rule and the file that stored it.
 
     Raises:
@@ -120,7 +122,7 @@ def revoke_rule(wanted: str, place: WorkspaceOptions, environ: Mapping[str, str]
     """
     cwd, settings = load_rules(place, {}, environ)
     files = RuleFiles(settings.home, cwd)
-    rule = files.named(build_permissions(settings, PermissionFlags(), cwd).engine.rules, wanted)
+    rule = files.named(build_permissions(settings, PermissionFlags(), cwd).engine.rules, rule_text)
     return _view(rule), files.remove(rule)
 
 

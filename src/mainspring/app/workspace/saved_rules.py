@@ -159,10 +159,10 @@ class GrantStore:
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with lock_directory(self.file.parent):
                 grants = edit()
-                left = [project for project in self.list() if project.folder != path]
+                others = [project for project in self.list() if project.folder != path]
                 if grants:
-                    left.append(Project(path, read_inode(path), grants, read_birth_time(path)))
-                new = _File(tuple(sorted(left, key=lambda project: project.folder)))
+                    others.append(Project(path, read_inode(path), grants, read_birth_time(path)))
+                new = _File(tuple(sorted(others, key=lambda project: project.folder)))
                 text = msgspec.json.format(msgspec.json.encode(new)).decode() + "\n"
                 write_text_atomically(Path(os.path.realpath(self.file)), text, private=True)
         except LockTimeoutError as error:
@@ -255,14 +255,14 @@ class RuleFiles(Struct, frozen=True):
             return GrantStore(self.home).remove(self.folder, rule.effect, rule.text)
         return self._change_settings(rule.effect, lambda known: [text for text in known if text != rule.text])
 
-    def named(self, rules: Iterable[SpecRule], wanted: str) -> SpecRule:
+    def named(self, rules: Iterable[SpecRule], name: str) -> SpecRule:
         """Return the saved rule of a number, counted from 1 in `saved`, or of a text.
 
         Raises:
             ConfigError: If no saved rule has it, or several have the text.
         """
         saved = self.saved(rules)
-        return pick(wanted, [rule.text for rule in saved], saved)
+        return pick(name, [rule.text for rule in saved], saved)
 
     def saved(self, rules: Iterable[SpecRule]) -> list[SpecRule]:
         """Return the saved ones of some rules: those for every project, then those for this one."""
@@ -286,9 +286,9 @@ class RuleFiles(Struct, frozen=True):
                 known = list(parse_settings(text, str(file)).values.get(("permissions", effect), ()))
                 requested = change(known)
                 if requested != known:
-                    made = edit_jsonc(text, ("permissions", effect), msgspec.json.encode(requested).decode())
-                    parse_settings(made, str(file))
-                    write_text_atomically(file, made, private=True)
+                    edited = edit_jsonc(text, ("permissions", effect), msgspec.json.encode(requested).decode())
+                    parse_settings(edited, str(file))
+                    write_text_atomically(file, edited, private=True)
         except LockTimeoutError as error:
             raise ConfigError(str(error)) from None
         except JsonError as error:
@@ -298,19 +298,19 @@ class RuleFiles(Struct, frozen=True):
         return file
 
 
-def pick(wanted: str, texts: Sequence[str], values: Sequence[_T]) -> _T:
+def pick(name: str, texts: Sequence[str], values: Sequence[_T]) -> _T:
     """Return the value of a number, counted from 1, or of a text.
 
     Raises:
         ConfigError: If no value has it, or several have the text.
     """
-    wanted = wanted.strip()
-    if wanted.isdecimal() and len(wanted) < 7 and 0 < int(wanted) <= len(values):
-        return values[int(wanted) - 1]
-    found = [value for text, value in zip(texts, values, strict=True) if text == wanted]
+    name = name.strip()
+    if name.isdecimal() and len(name) < 7 and 0 < int(name) <= len(values):
+        return values[int(name) - 1]
+    found = [value for text, value in zip(texts, values, strict=True) if text == name]
     if len(found) == 1:
         return found[0]
     if found:
-        numbers = ", ".join(str(i) for i, text in enumerate(texts, 1) if text == wanted)
-        raise ConfigError(f"{wanted!r} is granted more than once. Give its number: {numbers}.")
-    raise ConfigError(f"Nothing is granted as {wanted!r}. List the rules with: mainspring permissions")
+        numbers = ", ".join(str(i) for i, text in enumerate(texts, 1) if text == name)
+        raise ConfigError(f"{name!r} is granted more than once. Give its number: {numbers}.")
+    raise ConfigError(f"Nothing is granted as {name!r}. List the rules with: mainspring permissions")

@@ -301,8 +301,8 @@ def _is_readable(path: str) -> bool:
 
 def _outermost(paths: Sequence[str], *, first: bool = False) -> tuple[str, ...]:
     """Return the paths without those that are inside another one; sorted, except for the ``first``."""
-    left = [p for p in dict.fromkeys(paths) if not any(p != q and is_inside(p, q) for q in paths)]
-    return tuple(left) if first else tuple(sorted(left))
+    outermost = [p for p in dict.fromkeys(paths) if not any(p != q and is_inside(p, q) for q in paths)]
+    return tuple(outermost) if first else tuple(sorted(outermost))
 
 
 def _lies_in(path: str, roots: Iterable[str]) -> bool:

@@ -119,17 +119,17 @@ def verdict_of(hook: CommandHook, exit_code: int, stdout: str, stderr: str) -> V
     if exit_code == EXIT_BLOCK:
         return Verdict(hook=hook, deny=(err or out)[:_LONGEST_REASON] or "denied by a hook")
     if exit_code != 0:
-        said = f": {(err or out)[-_LONGEST_REASON:]}" if err or out else ""
-        return Verdict(hook=hook, failure=f"it exited with code {exit_code}{said}")
+        detail = f": {(err or out)[-_LONGEST_REASON:]}" if err or out else ""
+        return Verdict(hook=hook, failure=f"it exited with code {exit_code}{detail}")
     if not out:
         return Verdict(hook=hook)
     if not out.startswith("{"):
         return _plain(hook, out)
     try:
-        said = msgspec.json.decode(out, type=HookOutput)
+        detail = msgspec.json.decode(out, type=HookOutput)
     except (msgspec.DecodeError, UnicodeError) as error:
         return Verdict(hook=hook, failure=f"its output is invalid: {error}")
-    return _verdict(hook, said)
+    return _verdict(hook, detail)
 
 
 def _plain(hook: CommandHook, out: str) -> Verdict:

@@ -14,7 +14,7 @@ from mainspring.messages import AgentMessage, CustomMessage, Message, to_message
 
 
 def validated_property(slot: str, check: Callable[[Any], Any]) -> Any:
-    """A field that is kept in ``slot``; what is set passes ``check``, which returns it or raises TypeError."""
+    """Create a property that stores its value in ``slot``; ``check`` returns a new value, or raises TypeError."""
 
     def put(context: Any, value: Any) -> None:
         setattr(context, slot, check(value))
@@ -23,10 +23,10 @@ def validated_property(slot: str, check: Callable[[Any], Any]) -> Any:
 
 
 def text(value: Any) -> str:
-    """Text and nothing else.
+    """Return the value if it is text.
 
     Raises:
-        TypeError: If it is none.
+        TypeError: If it is not text.
     """
     if not isinstance(value, str):
         raise TypeError(f"this field takes text, not {type(value).__name__}")

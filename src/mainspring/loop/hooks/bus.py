@@ -1,9 +1,7 @@
-"""Every hook there is, by name. A module that declares hooks is imported here.
+"""The hook bus: the table of all hooks by name, and the registered handlers in the order in which they are called.
 
-The hook bus: who listens to what, and in which order they are asked.
-
-Above: the loop fires, plugs and applications listen. Everybody uses the same door: permissions, sessions, telemetry and an
-application's own handlers are told in order of ``order``, then of registration.
+The loop emits hooks; plugins and applications handle them. All use the same interface: handlers of permissions, sessions,
+telemetry, and applications are called in order of ``order``, then of registration.
 """
 
 from __future__ import annotations
@@ -83,10 +81,10 @@ class HookBus:
             order: Handlers with a lower number are asked first.
 
         Returns:
-            A function that takes the handler away again.
+            A function that removes the handler.
 
         Raises:
-            ConfigError: If there is no such hook, or the handler is no function.
+            ConfigError: If the hook is unknown, or the handler is not a function.
         """
         kind = hook_class(event)
         if not callable(handler):
@@ -97,19 +95,19 @@ class HookBus:
         self._handlers[kind] = handlers
 
         def remove() -> None:
-            left = [e for e in self._handlers.get(kind, ()) if e is not entry]
-            if left:
-                self._handlers[kind] = left
+            others = [e for e in self._handlers.get(kind, ()) if e is not entry]
+            if others:
+                self._handlers[kind] = others
             else:
                 self._handlers.pop(kind, None)
 
         return remove
 
     def add(self, hooks: Hooks, *, order: int = 0) -> Callable[[], None]:
-        """Register many handlers at once; the returned function takes all of them away.
+        """Register many handlers; the returned function removes all of them.
 
         Raises:
-            ConfigError: If a name is unknown or a handler no function; then none is registered.
+            ConfigError: If a name is unknown, or a handler is not a function; then no handler is registered.
         """
         pairs: list[tuple[type[Hook], Handler[Any]]] = []
         for event, given in hooks.items():
@@ -131,14 +129,14 @@ class HookBus:
         return remove
 
     def has(self, event: type[Hook]) -> bool:
-        """Whether anybody listens: ask before making a context."""
+        """Return True if the hook has a handler. Check this before you create a context."""
         return event in self._handlers
 
     async def emit(self, context: _H, *, only: Callable[[int, Handler[Any]], bool] | None = None) -> _H:
-        """Ask every handler in turn; the context afterwards holds what they decided.
+        """Call every handler in turn, and return the context with their changes.
 
-        ``only`` says of each order and handler whether it is asked at all.
-        A cancellation ends the round, unless the hook is `Hook.kept`: then the rest are asked, and it is raised at the end.
+        ``only`` returns True for each order and handler to call.
+        A cancellation skips the remaining handlers, unless the hook is `Hook.kept`: then it is raised after all of them.
         """
         rest = self.start(context, only=only)
         if rest is not None:
@@ -148,10 +146,10 @@ class HookBus:
     def start(
         self, context: Hook, *, only: Callable[[int, Handler[Any]], bool] | None = None
     ) -> Coroutine[Any, Any, None] | None:
-        """The same as `emit`, as far as it goes without waiting.
+        """Call the handlers like `emit`, up to the first async handler.
 
         Returns:
-            What is to be awaited: the first handler that is async, and all behind it; ``None`` if everybody was asked.
+            A coroutine for the first async handler and all after it; ``None`` if all handlers were called.
         """
         return self._call_handlers(context, iter(self._handlers.get(type(context), ())), only)
 
@@ -199,10 +197,10 @@ class HookBus:
             raise stopped
 
     def subscribe(self, observer: EventListener) -> Callable[[], None]:
-        """Hand every event to ``observer``; the returned function ends that.
+        """Pass every event to ``observer``; the returned function ends the subscription.
 
         Raises:
-            TypeError: If it is async: nobody would await it. A handler of a hook may be.
+            TypeError: If it is async, since the bus does not await listeners. Handlers of hooks may be async.
         """
         reject_async(observer)
         self._observers = (*self._observers, observer)
@@ -214,11 +212,11 @@ class HookBus:
 
     @property
     def listeners(self) -> tuple[EventListener, ...]:
-        """Who is told of every event."""
+        """Return the listeners of events."""
         return self._observers
 
     def publish(self, event: Event) -> None:
-        """Tell all observers of an event; one that raises is logged and the rest are told."""
+        """Publish an event to all listeners; an exception of a listener is logged."""
         for observer in self._observers:
             try:
                 observer(event)
@@ -235,10 +233,10 @@ class HookRegistry:
         self._bus = bus
 
     def hook(self, event: type[_H] | str, handler: Handler[_H]) -> Callable[[], None]:
-        """Register ``handler``; the returned function takes it away again.
+        """Register ``handler``; the returned function removes it.
 
         Raises:
-            ConfigError: If there is no such hook.
+            ConfigError: If the hook is unknown.
         """
         return self._bus.on(event, handler)
 
@@ -257,16 +255,16 @@ def _handle_handler_error(context: Hook, handler: Handler[Any], error: BaseExcep
 
 
 def _cancelled() -> bool:
-    """Whether somebody cancelled this task; a handler may also raise CancelledError because of a task of its own."""
+    """Return True if this task was cancelled; a handler may also raise CancelledError because of another task."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def hook_class(event: type[_H] | str) -> type[_H]:
-    """The context class of a hook given by class or name.
+    """Return the context class of a hook by class or name.
 
     Raises:
-        ConfigError: If there is none; the text offers the nearest name.
+        ConfigError: If the hook is unknown; the text contains the nearest name.
     """
     if isinstance(event, str):
         found = HOOKS.get(event)
@@ -274,16 +272,16 @@ def hook_class(event: type[_H] | str) -> type[_H]:
             import difflib
 
             near = difflib.get_close_matches(event, HOOKS, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(HOOKS)}"
-            raise ConfigError(f"there is no hook {event!r}{hint}")
+            hint = f"Did you mean {near[0]!r}?" if near else f"Hooks: {', '.join(HOOKS)}"
+            raise ConfigError(f"Unknown hook: {event!r}. {hint}")
         return found  # pyright: ignore[reportReturnType]
     if HOOKS.get(getattr(event, "event", "")) is not event:
-        raise ConfigError(f"{event!r} is no hook; use one of the classes of mainspring.events, or its name")
+        raise ConfigError(f"{event!r} is not a hook. Use a class of mainspring.events, or its name.")
     return event
 
 
 def reject_async(observer: EventListener) -> None:
-    """Raise TypeError for an async function: as an observer it would never be awaited."""
+    """Raise TypeError for an async function, since listeners are not awaited."""
     if inspect.iscoroutinefunction(observer):
         raise TypeError(
             f"{observer.__qualname__} is async; an observer is a plain function, a hook's handler may be async"

@@ -1,10 +1,6 @@
-"""The hooks of what is plugged in: MCP servers and skills. Declared here, so that whoever listens needs neither.
+"""The hooks of features: MCP servers, skills, budgets, logins, and structured output.
 
-The hooks of budgets. Declared here, so that whoever listens does not need the policies.
-
-The hook of logins that are renewed.
-
-The hook of structured output.
+They are declared here, so that a handler does not import the feature.
 """
 
 from __future__ import annotations
@@ -21,13 +17,13 @@ _T = TypeVar("_T", bound=ToolCallHook)
 
 
 def _copy_hook_as(kind: type[_T], hook: ToolCallHook) -> _T:
-    """A context of another class with everything that ``hook`` holds."""
-    made = kind.__new__(kind)
+    """Copy a context to another class."""
+    copy = kind.__new__(kind)
     for base in type(hook).__mro__:
         for name in getattr(base, "__slots__", ()):
             if hasattr(hook, name):
-                setattr(made, name, getattr(hook, name))
-    return made
+                setattr(copy, name, getattr(hook, name))
+    return copy
 
 
 class McpToolGate(ToolGate):
@@ -41,9 +37,9 @@ class McpToolGate(ToolGate):
     @classmethod
     def of(cls, hook: ToolGate, server: str) -> Self:
         """The same for a call of this server's tool."""
-        made = _copy_hook_as(cls, hook)
-        made.server = server
-        return made
+        copy = _copy_hook_as(cls, hook)
+        copy.server = server
+        return copy
 
 
 class McpToolBefore(ToolBefore):
@@ -57,9 +53,9 @@ class McpToolBefore(ToolBefore):
     @classmethod
     def of(cls, hook: ToolBefore, server: str) -> Self:
         """The same for a call of this server's tool."""
-        made = _copy_hook_as(cls, hook)
-        made.server = server
-        return made
+        copy = _copy_hook_as(cls, hook)
+        copy.server = server
+        return copy
 
 
 class McpToolTransform(ToolTransform):
@@ -73,9 +69,9 @@ class McpToolTransform(ToolTransform):
     @classmethod
     def of(cls, hook: ToolTransform, server: str) -> Self:
         """The same for a call of this server's tool."""
-        made = _copy_hook_as(cls, hook)
-        made.server = server
-        return made
+        copy = _copy_hook_as(cls, hook)
+        copy.server = server
+        return copy
 
 
 class McpToolAfter(ToolFinished):
@@ -89,9 +85,9 @@ class McpToolAfter(ToolFinished):
     @classmethod
     def of(cls, hook: ToolFinished, server: str) -> Self:
         """The same for a call of this server's tool."""
-        made = _copy_hook_as(cls, hook)
-        made.server = server
-        return made
+        copy = _copy_hook_as(cls, hook)
+        copy.server = server
+        return copy
 
 
 class McpBootstrapStart(Hook):
@@ -178,13 +174,11 @@ class SkillsCatalog(Hook):
 
 
 SkillActivationSource = Literal["model", "explicit", "trigger", "resume"]
-"""By what a skill becomes active: the model used it, the host or a person asked for it, a prompt called for it, or the conversation was
-taken up again.
-"""
+"""Cause of an activation: the model, the application or user (``explicit``), a prompt (``trigger``), or a resumed session."""
 
 
 SkillReason = Literal["run-end", "explicit", "reset"]
-"""Why a skill is no longer active: the run is over, the host said so, or the conversation was forgotten."""
+"""Cause of a deactivation: the run ended, the application did it (``explicit``), or the conversation was reset."""
 
 
 class SkillsActivate(Hook):

@@ -1,13 +1,13 @@
 """The hooks of a run: for each, the context that its handlers get and may change.
 
 A handler takes the context, sync or async, and either changes its fields or returns a mapping of fields to set; the last
-writer wins. What is of no use in a field cannot be set: that is a failure of the handler, as if it had raised. Three kinds:
+writer wins. An invalid value is an error of the handler, like an exception. Three kinds of hooks:
 
-- *observers* are told; what they raise is logged and the run goes on,
-- *transforms* may change what they are given; what they raise is logged, and what they did until then stands,
-- *gates* decide; one that raises blocks (fail closed), and the first that blocks ends the round.
+- *observers* get information; their exceptions are logged, and the run continues,
+- *transforms* may change the context; their exceptions are logged, and earlier changes apply,
+- *gates* decide; an exception blocks (fail closed), and the first gate that blocks ends the check.
 
-Contexts are made only when somebody listens.
+A context is created only if a handler is registered.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 
 class SideModelCall(Protocol):
-    """Asks a model beside the conversation: to select, summarise, name or sample something."""
+    """Calls a model outside the conversation: to select, summarize, name, or sample something."""
 
     async def __call__(self, purpose: str, request: ModelRequest, *, model: ModelProvider | None = None) -> Message:
-        """Ask, with the run's retries, and count it in the run's usage and limits. Ends with the run.
+        """Call the model with the run's retries, and count the call in the run's usage and limits. Ends with the run.
 
         Args:
-            purpose: What for, in a word: ``title``, ``summary``. Usage is told under it.
-            request: What to ask.
-            model: Whom, if not the run's own model.
+            purpose: The purpose in one word, which usage reports contain: for example, ``title`` or ``summary``.
+            request: The request.
+            model: The model (default: the run's model).
 
         Raises:
-            ModelError: If it failed.
-            AgentError: If the run has reached a limit, or is over.
+            ModelError: If the call failed.
+            AgentError: If the run reached a limit, or ended.
         """
         ...
 
@@ -53,11 +53,11 @@ class Hook:
 
     Attributes:
         event: The name that `on` takes as text.
-        gate: Whether a handler that raises blocks.
-        kept: Whether every handler is asked even where the run is being cancelled: what is stored must be whole.
-        mutable: Fields that a handler may set to other values; everything else is to be looked at only.
-        when: When it fires, for the docs.
-        side_call: Asks a model beside the conversation; there in every hook that a run fires.
+        gate: True if an exception of a handler blocks.
+        kept: True if all handlers are called even if the run is being cancelled, so that stored data is complete.
+        mutable: Fields that a handler may change; all other fields are read-only.
+        when: The time at which it fires, for the docs.
+        side_call: Calls a model outside the conversation; available in every hook of a run.
     """
 
     event: ClassVar[str] = ""

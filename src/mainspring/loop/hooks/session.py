@@ -9,7 +9,7 @@ from mainspring.loop.hooks.run import Hook
 from mainspring.messages import AgentMessage
 
 SessionOpenReason = Literal["startup", "resume", "reset", "reload"]
-"""Why a conversation is opened: it is new, it has a history, it was forgotten, or handlers were loaded anew."""
+"""Why a conversation is opened: it is new, it has a history, it was reset, or handlers were reloaded."""
 
 
 class SessionOpen(Hook):

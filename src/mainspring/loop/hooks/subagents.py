@@ -1,8 +1,8 @@
-"""The hooks of sub-agents, as their parent hears them.
+"""The hooks of subagents that their parents receive.
 
-Each `child:*` hook carries the context of the child's own hook, and stands for it: reading a field reads the child's, setting
-one sets it there, so a parent decides with the same fields (``block``, ``result``, ``input``) as the child itself. What a
-grandchild fires is heard by every agent above it, with the grandchild's own id and depth.
+Each `child:*` hook wraps the context of the subagent's hook: its fields are those of that context, so a parent decides with
+the same fields (``block``, ``result``, ``input``) as the subagent. A hook of a nested subagent reaches every agent above it,
+with the ID and depth of the nested subagent.
 """
 
 from __future__ import annotations
@@ -101,14 +101,14 @@ _OWN = frozenset({"child", "child_id", "context", "depth", "side_call"})
 
 
 class ChildHook(Hook):
-    """A hook of a sub-agent. All fields of the child's context can be read and set here.
+    """A hook of a subagent. All fields of the subagent's context can be read and set here.
 
     Attributes:
-        of: The child's hook that this one tells of.
-        child_id: Which child.
+        of: The subagent's hook that this hook wraps.
+        child_id: The ID of the subagent.
         child: The name of its definition.
-        depth: How deep it stands; 1 for a child of the agent that a person talks to.
-        context: The context of the child's own hook.
+        depth: Its nesting depth; 1 for a subagent of the main agent.
+        context: The context of the subagent's hook.
     """
 
     of: ClassVar[type[Hook]]

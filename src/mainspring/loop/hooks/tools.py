@@ -136,13 +136,13 @@ class ToolBefore(ToolCallHook):
         self._env = env
 
     async def prior_content(self, limit: int = 1 << 20) -> dict[str, bytes | None]:
-        """What the files hold now that the call, as ``input`` has it, is about to write or delete. Read when asked for.
+        """Read the current content of the files that the call with this ``input`` will write or delete.
 
         Args:
-            limit: Bytes of a file beyond which it is not read. Default 1 MiB.
+            limit: Maximum size of a file in bytes (default: 1 MiB).
 
         Returns:
-            By path as the call spells it; ``None`` where there is no file, or one that cannot be read or is too large.
+            The content by path as spelled in the call; ``None`` for a missing, unreadable, or too large file.
         """
         access = self._tool.access
         touched = [a.resource for a in access(self.input) if a.scope in ("fs-write", "fs-delete")] if access else []
@@ -215,56 +215,56 @@ class PermissionCheck(ToolCallHook):
 
     @property
     def denied(self) -> tuple[str, ...]:
-        """Why it was refused; empty while it is not."""
+        """Return the reasons for the denial; empty if it is not denied."""
         return tuple(self._denied)
 
     @property
     def paused(self) -> str:
-        """What is to be answered before it can go on; empty if nothing is."""
+        """Return the reason why the run must pause for an answer; empty if it need not."""
         return self._paused
 
     @property
     def ends_run(self) -> bool:
-        """Whether the refusal is to end the run."""
+        """Return True if the denial ends the run."""
         return self._stop
 
     @property
     def paths(self) -> dict[str, str]:
-        """For each path as spelled in the call, the real one that was permitted."""
+        """Return the allowed real path of each path in the call."""
         return self._paths
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that the tool sets for the programs of this call."""
+        """Return the variables that the tool sets for the programs of this call."""
         return self._environment
 
     def deny(self, reason: str, *, stop: bool = False) -> None:
-        """Refuse; ``reason`` is told to the model. With ``stop`` the run ends as ``denied`` after this turn."""
+        """Deny the call; the model gets the ``reason``. With ``stop``, the run ends as ``denied`` after this turn."""
         self._denied.append(reason)
         self._stop = self._stop or stop
 
     def add_precheck(self, check: Callable[[], Awaitable[str]]) -> None:
-        """Have something looked at before anybody is asked: ``check`` gives why the call would not run whatever was answered."""
+        """Add a check before the user is asked: it returns the reason why the call cannot run even if it is allowed."""
         self._checks.append(check)
 
     async def will_be_skipped(self) -> bool:
-        """Whether the call would not run whatever was answered, so that nobody need be asked; then it does not run."""
+        """Return True if the call cannot run even if it is allowed, so that no approval is requested."""
         for check in self._checks:
             self._obstacle = self._obstacle or await check()
         return bool(self._obstacle)
 
     @property
     def skip_reason(self) -> str:
-        """What keeps the call from running without being a refusal; empty if nothing does."""
+        """Return the reason why an allowed call cannot run; empty if it can."""
         return self._obstacle
 
     def pause(self, reason: str) -> None:
-        """Somebody must answer first: the run ends as ``paused`` and can be taken up later, elsewhere."""
+        """Pause the run for an answer: it ends as ``paused``, and can be resumed later, in any process."""
         if not self.approved:
             self._paused = reason
 
     def bind_path(self, path: str, real_path: str) -> None:
-        """Bind a path of the call to the real one that was judged; the tool uses that."""
+        """Bind a path of the call to the checked real path, which the tool then uses."""
         self._paths[path] = real_path
 
     def set_environment(self, variables: Mapping[str, str]) -> None:

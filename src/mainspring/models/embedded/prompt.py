@@ -92,14 +92,14 @@ _FIND: _Example = (
 _MOST_EXAMPLES = 3
 
 
-def select_tools(tools: Sequence[ToolDefinition], wanted: str = "") -> list[ToolDefinition]:
+def select_tools(tools: Sequence[ToolDefinition], choice: str = "") -> list[ToolDefinition]:
     """Return the tools to offer to the model, at max_length `MAX_TOOLS`; ``wanted`` is always included.
 
     Read-only tools come first, then custom tools (added for a reason), then the rest.
     """
 
     def rank(spec: ToolDefinition) -> int:
-        if spec.name == wanted:
+        if spec.name == choice:
             return -1
         if spec.name in _PREFERRED_TOOLS:
             return _PREFERRED_TOOLS.index(spec.name)
@@ -116,9 +116,9 @@ def argument_schema(spec: ToolDefinition) -> Schema:
     known = _TOOL_HINTS.get(spec.name)
     optional = () if known else tuple(name for name in properties if name not in required)[:_MOST_OPTIONAL]
     needed = (*required, *(name for name in (known.needed if known else ()) if name in properties))
-    kept = {name: part for name, part in properties.items() if name in needed or name in optional}
+    parameters = {name: part for name, part in properties.items() if name in needed or name in optional}
     definitions = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
-    return {"type": "object", "properties": kept, "required": list(needed), **definitions}
+    return {"type": "object", "properties": parameters, "required": list(needed), **definitions}
 
 
 def default_arguments(spec: ToolDefinition) -> dict[str, Any]:
@@ -344,20 +344,22 @@ def rules_for_next_turn(
     if choice in calls:
         return TurnRules({choice: calls[choice]}, None)
     since = _since_question(messages)
-    made = [call for message in since for call in message.tool_uses]
-    if choice == "none" or len(made) >= MAX_CALLS:
+    done_calls = [call for message in since for call in message.tool_uses]
+    if choice == "none" or len(done_calls) >= MAX_CALLS:
         return TurnRules({}, answer)
     done: set[tuple[str, str]] = set()
-    for call in made:
+    for call in done_calls:
         if call.name in MUTATING_TOOLS:
             done.clear()
         done.add((call.name, canonical_arguments(call.input)))
     known = collect_file_names(messages)
-    if since and not made and has_attachments(since[0].text):  # The text is in the question; only changes need a tool.
+    if (
+        since and not done_calls and has_attachments(since[0].text)
+    ):  # The text is in the question; only changes need a tool.
         asks = _is_question(since)
         return TurnRules({n: c for n, c in calls.items() if n in MUTATING_TOOLS and not asks}, answer, frozenset(done))
     if about := _calls_for_files(
-        calls, _unread_files(since, made, known), reading_only=bool(made) or _is_question(since)
+        calls, _unread_files(since, done_calls, known), reading_only=bool(done_calls) or _is_question(since)
     ):
         return TurnRules(about, None, frozenset(done))
     return TurnRules(_restrict_to_files(calls, known), answer, frozenset(done))

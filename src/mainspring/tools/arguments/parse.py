@@ -424,10 +424,10 @@ def _find_duplicate_key(text: str) -> str:
     repeated: list[str] = []
 
     def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) < len(pairs):
-            repeated.extend(key for key, value in pairs if value != made[key])
-        return made
+        collected = dict(pairs)
+        if len(collected) < len(pairs):
+            repeated.extend(key for key, value in pairs if value != collected[key])
+        return collected
 
     json.loads(text, object_pairs_hook=collect)
     return f"the key {repeated[0][:80]!r} is there twice, with different values" if repeated else ""

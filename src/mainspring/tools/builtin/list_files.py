@@ -51,11 +51,11 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
     visible = set(seen)
     listed = [e for e in near if e.path in visible]
     inside = Counter(e.path.rpartition("/")[0] for e in walk.entries if e.path.count("/") == depth)
-    kept = sorted(listed, key=lambda e: e.path.count("/"))[: limit or None]
-    lines = _lines(sorted(kept, key=lambda e: e.path.split("/")), inside)
+    shown = sorted(listed, key=lambda e: e.path.count("/"))[: limit or None]
+    lines = _lines(sorted(shown, key=lambda e: e.path.split("/")), inside)
     ignored, more_withheld = await filter_visible(ctx, found.path, walk.ignored)
     withheld += more_withheld
-    notes = _notes(walk, ignored, depth, len(listed) - len(kept), sum(inside.values()))
+    notes = _notes(walk, ignored, depth, len(listed) - len(shown), sum(inside.values()))
     if withheld:
         notes.append(hidden_files_note(withheld))
     counts = Counter("folder" if e.kind == "directory" else "file" for e in listed)
@@ -66,12 +66,12 @@ async def _execute(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         metadata={
             "path": str(found.path),
             "entries": len(listed),
-            "shown": len(kept),
+            "shown": len(shown),
             "deeper": sum(inside.values()),
             "ignored": len(walk.ignored),
             "withheld": withheld,
             "unreadable": list(walk.unreadable),
-            "truncated": walk.truncated or len(kept) < len(listed),
+            "truncated": walk.truncated or len(shown) < len(listed),
         },
     )
 

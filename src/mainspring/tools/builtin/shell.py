@@ -47,8 +47,8 @@ class _OutputCollector:
         for stream, screen in self._screens.items():
             self._add(stream, screen.finish())
         out, err = self.tails["stdout"], self.tails["stderr"]
-        room, error_room = split_limit(out.total, err.total, self._limit)
-        return out.text(room) if room else "", err.text(error_room) if error_room else ""
+        out_limit, error_room = split_limit(out.total, err.total, self._limit)
+        return out.text(out_limit) if out_limit else "", err.text(error_room) if error_room else ""
 
 
 async def _run_in_editor_terminal(

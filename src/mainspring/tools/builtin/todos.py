@@ -78,13 +78,13 @@ class _MemoryTodoStore:
     """Lists in memory, as long as the environment exists."""
 
     def __init__(self, scratch: dict[str, Any]) -> None:
-        self._list_line: dict[str, tuple[Todo, ...]] = scratch.setdefault(TODO_STORE_KEY, {})
+        self._lists: dict[str, tuple[Todo, ...]] = scratch.setdefault(TODO_STORE_KEY, {})
 
     async def load(self, session_id: str) -> tuple[Todo, ...]:
-        return self._list_line.get(session_id, ())
+        return self._lists.get(session_id, ())
 
     async def save(self, session_id: str, todos: tuple[Todo, ...]) -> None:
-        self._list_line[session_id] = todos
+        self._lists[session_id] = todos
 
 
 def get_todo_store(ctx: ToolContext) -> TodoStore:

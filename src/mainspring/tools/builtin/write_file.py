@@ -63,9 +63,9 @@ async def _write(ctx: ToolContext, real_path: RealPath, name: str, content: str)
     difference = await asyncio.to_thread(diff, before, content, name)
     lines = content.count("\n") + (1 if content and not content.endswith("\n") else 0)
     verb = "Created" if stat is None else "Updated"
-    kept = f", {document.encoding_note} kept" if document and document.encoding_note else ""
+    encoding_note = f", {document.encoding_note} kept" if document and document.encoding_note else ""
     return ToolResult(
-        output=f"{verb} {name} ({lines} line{'' if lines == 1 else 's'}, {len(data)} byte{'' if len(data) == 1 else 's'}{kept}).{_result_note(stat, document, content)}",
+        output=f"{verb} {name} ({lines} line{'' if lines == 1 else 's'}, {len(data)} byte{'' if len(data) == 1 else 's'}{encoding_note}).{_result_note(stat, document, content)}",
         title=f"{verb} {name}",
         metadata={
             "path": str(real_path),

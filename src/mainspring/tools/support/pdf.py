@@ -153,8 +153,8 @@ async def _read(
 
 
 def _truncate_page(part: str, limit: int) -> str:
-    kept = part.encode()[:limit].decode("utf-8", "ignore")
-    return f"{kept}… ({len(part) - len(kept)} more characters on this page; raise max_bytes to see them)\n"
+    truncated = part.encode()[:limit].decode("utf-8", "ignore")
+    return f"{truncated}… ({len(part) - len(truncated)} more characters on this page; raise max_bytes to see them)\n"
 
 
 def _format_count(pages: int) -> str:

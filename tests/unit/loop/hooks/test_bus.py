@@ -37,9 +37,9 @@ async def test_handlers_are_asked_in_order_and_the_last_writer_wins() -> None:
 
 @pytest.mark.covers("HOK-17")
 def test_an_unknown_event_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'tool:gate'"):
+    with pytest.raises(ConfigError, match="Did you mean 'tool:gate'"):
         HookBus({"tool:gat": lambda ctx: None})
-    with pytest.raises(ConfigError, match="is no hook"):
+    with pytest.raises(ConfigError, match="is not a hook"):
         HookBus().on(Hook, lambda ctx: None)
     bus = HookBus()
     with pytest.raises(ConfigError):
@@ -215,16 +215,16 @@ async def test_a_handler_that_returns_its_context_changes_nothing() -> None:
 
 
 def test_unknown_hooks_are_reported_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"^there is no hook 'tool:gat'; did you mean 'tool:gate'\?$"):
+    with pytest.raises(ConfigError, match=r"^Unknown hook: 'tool:gat'\. Did you mean 'tool:gate'\?$"):
         HookBus({"tool:gat": lambda ctx: None})
-    with pytest.raises(ConfigError, match=r"^there is no hook 'zzzz'; there are agent:abort, .*, usage"):
+    with pytest.raises(ConfigError, match=r"^Unknown hook: 'zzzz'\. Hooks: agent:abort, .*, usage"):
         HookBus({"zzzz": lambda ctx: None})
 
     class Foreign(Hook):
         event = "tool:gate"
 
     for wrong in (Foreign, Hook, int):
-        with pytest.raises(ConfigError, match="is no hook; use one of the classes"):
+        with pytest.raises(ConfigError, match=r"is not a hook\. Use a class"):
             HookBus().on(cast("Any", wrong), lambda ctx: None)
 
 

@@ -408,7 +408,7 @@ def _progress(
     *,
     status: Literal["in_progress", "completed", "failed"] | None = None,
     title: str | None = None,
-    content: list[tool_calls.ContentEncoder] | None = None,
+    content: list[tool_calls.ToolCallContent] | None = None,
     locations: list[schema.ToolCallLocation] | None = None,
 ) -> schema.ToolCallProgress:
     return schema.ToolCallProgress(

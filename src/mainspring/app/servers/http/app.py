@@ -84,18 +84,18 @@ def build_openapi() -> dict[str, Any]:
 
 
 def _operation(operation: Operation) -> dict[str, Any]:
-    made: dict[str, Any] = {"operationId": operation.name, "summary": operation.summary}
+    schema: dict[str, Any] = {"operationId": operation.name, "summary": operation.summary}
     if operation.open:
-        made["security"] = []
+        schema["security"] = []
     if parameters := _parameters(operation):
-        made["parameters"] = parameters
+        schema["parameters"] = parameters
     if operation.body is not None:
-        made["requestBody"] = {
+        schema["requestBody"] = {
             "required": True,
             "content": {"application/json": {"schema": _schema_ref(operation.body)}},
         }
-    made["responses"] = _responses(operation)
-    return made
+    schema["responses"] = _responses(operation)
+    return schema
 
 
 def _parameters(operation: Operation) -> list[dict[str, Any]]:
@@ -215,7 +215,7 @@ def create_app(
     Args:
         service: The run service; the caller enters and exits it.
         tokens: Tokens of the tenants.
-        doors: Hosts and origins that are allowed.
+        doors: Allowed hosts and origins.
         limits: Limits for each tenant.
         timeouts: Time limits of streams.
     """

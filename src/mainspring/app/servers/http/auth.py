@@ -215,7 +215,7 @@ class AuthMiddleware:
     Args:
         app: The next ASGI application.
         tokens: Tokens of the tenants.
-        doors: Hosts and origins that are allowed.
+        doors: Allowed hosts and origins.
         rate: Rate limit of each tenant.
         metrics: Counters for rejected requests.
     """

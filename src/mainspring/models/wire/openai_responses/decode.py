@@ -37,7 +37,7 @@ else:
 Kind = Literal["message", "reasoning", "call"]
 
 
-IGNORE_FILE_NAMES: dict[str, Kind] = {
+_KINDS: dict[str, Kind] = {
     "message": "message",
     "reasoning": "reasoning",
     "function_call": "call",
@@ -46,7 +46,7 @@ IGNORE_FILE_NAMES: dict[str, Kind] = {
 """Types of items that become blocks; all others are server-side items."""
 
 
-_TYPES: dict[Kind, str] = {kind: type for type, kind in reversed(IGNORE_FILE_NAMES.items())}
+_TYPES: dict[Kind, str] = {kind: type for type, kind in reversed(_KINDS.items())}
 
 
 class OpenItem:
@@ -125,7 +125,7 @@ class OutputItemAssembler:
 
     def add(self, item: OutputItem, place: int | None, out: list[StreamEvent]) -> None:
         """Open an item, unless it is already known."""
-        kind = IGNORE_FILE_NAMES.get(item.type)
+        kind = _KINDS.get(item.type)
         if kind is None or item.role not in (None, "assistant"):
             self._by_place.pop(place, None)
             return
@@ -135,7 +135,7 @@ class OutputItemAssembler:
 
     def end(self, item: OutputItem, place: int | None, out: list[StreamEvent]) -> None:
         """Close an item, even if its start was not sent."""
-        kind = IGNORE_FILE_NAMES.get(item.type)
+        kind = _KINDS.get(item.type)
         if kind is None or item.role not in (None, "assistant"):
             self._keep_compaction(item)
             return
@@ -154,7 +154,7 @@ class OutputItemAssembler:
         ids = {item.id for item in items}
         strangers = [known for known in self._items if known.id is None or known.id not in ids]
         for item in items:
-            kind = IGNORE_FILE_NAMES.get(item.type)
+            kind = _KINDS.get(item.type)
             if kind is None or item.role not in (None, "assistant"):
                 self._keep_compaction(item)
                 continue
@@ -221,21 +221,21 @@ class OutputItemAssembler:
                 call_id = new_call_id(self.response_id, len(self._items))
             self._call_ids.add(call_id)
             event = draft.open_call(call_id, item.name or "")
-            made = OpenItem(kind, item.id, event.index)
-            made.call_id, made.has_provider_id, made.name = call_id, given and bool(item.call_id), item.name or ""
-            made.custom = item.type == "custom_tool_call"
+            opened = OpenItem(kind, item.id, event.index)
+            opened.call_id, opened.has_provider_id, opened.name = call_id, given and bool(item.call_id), item.name or ""
+            opened.custom = item.type == "custom_tool_call"
             if isinstance(item.arguments, str):
-                made.final_parts[0] = item.arguments
+                opened.final_parts[0] = item.arguments
         else:
             event = draft.open_text() if kind == "message" else draft.open_thinking()
-            made = OpenItem(kind, item.id, event.index)
+            opened = OpenItem(kind, item.id, event.index)
         out.append(event)
-        self._items.append(made)
+        self._items.append(opened)
         if item.id is not None:
-            self._by_id[item.id] = made
+            self._by_id[item.id] = opened
         if place is not None:
-            self._by_place[place] = made
-        return made
+            self._by_place[place] = opened
+        return opened
 
     def _named(self, item: OutputItem, kind: Kind) -> OpenItem | None:
         """Return the item of this type with this ID."""

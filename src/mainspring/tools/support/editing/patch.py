@@ -265,7 +265,7 @@ class _PatchPlan(Struct):
         problem: Reason why the patch cannot continue.
     """
 
-    held: dict[str, bytes | None] = field(default_factory=dict[str, bytes | None])
+    contents: dict[str, bytes | None] = field(default_factory=dict[str, bytes | None])
     steps: list[FileStep] = field(default_factory=list[FileStep])
     done: list[_FileSummary] = field(default_factory=list[_FileSummary])
     problem: str = ""
@@ -356,12 +356,12 @@ async def _plan_add(ctx: ToolContext, plan: _PatchPlan, section: PatchSection) -
 async def _plan_delete(ctx: ToolContext, plan: _PatchPlan, section: PatchSection) -> None:
     real = await _resolve_checked(ctx, section.path)
     await _check_no_link(ctx, section.path, real)
-    held = await _content(ctx, plan, real)
-    if held is None:
+    content = await _content(ctx, plan, real)
+    if content is None:
         raise _PatchRejectedError("it does not exist, so it cannot be deleted")
-    plan.held[real] = None
+    plan.contents[real] = None
     plan.steps.append(RemoveStep(real))
-    document = await asyncio.to_thread(decode_text, held)
+    document = await asyncio.to_thread(decode_text, content)
     name = display_path(real, ctx.env.cwd)
     difference = await asyncio.to_thread(diff, document.text if document else "", "", name)
     plan.done.append(_FileSummary("D", name, real, difference))
@@ -369,7 +369,7 @@ async def _plan_delete(ctx: ToolContext, plan: _PatchPlan, section: PatchSection
 
 async def _plan_update(ctx: ToolContext, plan: _PatchPlan, section: PatchSection) -> None:
     real = await _resolve_checked(ctx, section.path)
-    if real not in plan.held:
+    if real not in plan.contents:
         found = await resolve_file(ctx, section.path, "patch")
         if isinstance(found, ToolResult):
             raise _PatchRejectedError(found.text)
@@ -390,7 +390,7 @@ async def _plan_update(ctx: ToolContext, plan: _PatchPlan, section: PatchSection
             target = display_path(path, ctx.env.cwd)
             replaces = await _content(ctx, plan, path) is not None
             plan.steps.append(MoveStep(real, path, replaces))
-            plan.held[real], plan.held[path] = None, before
+            plan.contents[real], plan.contents[path] = None, before
     if data != before:
         _write(plan, path, data, before)
     message = "R" if target else "M"
@@ -416,7 +416,7 @@ def _patch_content(before: bytes, section: PatchSection, name: str) -> tuple[byt
 
 def _write(plan: _PatchPlan, real_path: RealPath, data: bytes, before: bytes | None) -> None:
     plan.steps.append(WriteStep(real_path, data, before))
-    plan.held[real_path] = data
+    plan.contents[real_path] = data
 
 
 async def _resolve_checked(ctx: ToolContext, path: str) -> RealPath:
@@ -434,8 +434,8 @@ async def _check_no_link(ctx: ToolContext, path: str, real_path: str) -> None:
 
 async def _content(ctx: ToolContext, plan: _PatchPlan, real_path: RealPath) -> bytes | None:
     """Return the content of a file at this point of the patch; ``None`` if it does not exist."""
-    if real_path in plan.held:
-        return plan.held[real_path]
+    if real_path in plan.contents:
+        return plan.contents[real_path]
     try:
         stat = await ctx.env.stat(real_path)
     except FileNotFoundError:

@@ -338,20 +338,20 @@ async def search_with_python(
             problems.append("cancelled" if ctx.is_aborted else f"stopped after {TIME_LIMIT:g}s")
             break
         batch = files[start : start + _BATCH]
-        held = await asyncio.gather(*[_read(ctx, path, _SMALL) for path, _ in batch])
+        contents = await asyncio.gather(*[_read(ctx, path, _SMALL) for path, _ in batch])
         for i, (path, name) in enumerate(batch):
-            data = held[i]
+            data = contents[i]
             if isinstance(data, bytes) and len(data) > _SMALL:  # Read large files one by one to limit memory.
                 data = await _read(ctx, path, MAX_ENTRY_BYTES)
             if isinstance(data, bytes) and len(data) > MAX_ENTRY_BYTES:
                 data = OSError(f"more than {MAX_ENTRY_BYTES} bytes, which only ripgrep searches")
             if isinstance(data, OSError):
                 problems.append(f"{name}: {explain(data)}")
-                held[i] = b""
+                contents[i] = b""
             elif len(data) > _SMALL:
-                held[i] = b""
+                contents[i] = b""
                 found += await asyncio.to_thread(_search_files, [name], [data], pattern, query, as_text)
-        found += await asyncio.to_thread(_search_files, [name for _, name in batch], held, pattern, query, as_text)
+        found += await asyncio.to_thread(_search_files, [name for _, name in batch], contents, pattern, query, as_text)
     for name, hits, count in found:
         counts[name] = count
         if query.needs_lines:
@@ -370,11 +370,15 @@ async def _read(ctx: ToolContext, path: RealPath, limit: int) -> bytes | OSError
 
 
 def _search_files(
-    names: Sequence[str], held: Sequence[bytes | OSError], pattern: re.Pattern[str], query: SearchQuery, as_text: bool
+    names: Sequence[str],
+    contents: Sequence[bytes | OSError],
+    pattern: re.Pattern[str],
+    query: SearchQuery,
+    as_text: bool,
 ) -> list[_FileMatches]:
     """Return the matches in each file; files without matches are omitted."""
     found: list[_FileMatches] = []
-    for name, data in zip(names, held, strict=True):
+    for name, data in zip(names, contents, strict=True):
         if isinstance(data, bytes) and data:
             lines, count = _search_text(data, pattern, query, as_text)
             if count:

@@ -56,14 +56,14 @@ def _has_lines(file: BinaryIO, rows: Sequence[MatchedLine]) -> bool:
     else:
         file.seek(len(mark))
         lines = file.read().decode(encoding, "replace").encode().splitlines(keepends=True)
-    left = iter(rows)
-    number, _, text = next(left)
+    remaining = iter(rows)
+    number, _, text = next(remaining)
     for at, line in enumerate(lines, 1):
         if at < number:
             continue
         if line.removesuffix(b"\n").removesuffix(b"\r") != text:
             return False
-        following = next(left, None)
+        following = next(remaining, None)
         if following is None:
             return True
         number, _, text = following
@@ -90,15 +90,15 @@ def _proved(files: LocalFiles, root: RealPath, paths: Sequence[str]) -> tuple[st
     if not files.is_local(root):
         return tuple(paths)
     names: dict[str, frozenset[str]] = {}
-    kept: list[str] = []
+    proved: list[str] = []
     for folder, group in groupby([(*path.rpartition("/")[::2], path) for path in paths], itemgetter(0)):
         if folder not in names:
             try:
                 names[folder] = frozenset([e.name for e in files.list(root / folder) if e.kind == "file"])
             except OSError:
                 names[folder] = frozenset()
-        kept += [path for _, name, path in group if name in names[folder]]
-    return tuple(kept)
+        proved += [path for _, name, path in group if name in names[folder]]
+    return tuple(proved)
 
 
 TIME_LIMIT = 30.0
