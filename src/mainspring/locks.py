@@ -124,7 +124,7 @@ else:
 
 
 LockResult = Literal["held", "taken", "unsupported"]
-"""``held`` by us, ``taken`` by another opener, or ``unsupported`` by the file system."""
+"""Locked by us, ``taken`` by another process, or ``unsupported`` by the file system."""
 
 
 _BUSY = {errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK}

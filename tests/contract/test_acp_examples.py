@@ -169,8 +169,8 @@ REFUSED = {
     "session/request_permission": "denied",
     "fs/read_text_file": "on the disk",
     "terminal/create": "ours",
-    "terminal/output": "The editor does not tell",
-    "terminal/wait_for_exit": "The editor does not tell",
+    "terminal/output": "The editor does not report",
+    "terminal/wait_for_exit": "The editor does not report",
     "elicitation/create": "gave no answer",
 }
 """What the model is told where an answer is none: a no, what is on the disk, a command of ours; never a guess."""

@@ -288,7 +288,7 @@ class Agent(CoreAgent):
         return super().stream(prompt, **options)
 
     def run_sync(self, prompt: Prompt = "", **options: Unpack[RunOptions]) -> RunResult:
-        """Run to the end and block until then; options as in `run`.
+        """Run to the end and block until then; see `run` for the options.
 
         Raises:
             RuntimeError: Inside a running event loop (a notebook, a web server): await `run` there.

@@ -94,7 +94,7 @@ class DurableRun:
         """Allow a call, with other arguments if ``input`` is given. Returns False if the call was already answered."""
         return await self._answer(call_id, allow=True, input=input)
 
-    async def deny(self, call_id: str, reason: str = "the user said no", *, stop: bool = False) -> bool:
+    async def deny(self, call_id: str, reason: str = "the user denied it", *, stop: bool = False) -> bool:
         """Deny a call; with ``stop``, also end the run. Returns False if the call was already answered."""
         return await self._answer(call_id, allow=False, reason=reason, stop=stop)
 

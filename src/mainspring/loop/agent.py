@@ -110,7 +110,7 @@ Prompt = str | AgentMessage | Sequence[AgentMessage | ContentBlock]
 """Text, blocks of text and images, or messages."""
 
 
-H = TypeVar("H", bound=Hook)
+HookT = TypeVar("H", bound=Hook)
 
 
 class CoreAgent:
@@ -441,10 +441,10 @@ class CoreAgent:
     # --- handlers and listeners -------------------------------------------------------------------------------------
 
     @overload
-    def on(self, event: type[H] | str, handler: Handler[H], *, order: int = 0) -> Callable[[], None]: ...
+    def on(self, event: type[HookT] | str, handler: Handler[HookT], *, order: int = 0) -> Callable[[], None]: ...
     @overload
-    def on(self, event: type[H] | str, *, order: int = 0) -> Callable[[Handler[H]], Handler[H]]: ...
-    def on(self, event: type[H] | str, handler: Handler[H] | None = None, *, order: int = 0) -> Any:
+    def on(self, event: type[HookT] | str, *, order: int = 0) -> Callable[[Handler[HookT]], Handler[HookT]]: ...
+    def on(self, event: type[HookT] | str, handler: Handler[HookT] | None = None, *, order: int = 0) -> Any:
         """Register a handler of a hook: ``agent.on(ToolGate, check)``, or as a decorator ``@agent.on(ToolGate)``.
 
         Raises:
@@ -453,7 +453,7 @@ class CoreAgent:
         if handler is not None:
             return self.bus.on(event, handler, order=order)
 
-        def register(handler: Handler[H]) -> Handler[H]:
+        def register(handler: Handler[HookT]) -> Handler[HookT]:
             self.bus.on(event, handler, order=order)
             return handler
 

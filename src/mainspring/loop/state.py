@@ -40,7 +40,7 @@ from mainspring.messages import (
 from mainspring.models import EncodingCache, ModelProvider
 from mainspring.tools import ToolRegistry
 
-H = TypeVar("H", bound=Hook)
+HookT = TypeVar("H", bound=Hook)
 
 MessageConverter = Callable[[Sequence[AgentMessage]], "Sequence[Message] | Awaitable[Sequence[Message]]"]
 """Converts the history to messages for the model; maps or drops application messages. Sync or async."""
@@ -67,7 +67,7 @@ class Deny(Struct, frozen=True):
         stop: Whether the run ends as ``denied``.
     """
 
-    reason: str = "the user said no"
+    reason: str = "the user denied it"
     stop: bool = False
 
 
@@ -228,7 +228,7 @@ class RunState:
 
     # --- hooks and queues -------------------------------------------------------------------------------------------
 
-    async def emit(self, hook: H) -> H:
+    async def emit(self, hook: HookT) -> HookT:
         """Call the handlers of a hook. An abort ends a gate immediately; other handlers get the grace period of tools.
 
         Raises:

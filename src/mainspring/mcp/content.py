@@ -93,7 +93,9 @@ def _convert_media(block: McpContentBlock, name: str, attachments: list[Attachme
         attachments.append(Attachment(name or kind.replace("/", "."), kind, data=data))
         return TextBlock(f"[{name + ': ' if name else ''}{kind}, {size}]")
     if data and not _is_base64(data):
-        return TextBlock(f"[{name + ': ' if name else ''}{kind[:100]}: its data cannot be read, as they are no base64]")
+        return TextBlock(
+            f"[{name + ': ' if name else ''}{kind[:100]}: its data cannot be read, since they are not base64]"
+        )
     attachments.append(Attachment(name or kind.replace("/", "."), kind, data=data))
     return TextBlock(f"[{name + ': ' if name else ''}{kind}, {len(data) * 3 // 4} bytes; it cannot be shown here]")
 

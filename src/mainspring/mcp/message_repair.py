@@ -141,7 +141,7 @@ def _repair_block(value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         return {"type": "text", "text": value}
     if not isinstance(value, dict):
-        return {"type": "text", "text": f"[content that is no block: {value!r:.200}]"}
+        return {"type": "text", "text": f"[invalid content block: {value!r:.200}]"}
     block = cast("dict[str, Any]", value)
     kind = block.get("type")
     if kind not in _KNOWN:

@@ -66,7 +66,7 @@ def create_resource_tools(mcp: McpPlug) -> list[Tool]:
         found = await mcp.resources()
         if requested is not None and requested not in found:
             return _error_result(
-                f"there is no MCP server {requested!r} that is ready; there are {', '.join(found) or 'none'}"
+                f"the MCP server {requested!r} is not ready or unknown; ready servers: {', '.join(found) or 'none'}"
             )
         lines = [
             line
@@ -76,7 +76,7 @@ def create_resource_tools(mcp: McpPlug) -> list[Tool]:
             if resources
         ]
         more = [f"... {len(lines) - _MAX_LISTED} more; name a server"] if len(lines) > _MAX_LISTED else []
-        return ToolResult(output="\n".join([*lines[:_MAX_LISTED], *more]) or "There are no resources.")
+        return ToolResult(output="\n".join([*lines[:_MAX_LISTED], *more]) or "No resources.")
 
     async def read_resource(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         try:

@@ -64,16 +64,16 @@ def validate_note(text: str) -> str:
     note = " ".join(text.split())
     note = re.sub(r"^(?:[-*+>]|#{1,6})\s+", "", note)
     if not note:
-        raise ValueError("there is nothing to remember: the note is empty")
+        raise ValueError("the note is empty")
     if len(note) > MAX_NOTE_CHARS:
         raise ValueError(
-            f"the note has {len(note)} characters, and {MAX_NOTE_CHARS} is the most; say it in fewer words"
+            f"the note has {len(note)} characters, but at most {MAX_NOTE_CHARS} are allowed; use fewer words"
         )
     odd = find_invisible(note)
     if odd is not None:
-        raise ValueError(f"the note holds the character {code_point(odd)}, which people cannot see; leave it out")
+        raise ValueError(f"the note contains the invisible character {code_point(odd)}; leave it out")
     if redact_environment(note) != note:
-        raise ValueError("the note looks like it holds a key or password; memory is plain text, so keep it elsewhere")
+        raise ValueError("the note seems to contain a key or password; memory is plain text, so do not store it there")
     return note
 
 
@@ -355,13 +355,13 @@ class Memory:
         file = file or self.files.user or self.files.project
         if file is None:
             raise MainspringError(
-                "There is no place for memory: no home directory, and no trusted project. Set MAINSPRING_HOME."
+                "No location for memory: no home directory, and no trusted project. Set MAINSPRING_HOME."
             )
         note = validate_note(text)
         if not await self._confirm(
             Note(note, section, "user" if file is self.files.user else "project", str(file.path))
         ):
-            raise PermissionError("the note was not confirmed, so it was not kept; do not try again")
+            raise PermissionError("the note was not confirmed, so it was not stored; do not try again")
         sizes: list[int] = []
 
         def edit(old: str) -> str:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from mainspring.permissions.portable import is_portable as is_portable
     from mainspring.permissions.portable import relative_program as relative_program
     from mainspring.permissions.rules import Effect as Effect
+    from mainspring.permissions.rules import PermissionRule as PermissionRule
     from mainspring.permissions.rules import RuleSet as RuleSet
     from mainspring.permissions.rules import RuleSource as RuleSource
-    from mainspring.permissions.rules import SpecRule as SpecRule
     from mainspring.permissions.rules import find_unused_rules as find_unused_rules
     from mainspring.permissions.rules import parse_rule as parse_rule
 
@@ -41,6 +41,6 @@ __all__, __getattr__ = lazy_exports(
         "path_checker": "PermissionMode",
         "portable": "is_portable relative_program",
         "plug": "Answer PermissionCallback OnDeny Permissions",
-        "rules": "Effect RuleSource SpecRule RuleSet parse_rule find_unused_rules",
+        "rules": "Effect RuleSource PermissionRule RuleSet parse_rule find_unused_rules",
     },
 )

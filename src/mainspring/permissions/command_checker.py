@@ -14,7 +14,7 @@ from mainspring.permissions.paths import ResolvedPath, ResolvesPaths, expand_wil
 from mainspring.permissions.programs import find_project_program, search_path_outside
 from mainspring.permissions.recursive_reads import RecursiveReadChecker, find_program_of_settings
 from mainspring.permissions.rule_matcher import RuleMatch, RuleMatcher
-from mainspring.permissions.rules import SpecRule
+from mainspring.permissions.rules import PermissionRule
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.commands import AnalyzedLine
 from mainspring.shell_analysis.file_reads import FileReads, find_readonly_reads, find_recursive_read, find_xargs_reads
@@ -70,7 +70,7 @@ class CommandChecker:
         self._linked = False
         self._escapes: frozenset[tuple[str, str]] = frozenset()
         self._source = ""
-        self._line_rule: SpecRule | None = None  # the rule that names the whole line
+        self._line_rule: PermissionRule | None = None  # the rule that names the whole line
         self._reads_by_git = False
         self._search_path: dict[str, str] = {}
         self._only_reading = True
@@ -87,7 +87,7 @@ class CommandChecker:
         self._source = source
         if line.problem:
             return await self._not_understood(line.problem, source)
-        self._line_rule = self.rules.allows_line(source)
+        self._line_rule = self.rules.find_line_rule(source)
         for part in line.parts:
             if isinstance(part, Redirect):
                 await self._redirect(part)
@@ -118,7 +118,7 @@ class CommandChecker:
         """
         remember = ("shell-run", f"\0{source}\0{self.folders[0]}")
         shown = escape_invisible(source, limit=2000)
-        rule = self.rules.allows_line(source)
+        rule = self.rules.find_line_rule(source)
         if rule is not None:
             self._add(Verdict("shell-run", shown, "allow", f"the rule {rule.text!r} names the whole line", rule))
         elif remember in self.grants:
@@ -363,7 +363,7 @@ class CommandChecker:
         unit: AnalyzedCommand,
         outcome: PermissionOutcome,
         reason: str,
-        rule: SpecRule | None = None,
+        rule: PermissionRule | None = None,
         *,
         allow: tuple[str, ...] = (),
     ) -> Verdict:
@@ -453,7 +453,7 @@ def _file_reads(unit: AnalyzedCommand, unrestricted_ids: Set[int]) -> list[FileR
     return found
 
 
-def _file_grant(rule: SpecRule) -> FileGrant:
+def _file_grant(rule: PermissionRule) -> FileGrant:
     """Return the file access that a rule for a command implies: all files if it names every word, else those of the project."""
     exact = rule.pattern is not None and compile_command_pattern(rule.pattern).exact
     if exact:

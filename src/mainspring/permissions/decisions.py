@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from mainspring.permissions.rules import SpecRule
+from mainspring.permissions.rules import PermissionRule
 from mainspring.tools.support.editing.preview import Preview
 
 PermissionOutcome = Literal["allow", "ask", "deny"]
@@ -42,7 +42,7 @@ class Verdict(Struct, frozen=True):
     resource: str
     outcome: PermissionOutcome
     reason: str = ""
-    rule: SpecRule | None = None
+    rule: PermissionRule | None = None
     allow: tuple[str, ...] = ()
     remember: tuple[str, str] | None = None
     lasting: bool = False
@@ -66,7 +66,7 @@ class PermissionDecision(Struct, frozen=True):
     tool: str
     outcome: PermissionOutcome
     reason: str
-    rule: SpecRule | None
+    rule: PermissionRule | None
     verdicts: tuple[Verdict, ...] = ()
     paths: dict[str, str] = field(default_factory=dict[str, str])
     advice: tuple[tuple[str, ...], ...] = ()

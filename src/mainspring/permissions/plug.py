@@ -20,7 +20,7 @@ from mainspring.permissions.decisions import SCOPE_VERBS, PermissionDecision, Pe
 from mainspring.permissions.engine import PermissionEngine, ToolCall
 from mainspring.permissions.path_checker import GrantKey, PermissionMode
 from mainspring.permissions.paths import ProjectPaths, ResolvesPaths
-from mainspring.permissions.rules import RuleSet, SpecRule, find_unused_rules
+from mainspring.permissions.rules import PermissionRule, RuleSet, find_unused_rules
 from mainspring.permissions.sensitive_paths import SensitivePaths
 from mainspring.text import escape_invisible
 from mainspring.threads import run_in_thread
@@ -186,12 +186,12 @@ class Permissions:
     def engine(self, engine: PermissionEngine) -> None:
         self._session.engine = engine
 
-    def add(self, *rules: SpecRule) -> None:
+    def add(self, *rules: PermissionRule) -> None:
         """Add rules from the next decision on, for subagents too."""
         engine = self._session.engine
         self._session.engine = structs.replace(engine, rules=engine.rules + RuleSet(rules))
 
-    def remove(self, *rules: SpecRule) -> None:
+    def remove(self, *rules: PermissionRule) -> None:
         """Remove the given rules from the next decision on, for subagents too."""
         engine = self._session.engine
         others = tuple([r for r in engine.rules if not any(r is each for each in rules)])
@@ -220,7 +220,7 @@ class Permissions:
         return copy.copy(self)
 
     @contextmanager
-    def temporary_rules(self, *rules: SpecRule) -> Generator[None]:
+    def temporary_rules(self, *rules: PermissionRule) -> Generator[None]:
         """Add rules while the context is open, for subagents too."""
         self.add(*rules)
         try:

@@ -19,7 +19,7 @@ from mainspring.permissions.command_patterns import (
 from mainspring.permissions.path_patterns import PathPattern, compile_path_pattern
 from mainspring.permissions.paths import ProjectPaths, ResolvedPath
 from mainspring.permissions.portable import relative_program
-from mainspring.permissions.rules import FILE_TOOLS, Effect, RuleSet, SpecRule, names_line
+from mainspring.permissions.rules import FILE_TOOLS, Effect, PermissionRule, RuleSet, names_line
 from mainspring.shell_analysis import wildcards
 from mainspring.shell_analysis.programs import uncovered
 from mainspring.shell_analysis.references import normalize_host
@@ -40,7 +40,7 @@ _GIT_VALUED = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", 
 class RuleMatch(Struct, frozen=True):
     """A matching rule; ``certain`` is false if only an unknown piece may make it match."""
 
-    rule: SpecRule
+    rule: PermissionRule
     certain: bool = True
 
 
@@ -94,7 +94,7 @@ class RuleMatcher(Struct, frozen=True):
         rules = (*self.rules.with_effect("deny"), *self.rules.with_effect("ask"))
         return any(rule.pattern is not None and self._applies_to_path_scope(rule, "fs-read") for rule in rules)
 
-    def find_rule_naming(self, target: ResolvedPath) -> SpecRule | None:
+    def find_rule_naming(self, target: ResolvedPath) -> PermissionRule | None:
         """Return a rule against reading a path that names more of it than wildcards."""
         for rule in (*self.rules.with_effect("deny"), *self.rules.with_effect("ask")):
             if rule.pattern is None or not self._applies_to_path_scope(rule, "fs-read"):
@@ -141,20 +141,20 @@ class RuleMatcher(Struct, frozen=True):
 
     # --- allow rules ------------------------------------------------------------------------------------------------
 
-    def allow_call_rule(self) -> SpecRule | None:
+    def allow_call_rule(self) -> PermissionRule | None:
         """Return the rule that allows every call of the tool."""
         return next(
             (r for r in self.rules.with_effect("allow") if r.tool and r.pattern is None and self._applies_to_tool(r)),
             None,
         )
 
-    def allow_scope_rule(self, scope: str) -> SpecRule | None:
+    def allow_scope_rule(self, scope: str) -> PermissionRule | None:
         """Return the rule that allows everything of a scope."""
         return next((r for r in self.rules.with_effect("allow") if r.scope == scope and r.pattern is None), None)
 
     def allow_path_rule(
         self, scope: str, target: ResolvedPath, *, literal_only: bool = False, include_tool_rules: bool = True
-    ) -> SpecRule | None:
+    ) -> PermissionRule | None:
         """Return the rule that allows a path.
 
         Args:
@@ -181,7 +181,7 @@ class RuleMatcher(Struct, frozen=True):
         escapes: Container[tuple[str, str]] = (),
         *,
         at_root: bool = True,
-    ) -> SpecRule | None:
+    ) -> PermissionRule | None:
         """Return the rule that allows a command, or the first of those that allow its subcommands.
 
         Args:
@@ -207,7 +207,7 @@ class RuleMatcher(Struct, frozen=True):
             return None
         return found[0] if found else (own[0] if own else None)
 
-    def allows_line(self, source: str) -> SpecRule | None:
+    def find_line_rule(self, source: str) -> PermissionRule | None:
         """Return the rule that names a whole line literally."""
         line = source.strip()
         for rule in self.rules.with_effect("allow"):
@@ -217,7 +217,7 @@ class RuleMatcher(Struct, frozen=True):
 
     def _pattern_for(
         self, unit: AnalyzedCommand, escapes: Container[tuple[str, str]], *, at_root: bool
-    ) -> tuple[SpecRule, CommandPattern] | None:
+    ) -> tuple[PermissionRule, CommandPattern] | None:
         found = [
             (rule, pattern)
             for rule, pattern in self._patterns(unit)
@@ -228,7 +228,7 @@ class RuleMatcher(Struct, frozen=True):
         exempt = uncovered(unit)
         return next((each for each in found if matches_exactly(each[1], unit.words, exempt, escapes)), None)
 
-    def _patterns(self, unit: AnalyzedCommand) -> Iterator[tuple[SpecRule, CommandPattern]]:
+    def _patterns(self, unit: AnalyzedCommand) -> Iterator[tuple[PermissionRule, CommandPattern]]:
         """Return the patterns that may allow a command, if they match it."""
         if unit.unknown or unit.fed:  # the command's words do not determine the program that runs
             return
@@ -255,7 +255,7 @@ class RuleMatcher(Struct, frozen=True):
                     return f"the rule {rule.text!r} does not cover {missing}"
         return ""
 
-    def allow_any_command_rule(self) -> SpecRule | None:
+    def allow_any_command_rule(self) -> PermissionRule | None:
         """Return the rule that allows every command."""
         for rule in self.rules.with_effect("allow"):
             if rule.scope == "shell-run" or self._applies_to_tool(rule):
@@ -263,7 +263,7 @@ class RuleMatcher(Struct, frozen=True):
                     return rule
         return None
 
-    def allow_host_rule(self, host: str) -> SpecRule | None:
+    def allow_host_rule(self, host: str) -> PermissionRule | None:
         """Return the rule that allows a host."""
         for rule in self.rules.with_effect("allow"):
             about = rule.scope == "network" or self._applies_to_tool(rule)
@@ -271,7 +271,7 @@ class RuleMatcher(Struct, frozen=True):
                 return rule
         return None
 
-    def allow_argument_rule(self, argument: str) -> SpecRule | None:
+    def allow_argument_rule(self, argument: str) -> PermissionRule | None:
         """Return the rule that allows a call that does not declare what it touches."""
         for rule in self.rules.with_effect("allow"):
             if rule.tool and rule.pattern is not None and self._applies_to_tool(rule):
@@ -281,10 +281,10 @@ class RuleMatcher(Struct, frozen=True):
 
     # --- matching ---------------------------------------------------------------------------------------------------
 
-    def _applies_to_tool(self, rule: SpecRule) -> bool:
+    def _applies_to_tool(self, rule: PermissionRule) -> bool:
         return bool(rule.tool) and wildcards.fullmatch(wildcards.encode_wildcards(rule.tool), self.tool)
 
-    def _applies_to_path_scope(self, rule: SpecRule, scope: str) -> bool:
+    def _applies_to_path_scope(self, rule: PermissionRule, scope: str) -> bool:
         """Return True if a deny or ask rule applies to paths used in this way, whatever the tool."""
         means = rule.scope or FILE_TOOLS.get(rule.tool)
         if means == "fs-read" and scope == "fs-write" and self.tool in EDIT_TOOLS:

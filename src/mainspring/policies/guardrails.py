@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 HOOK_ORDER = -50
 """Before permissions, so that no approval is requested for a call that is denied here."""
 
-_LONGEST = 100_000
+_MAX_CHARS = 100_000
 _SEPARATOR = r"(?:^|[\s;&|(`])"
 _ROOT_PATHS = r"(?:/|~|/\*|~/\*?|\*|\.|\./?\*?|\.\.|\$HOME/?\*?|\$\{HOME\}/?\*?|/(?:bin|boot|dev|etc|home|lib|opt|root|sbin|srv|sys|usr|var)/?\*?)"
 
@@ -125,7 +125,7 @@ class Guardrails:
         if danger is None or await self._ask_confirmation(danger):
             return
         hook.deny(
-            f"{danger.guardrail.why} (guardrail {danger.guardrail.name!r}), and nobody confirmed it. Do it in a smaller step "
+            f"{danger.guardrail.why} (guardrail {danger.guardrail.name!r}), and the user did not confirm it. Do it in a smaller step "
             "that can be undone, or ask the user to do it."
         )
 
@@ -152,7 +152,7 @@ def _pattern(rail: Guardrail) -> re.Pattern[str]:
 
 def _iter_strings(value: Any, depth: int = 0) -> Iterator[str]:
     if isinstance(value, str):
-        yield value[:_LONGEST]
+        yield value[:_MAX_CHARS]
     elif depth < 5 and isinstance(value, dict | list | tuple):
         inner = cast("dict[str, Any]", value).values() if isinstance(value, dict) else cast("list[Any]", value)
         for part in inner:

@@ -125,7 +125,7 @@ class PlanMode:
         call = ToolCall(hook.name, hook.input, hook.tool)
         touched = declared_access(call)
         if touched is None:
-            return f"{hook.name} does not say what it touches, so it is not known to only read"
+            return f"{hook.name} does not declare what it accesses, so it may not be read-only"
         changing = next((a for a in touched if a.scope in ("fs-write", "fs-delete")), None)
         if changing is not None:
             return f"{hook.name} would change {escape_invisible(changing.resource, limit=200)}"

@@ -31,7 +31,7 @@ from mainspring.redaction.shapes import (
 REDACTED = "[redacted]"
 
 
-_SHORTEST = 4
+_MIN_CHARS = 4
 _SHORT = 12  # a shorter known value is not searched within words: it may be part of a hash
 _BLOCKS = frozenset(
     {"image", "redacted_thinking", "base64", "document", "input_audio", "input_file", "image_url", "media"}
@@ -96,7 +96,7 @@ class Redactor:
 
     def add(self, values: Iterable[str]) -> None:
         """Add secret values."""
-        forms = {form for value in values if len(value) >= _SHORTEST for form in encoded_forms(value)}
+        forms = {form for value in values if len(value) >= _MIN_CHARS for form in encoded_forms(value)}
         self._values = tuple(sorted({*self._values, *forms}, key=lambda form: (-len(form), form)))
 
     def text(self, text: str) -> str:
@@ -219,7 +219,7 @@ def _is_argument(option: str, value: str) -> bool:
         return any(c.isdigit() for c in value) and is_secret_value(value, "weak", "data")
     if not strength_of(option.lstrip("-")) or value.startswith("id="):
         return False
-    return is_secret_value(value, "password", "data") or (len(value) >= _SHORTEST and not value.isalpha())
+    return is_secret_value(value, "password", "data") or (len(value) >= _MIN_CHARS and not value.isalpha())
 
 
 def _hide_password(login: str) -> str:

@@ -12,7 +12,7 @@ from mainspring.errors import SessionError
 from mainspring.messages import utc_now
 from mainspring.redaction import Redactor
 from mainspring.sessions.entries import (
-    DECODE_ERRORS,
+    ENTRY_ERRORS,
     VERSION,
     CustomEntry,
     SessionEntry,
@@ -135,7 +135,7 @@ def import_session(
 def _header(path: Path, line: bytes) -> SessionEntry:
     try:
         entry = decode_entry(line)
-    except DECODE_ERRORS:
+    except ENTRY_ERRORS:
         entry = None
     if not isinstance(entry, SessionEntry):
         raise SessionError(f"Not a session: the first line of {path} is not a session header.")
@@ -155,7 +155,7 @@ def _read_valid_lines(lines: Iterable[bytes]) -> tuple[list[bytes], tuple[str, .
             continue
         try:
             link = decode_header(data)
-        except DECODE_ERRORS:
+        except ENTRY_ERRORS:
             problems.append(f"Line {number} cannot be read and was skipped.")
             continue
         valid.append(_disable_file_notes(data) if link.type == "custom" else data)
@@ -166,7 +166,7 @@ def _disable_file_notes(line: bytes) -> bytes:
     """Return the line in a form that rewind ignores."""
     try:
         entry = decode_entry(line)
-    except DECODE_ERRORS:
+    except ENTRY_ERRORS:
         return line
     if not isinstance(entry, CustomEntry) or decode_record(entry.custom_type, entry.data) is None:
         return line

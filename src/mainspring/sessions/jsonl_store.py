@@ -23,7 +23,7 @@ from mainspring.errors import SessionError
 from mainspring.locks import LockResult, describe_lock_owner, try_lock
 from mainspring.messages import Message
 from mainspring.sessions.entries import (
-    DECODE_ERRORS,
+    ENTRY_ERRORS,
     VERSION,
     LabelEntry,
     MessageEntry,
@@ -66,7 +66,7 @@ def _header(path: Path, line: bytes) -> SessionEntry:
         raise SessionError(f"Not a session: {path} is empty." if not line else f"Not a session: {path} has no header.")
     try:
         entry = decode_entry(line)
-    except DECODE_ERRORS:
+    except ENTRY_ERRORS:
         entry = None
     if not isinstance(entry, SessionEntry):
         raise SessionError(f"Not a session: the first line of {path} is not a session header.")
@@ -122,7 +122,7 @@ def _read_range(path: Path, start: int, size: int) -> bytes:
 def _entry(line: bytes) -> object:
     try:
         return decode_entry(line)
-    except DECODE_ERRORS:
+    except ENTRY_ERRORS:
         return None
 
 

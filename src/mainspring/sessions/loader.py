@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from mainspring.errors import SessionError
 from mainspring.sessions.entries import (
-    DECODE_ERRORS,
+    ENTRY_ERRORS,
     ENTRY_TYPES,
     Before,
     CompactionEntry,
@@ -31,7 +31,7 @@ from mainspring.sessions.entries import (
     decode_entry,
     decode_header,
 )
-from mainspring.sessions.history import History, PendingCalls, repair_pairs
+from mainspring.sessions.history import History, UnfinishedCalls, repair_pairs
 from mainspring.sessions.store import Problem, SessionLog, StoredLine
 from mainspring.text import pluralize
 
@@ -106,7 +106,7 @@ def decode_header_row(log: SessionLog, row: StoredLine | None) -> SessionEntry:
     """
     try:
         entry = decode_entry(row.data) if row else None
-    except DECODE_ERRORS:
+    except ENTRY_ERRORS:
         entry = None
     if not isinstance(entry, SessionEntry):
         raise SessionError(f"Not a session: the first line of {log.place} is not a session header.")
@@ -116,7 +116,7 @@ def decode_header_row(log: SessionLog, row: StoredLine | None) -> SessionEntry:
 def _handle_event(tree: SessionTree, row: StoredLine) -> None:
     try:
         link = decode_header(row.data)
-    except DECODE_ERRORS:
+    except ENTRY_ERRORS:
         _damaged(tree, row)
         return
     if link.id in tree.nodes or link.type == "session":
@@ -149,7 +149,7 @@ def _damaged(tree: SessionTree, row: StoredLine) -> None:
 def _label(tree: SessionTree, row: StoredLine) -> None:
     try:
         entry = decode_entry(row.data)
-    except DECODE_ERRORS:
+    except ENTRY_ERRORS:
         return
     if isinstance(entry, LabelEntry):
         tree.labels[entry.target] = entry.label
@@ -161,7 +161,7 @@ def read_path(log: SessionLog, nodes: Iterable[EntryNode]) -> Iterator[Line]:
         data = log.read(node.position)
         try:
             yield Line(node.number, data, decode_entry(data))
-        except DECODE_ERRORS:
+        except ENTRY_ERRORS:
             yield Line(node.number, data, None)
 
 
@@ -203,7 +203,7 @@ def apply_entries(tree: SessionTree, lines: Iterable[Line], history: History | N
     return history
 
 
-def _is_incomplete(tree: SessionTree, history: History, calls: PendingCalls) -> bool:
+def _is_incomplete(tree: SessionTree, history: History, calls: UnfinishedCalls) -> bool:
     """Return True if a missing line proves nothing: lines after a call were lost, or the conversation continued after it."""
     number = tree.nodes[calls.entry.id].number
     return any(n > number for n in tree.damaged) or (calls.reasons is None and calls.at < len(history.messages))
@@ -327,7 +327,7 @@ def _scan_back(back: Iterator[StoredLine]) -> _BackwardScan | None:
 def _name(scan: _BackwardScan, row: StoredLine) -> bool:
     try:
         entry = decode_entry(row.data)
-    except DECODE_ERRORS:
+    except ENTRY_ERRORS:
         return False
     if isinstance(entry, LabelEntry) and scan.before is None:
         scan.labels.setdefault(entry.target, entry.label)
@@ -337,14 +337,14 @@ def _name(scan: _BackwardScan, row: StoredLine) -> bool:
 def _decode_link(row: StoredLine) -> EntryHeader | None:
     try:
         return decode_header(row.data)
-    except DECODE_ERRORS:
+    except ENTRY_ERRORS:
         return None
 
 
 def _compaction(row: StoredLine) -> CompactionEntry | None:
     try:
         entry = decode_entry(row.data)
-    except DECODE_ERRORS:
+    except ENTRY_ERRORS:
         return None
     return entry if isinstance(entry, CompactionEntry) else None
 

@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from mainspring.errors import ConfigError, SessionError
-from mainspring.loop import PendingCalls as LoopPendingCalls
 from mainspring.loop import Plugin
+from mainspring.loop import UnfinishedCalls as LoopPendingCalls
 from mainspring.loop.hooks import (
     BeforeToolRun,
     ContextCompacted,
@@ -45,7 +45,7 @@ from mainspring.sessions.entries import (
     RunStartEntry,
     SessionEntry,
 )
-from mainspring.sessions.history import PendingCalls, SessionTurn, to_stored_messages
+from mainspring.sessions.history import SessionTurn, UnfinishedCalls, to_stored_messages
 from mainspring.sessions.journal import SessionOptions, SessionWriter
 from mainspring.sessions.jsonl_store import JsonlStore
 from mainspring.sessions.loader import decode_header_row
@@ -207,7 +207,7 @@ class SessionPlug(Plugin):
         self._journal.record(PauseEntry, intent=calls.entry.id, reasons=dict(hook.reasons))
         await self._journal.flush(durable=True)
 
-    def _record_result(self, calls: PendingCalls, block: ToolResultBlock, seconds: float = 0.0) -> str:
+    def _record_result(self, calls: UnfinishedCalls, block: ToolResultBlock, seconds: float = 0.0) -> str:
         """Return the entry of a result, which is created if missing."""
         known = calls.results.get(block.tool_use_id)
         if known is not None and known[1] is block:
@@ -217,7 +217,7 @@ class SessionPlug(Plugin):
         )
         return entry.id
 
-    def _find_pending(self, call_id: str) -> PendingCalls | None:
+    def _find_pending(self, call_id: str) -> UnfinishedCalls | None:
         for calls in reversed(self._journal.history.open.values()):
             if any(c.id == call_id for c in calls.message.tool_uses):
                 return calls

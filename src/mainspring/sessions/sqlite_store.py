@@ -20,7 +20,7 @@ from typing import Any
 from mainspring.errors import SessionError
 from mainspring.locks import describe_lock_owner, lock_directory, try_lock
 from mainspring.messages import Message
-from mainspring.sessions.entries import DECODE_ERRORS, VERSION, LabelEntry, MessageEntry, SessionEntry, decode_entry
+from mainspring.sessions.entries import ENTRY_ERRORS, VERSION, LabelEntry, MessageEntry, SessionEntry, decode_entry
 from mainspring.sessions.history import prompt_preview
 from mainspring.sessions.paths import event_log_path, remove_event_logs, remove_index, validate_session_id
 from mainspring.sessions.store import Problem, SessionInfo, StoredLine
@@ -339,7 +339,7 @@ class SqliteSessionStore:
         [(data,)] = self._rows("SELECT data FROM lines WHERE session = ? ORDER BY position LIMIT 1", (id,))
         try:
             header = decode_entry(data)
-        except DECODE_ERRORS:
+        except ENTRY_ERRORS:
             header = None
         if not isinstance(header, SessionEntry):
             raise SessionError(f"Not a session: the first line of {self.path}#{id} is not a session header.")
@@ -377,7 +377,7 @@ def _list_fields(session: str, lines: Sequence[bytes]) -> Iterator[tuple[str, st
             continue
         try:
             entry = decode_entry(line)
-        except DECODE_ERRORS:
+        except ENTRY_ERRORS:
             continue
         if isinstance(entry, LabelEntry) and entry.target == session:
             yield "title", entry.label

@@ -280,4 +280,4 @@ def _compaction_text(entry: CompactionEntry) -> str:
     """Return the messages that are new in the history from then on."""
     texts = [m.text for m in entry.history if isinstance(m, Message)]
     count = sum(isinstance(m, Kept) for m in entry.history)
-    return "\n\n".join([f"({entry.reason or 'compacted'}; {pluralize(count, 'message')} kept)", *texts])
+    return "\n\n".join([f"({entry.reason or 'compacted'}; {pluralize(count, 'message')} preserved)", *texts])

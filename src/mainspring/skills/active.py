@@ -311,4 +311,4 @@ def _reason(active: Iterable[ActiveSkill], tool: str) -> str:
     names = ", ".join(a.skill.name for a in listed)
     allowed = ", ".join(dict.fromkeys(t for a in listed for t in a.skill.allowed_tools or ())) or "no tools"
     verb = "skill allows" if len(listed) == 1 else "skills allow"
-    return f"this call of {tool} is not among what the active {verb} ({names}: {allowed[:500]}). Go on without it"
+    return f"this call of {tool} is not among what the active {verb} ({names}: {allowed[:500]}). Continue without it"

@@ -50,20 +50,22 @@ def render_skill(name: str, description: str, instructions: str) -> str:
         ValueError: If it would be invalid. The message contains the required change.
     """
     if not _NAME.fullmatch(name) or len(name) > 64:
-        raise ValueError(f"{name!r} is no name for a skill; use 1 to 64 lower-case letters, digits and single hyphens")
+        raise ValueError(
+            f"{name!r} is not a valid name for a skill; use 1 to 64 lower-case letters, digits and single hyphens"
+        )
     description = " ".join(description.split())
     if not description or len(description) > 1024:
         raise ValueError(
-            f"the description has {len(description)} characters; it needs 1 to 1024, and says when the skill is to be used"
+            f"the description has {len(description)} characters; it needs 1 to 1024, including when to use the skill"
         )
     body = instructions.strip()
     if not body or len(body) > MAX_INSTRUCTIONS_CHARS:
         raise ValueError(f"the instructions have {len(body)} characters; they need 1 to {MAX_INSTRUCTIONS_CHARS}")
     for text in (description, body):
         if strip_invisible(text) != text.replace("\r\n", "\n"):
-            raise ValueError("the text holds characters that people cannot see; leave them out")
+            raise ValueError("the text contains invisible characters; leave them out")
         if redact_environment(text) != text:
-            raise ValueError("the text looks like it holds a key or password; say where it is kept in place of it")
+            raise ValueError("the text seems to contain a key or password; write where it is stored instead")
     return f"---\nname: {name}\ndescription: {json.dumps(description, ensure_ascii=False)}\n---\n\n{body}\n"
 
 
@@ -123,9 +125,7 @@ class CreateSkillToolset:
             return _refusal(ToolErrorCode.VALIDATION_ERROR, str(error))
         folder = self.folder_for(arguments.get("where", "project"))
         if folder is None:
-            return _refusal(
-                ToolErrorCode.CONFIG_ERROR, "there is no folder for skills: neither a project nor a home folder"
-            )
+            return _refusal(ToolErrorCode.CONFIG_ERROR, "no folder for skills: neither a project nor a home folder")
         path = folder / name / "SKILL.md"
         there = await asyncio.to_thread(os.path.lexists, path.parent)
         if there and not arguments.get("replace"):
@@ -135,7 +135,7 @@ class CreateSkillToolset:
         if not await self._confirm(SkillDraft(name, arguments["description"], text, str(path), there)):
             return _refusal(
                 ToolErrorCode.PERMISSION_DENIED,
-                "the user did not confirm it, or nobody could be asked. Do not try again unasked",
+                "the user did not confirm it, or is not available. Do not try again unless asked",
             )
         try:
             await asyncio.to_thread(_write, folder, path, text, self._skills.config.project)

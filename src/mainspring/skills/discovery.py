@@ -36,7 +36,7 @@ MAX_SKILLS = 5_000
 _MAX_DEPTH = 6
 
 
-_LARGEST_IGNORE_FILE = 1 << 20
+_MAX_IGNORE_FILE_BYTES = 1 << 20
 _LINK_OUTSIDE = "the link leads out of the project, so it is not followed"
 
 
@@ -223,7 +223,7 @@ def _read(path: str) -> bytes | None:
     """Read a small file, for ignore rules."""
     try:
         with open(path, "rb") as file:
-            return file.read(_LARGEST_IGNORE_FILE)
+            return file.read(_MAX_IGNORE_FILE_BYTES)
     except OSError:
         return None
 
@@ -304,7 +304,7 @@ BUNDLED_FOLDER = Path(__file__).parent / "bundled"
 
 
 _UNTRUSTED_NOTICE = "The project is not trusted, so it was not read. Run `mainspring trust` to trust it."
-_MOST_SCRIPTS = 100
+_MAX_SCRIPTS = 100
 
 
 class _SearchRoot(Struct, frozen=True):
@@ -399,7 +399,7 @@ def _find_scripts(directory: Path) -> Iterator[Script]:
             )
     except OSError:
         return
-    for name in names[:_MOST_SCRIPTS]:
+    for name in names[:_MAX_SCRIPTS]:
         yield Script(name=name, path=f"scripts/{name}")
 
 

@@ -140,7 +140,7 @@ def _validate_subfolder(path: str) -> str:
 _SECONDS = 180.0
 _STALL_SECONDS = 60
 """Maximum seconds for which a host may send no data."""
-_MOST_OUTPUT = 256 << 20
+_MAX_OUTPUT_BYTES = 256 << 20
 _PROTOCOLS = ("https", "ssh", "file")
 _SAFE = (
     *("-c", "protocol.allow=never"),
@@ -251,8 +251,8 @@ class BareRepository:
                 if pattern.search(error_text):
                     raise _HostRefusedError(f"{meaning} (git: {error_text})")
             raise SkillError(f"git {arguments[0]} failed: {error_text or f'exit code {process.returncode}'}")
-        if len(out) > _MOST_OUTPUT:
-            raise SkillError(f"git {arguments[0]} returned more than {_MOST_OUTPUT >> 20} MiB")
+        if len(out) > _MAX_OUTPUT_BYTES:
+            raise SkillError(f"git {arguments[0]} returned more than {_MAX_OUTPUT_BYTES >> 20} MiB")
         return out
 
 
@@ -346,7 +346,7 @@ _KEPT = frozenset(
 
 
 MAX_FILES = 2_000
-MAX_BYTES = 50 << 20
+MAX_FETCHED_BYTES = 50 << 20
 """Maximum bytes of all files of one skill."""
 
 

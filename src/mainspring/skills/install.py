@@ -17,10 +17,16 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.skills.content import MAX_FILE_BYTES, decode_skill_file, find_shell_commands, read_body, strip_invisible
+from mainspring.skills.content import (
+    MAX_SKILL_FILE_BYTES,
+    decode_skill_file,
+    find_shell_commands,
+    read_body,
+    strip_invisible,
+)
 from mainspring.skills.discovery import SUFFIX, SkillFile, load_skill
 from mainspring.skills.fetch import (
-    MAX_BYTES,
+    MAX_FETCHED_BYTES,
     MAX_FILES,
     FileTree,
     FolderTree,
@@ -207,7 +213,7 @@ class InstallSource:
         """
         items = await self._list()
         files = _skill_files(items)
-        texts = await self._tree.read([i for i in files.values() if not i.link and i.size <= MAX_FILE_BYTES])
+        texts = await self._tree.read([i for i in files.values() if not i.link and i.size <= MAX_SKILL_FILE_BYTES])
         names: dict[str, str] = {}
         problems: dict[str, str] = {}
         for folder, item in files.items():
@@ -387,8 +393,8 @@ def _check(items: Sequence[SourceFile], folder: str) -> None:
     size = sum(item.size for item in items)
     if len(items) > MAX_FILES:
         raise SkillError(f"it contains {len(items)} files; the maximum is {MAX_FILES}")
-    if size > MAX_BYTES:
-        raise SkillError(f"it contains {size >> 20} MiB; the maximum is {MAX_BYTES >> 20}")
+    if size > MAX_FETCHED_BYTES:
+        raise SkillError(f"it contains {size >> 20} MiB; the maximum is {MAX_FETCHED_BYTES >> 20}")
     seen: dict[str, str] = {}
     for item in items:
         parts = item.path.split("/")

@@ -19,7 +19,7 @@ STATE_FILE_NAME = ".registry.json"
 """Its name in the user's folder for skills. Hidden, so that it is not a skill."""
 
 _VERSION = 1
-_MOST_USED = 1_000
+_MAX_USED = 1_000
 
 
 class InstallOrigin(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -189,6 +189,6 @@ def _update_entry(
     """Return the entries with one changed. Drops empty ones, and the oldest usage if there are too many."""
     new = {**entries, name: edit(entries.get(name, SkillState()))}
     times = sorted((e.usage.last, n) for n, e in new.items() if e.usage is not None)
-    for _, stale in times[: max(len(times) - _MOST_USED, 0)]:
+    for _, stale in times[: max(len(times) - _MAX_USED, 0)]:
         new[stale] = replace(new[stale], usage=None)
     return {n: e for n, e in new.items() if e != SkillState()}

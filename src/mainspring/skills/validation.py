@@ -114,14 +114,14 @@ _DISALLOWED = {
     "AnchorToken": "an anchor (&)",
     "AliasToken": "a reference to an anchor (*)",
 }
-_DEEPEST = 50
+_MAX_DEPTH = 50
 
 
 def _check_map(node: Any, depth: int) -> RuleViolation | None:
     """Raise for a duplicate key, or for maps with different indentation."""
     import yaml
 
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         return RuleViolation("yaml", "it is nested too deeply", node.start_mark.line + 1)
     seen: set[str] = set()
     column = -1

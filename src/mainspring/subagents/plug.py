@@ -62,7 +62,7 @@ _STATUS_NOTES = {
     "max_cost": "it reached its limit of cost",
     "max_seconds": "it reached its limit of time",
     "denied": "it was refused something",
-    "paused": "it stopped at a call that a person must answer",
+    "paused": "it stopped at a call that the user must approve",
     "aborted": "it was stopped",
     "error": "it failed",
 }
@@ -362,11 +362,11 @@ class Subagents(Plugin):
         assert self._host is not None
         check_option_names("spawn", options, SpawnOptions.__optional_keys__)
         if not task.strip():
-            raise ToolError("the task is empty; say all that the sub-agent needs to know")
+            raise ToolError("the task is empty; include everything that the sub-agent needs to know")
         definition = self.definitions.get(name) if name else _DEFAULT_DEFINITION
         if definition is None:
             known = ", ".join(self.definitions) or "none; leave `agent` out for a plain one"
-            raise ToolError(f"there is no kind of sub-agent {name!r}; there are {known}")
+            raise ToolError(f"unknown kind of sub-agent: {name!r}; available: {known}")
         has = self._host.child_defaults()
         answered = [
             t for t in has.tools if t.source != "client"

@@ -230,7 +230,7 @@ def select_tools(tools: Sequence[Tool], definition: AgentDefinition, names: Sequ
         return selected
     unknown = sorted(set(names) - {t.name for t in selected})
     if unknown:
-        raise ToolError(f"there is no tool {', '.join(unknown)} for the sub-agent; there are {_format_names(selected)}")
+        raise ToolError(f"unknown tool for the sub-agent: {', '.join(unknown)}; available: {_format_names(selected)}")
     return [t for t in selected if t.name in names]
 
 

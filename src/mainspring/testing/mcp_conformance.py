@@ -21,7 +21,7 @@ from mainspring.mcp.login import login_mcp
 from mainspring.mcp.server import McpServer
 from mainspring.mcp.types import ElicitRequest, ElicitResult, McpError, SamplingRequest, SamplingResult
 
-USAGE = "usage: python -I -m mainspring.testing.mcp_conformance URL"
+USAGE_TEXT = "usage: python -I -m mainspring.testing.mcp_conformance URL"
 _CONTEXT = "MCP_CONFORMANCE_CONTEXT"
 """The variable in which the suite passes advance information to the client, as JSON."""
 
@@ -167,7 +167,7 @@ async def run(url: str, environ: Mapping[str, str] = os.environ) -> int:
 def main(arguments: Sequence[str]) -> int:
     """Run for the address that is the last argument."""
     if not arguments:
-        sys.stderr.write(f"{USAGE}\n")
+        sys.stderr.write(f"{USAGE_TEXT}\n")
         return 2
     return asyncio.run(run(arguments[-1]))
 

@@ -68,7 +68,7 @@ class ToolRegistry:
     def unknown(self, name: str) -> str:
         """Return the message for a call of an unknown tool: similar names, or the available names."""
         near = difflib.get_close_matches(name, self.active, 3) or self.active[:20]
-        return f"Unknown tool: {name}. " + (f"Did you mean {', '.join(near)}?" if near else "There are no tools.")
+        return f"Unknown tool: {name}. " + (f"Did you mean {', '.join(near)}?" if near else "No tools are available.")
 
     def set_active(self, names: Iterable[str] | None) -> None:
         """Activate only these tools; ``None`` activates all, including tools that are added later.

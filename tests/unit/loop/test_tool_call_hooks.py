@@ -657,7 +657,7 @@ async def test_a_denied_call_is_counted_by_no_tool_and_a_default_reason_is_used(
     one.answer(Deny())
     result = await one.run()
     assert result.stats.tool_counts == {}
-    assert said(one.messages[2]).tool_results[0].text == "Permission denied: the user said no"
+    assert said(one.messages[2]).tool_results[0].text == "Permission denied: the user denied it"
 
 
 async def test_a_new_prompt_skips_the_calls_of_a_pause_and_keeps_the_results() -> None:

@@ -15,7 +15,7 @@ from mainspring.mcp import Answer, InMemoryConnector, InMemoryServer, McpConnect
 from mainspring.mcp import server as server_module
 from mainspring.mcp.sdk import SdkConnector
 from mainspring.mcp.server import McpServer, connected_server
-from mainspring.mcp.server_log import BURST_LINES, MAX_LINES, ServerLog
+from mainspring.mcp.server_log import BURST_LINES, MAX_LOG_LINES, ServerLog
 from tests.unit.mcp.harness import raw, twin, until
 
 
@@ -63,7 +63,7 @@ async def test_lines_that_come_too_fast_are_left_out_and_counted(flag: str, tmp_
     async with connected_server(server):
         await until(lambda: server.log.dropped_lines > BURST_LINES)
         assert (await asked(server))["listed"] == 1
-        assert len(server.log.lines) <= MAX_LINES
+        assert len(server.log.lines) <= MAX_LOG_LINES
 
     last = -1  # every line is there, or counted where it is not
     missing = 0

@@ -204,7 +204,7 @@ async def test_an_image_that_no_model_takes_costs_no_request() -> None:
     assert isinstance(result.output, tuple)
     broken, large, fine = result.output
     assert isinstance(broken, TextBlock)
-    assert "no base64" in broken.text
+    assert "not base64" in broken.text
     assert isinstance(large, TextBlock)
     assert "4500000 bytes, which is more than models take" in large.text
     assert fine == ImageBlock("image/png", "aGk=")
@@ -591,7 +591,7 @@ async def test_resources_are_tools_and_prompts_are_commands() -> None:
     assert listed.content == "a:\n- memo://x (text/plain) memo://x"
     assert read.content == "[resource memo://x]\nthe text"
     assert missing.is_error
-    assert "there is no MCP server 'nobody' that is ready; there are a, b" in unknown.text
+    assert "the MCP server 'nobody' is not ready or unknown; ready servers: a, b" in unknown.text
     (prompt,) = await plug_of(agent).prompts()
     assert prompt.command == "mcp:a:sum"
     (message,) = await prompt.messages({"topic": "trees"})

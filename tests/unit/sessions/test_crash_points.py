@@ -27,7 +27,7 @@ from mainspring.loop.hooks import (
 )
 from mainspring.messages import AgentMessage, Message, TextBlock, ToolResultBlock, ToolUseBlock, Usage
 from mainspring.sessions import JsonlStore, Session, SessionPlug
-from mainspring.sessions.history import INTERRUPTED, NOT_STARTED
+from mainspring.sessions.history import INTERRUPTED_TEXT, NOT_STARTED
 from mainspring.sessions.loader import apply_entries, history_at, read_from_end, read_path, read_tree
 from mainspring.testing.scripted_model import ScriptedModel
 from tests.unit.sessions.harness import QUICK, check_paired, encoded
@@ -180,7 +180,7 @@ def check_moment(moment: Moment, got: list[bytes], messages: tuple[AgentMessage,
         if known is not None:
             if block != known:
                 return False
-        elif block.text not in {INTERRUPTED if call.id in moment.started else NOT_STARTED, "no", "settled"}:
+        elif block.text not in {INTERRUPTED_TEXT if call.id in moment.started else NOT_STARTED, "no", "settled"}:
             return False
     return pair[0].id == moment.calls.id
 

@@ -54,7 +54,7 @@ from mainspring.sessions import (
     list_sessions,
     turns_to_messages,
 )
-from mainspring.sessions.history import INTERRUPTED, NOT_STARTED
+from mainspring.sessions.history import INTERRUPTED_TEXT, NOT_STARTED
 from mainspring.sessions.journal import FsyncMode
 from mainspring.sessions.paths import project_folder_name, resolve_session_folder, user_home
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
@@ -808,7 +808,7 @@ async def test_paused_calls_that_were_taken_up_and_killed_are_not_pending_any_mo
     again.save()
     last = reopened(again)
     assert last.pending is None
-    assert texts(last.messages)[-1] == f"user: a={INTERRUPTED} b={NOT_STARTED}"
+    assert texts(last.messages)[-1] == f"user: a={INTERRUPTED_TEXT} b={NOT_STARTED}"
 
 
 async def test_a_pause_is_told_to_nobody_else() -> None:

@@ -115,7 +115,7 @@ async def test_no_more_than_max_active(tmp_path: Path) -> None:
 
     third, again = results(agent)[2:]
     assert third.is_error
-    assert third.text == "The skill c was not taken up: 2 skills are active (a, b), which is the maximum"
+    assert third.text == "The skill c was not activated: 2 skills are active (a, b), which is the maximum"
     assert not again.is_error
 
 
@@ -491,6 +491,6 @@ async def test_a_skill_that_is_gone_or_broken_by_then_is_an_error(tmp_path: Path
     await agent.run("go")
 
     assert results(agent)[0].is_error
-    assert "was not taken up" in results(agent)[0].text
+    assert "was not activated" in results(agent)[0].text
     assert isinstance(agent.messages[0], Message)
     assert skills.active.names == ()

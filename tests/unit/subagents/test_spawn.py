@@ -71,7 +71,7 @@ async def test_a_child_can_be_restricted_by_its_kind_and_by_the_call() -> None:
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (spawn("go", tools=["look", "shell"]), "there is no tool shell for the sub-agent; there are look"),
+        (spawn("go", tools=["look", "shell"]), "unknown tool for the sub-agent: shell; available: look"),
         (spawn("go", "nobody"), "Validation error"),
         (spawn("go", "needy"), "needs shell, and this agent has none of them"),
         (spawn("   "), "the task is empty"),
@@ -334,7 +334,7 @@ async def test_sub_agents_can_be_started_from_code_too() -> None:
     Agent(ScriptedModel(), execution=MemoryEnv({}), subagents=subagents)
     result = await subagents.spawn("go", "helper")
     assert (result.text, result.status, result.error) == ("much", "completed", None)
-    with pytest.raises(ToolError, match="no kind of sub-agent 'other'"):
+    with pytest.raises(ToolError, match="unknown kind of sub-agent: 'other'"):
         await subagents.spawn("go", "other")
 
 

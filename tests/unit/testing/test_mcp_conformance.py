@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.testing.mcp_conformance import USAGE, main, run, sample_arguments
+from mainspring.testing.mcp_conformance import USAGE_TEXT, main, run, sample_arguments
 from tests.unit.mcp.http_server import HttpServer
 
 
@@ -52,7 +52,7 @@ async def test_a_server_that_cannot_be_reached_is_told(capsys: pytest.CaptureFix
 
 def test_without_an_address_it_says_how_it_is_meant(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
-    assert USAGE in capsys.readouterr().err
+    assert USAGE_TEXT in capsys.readouterr().err
     done = subprocess.run(
         [sys.executable, "-m", "mainspring.testing.mcp_conformance"],
         capture_output=True,
@@ -60,4 +60,4 @@ def test_without_an_address_it_says_how_it_is_meant(capsys: pytest.CaptureFixtur
         check=False,
         timeout=60,
     )
-    assert (done.returncode, USAGE in done.stderr) == (2, True)
+    assert (done.returncode, USAGE_TEXT in done.stderr) == (2, True)

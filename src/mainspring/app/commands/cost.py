@@ -277,7 +277,7 @@ def _key(record: SpendingRecord, group_by: GroupBy) -> str:
 
 
 _COLUMNS = ("calls", "input", "cache read", "cache write", "output", "cost")
-_SMALLEST = 0.0001
+_MIN_SHOWN_COST = 0.0001
 
 
 def run(options: argparse.Namespace) -> int:
@@ -328,7 +328,7 @@ def _format_row(row: CostRow) -> tuple[str, ...]:
 
 def format_cost_row(row: CostRow) -> str:
     """Format the cost, and mark it if calls with an unknown price are missing."""
-    known = f"${row.cost:.4f}" if row.cost >= _SMALLEST or not row.cost else f"< ${_SMALLEST}"
+    known = f"${row.cost:.4f}" if row.cost >= _MIN_SHOWN_COST or not row.cost else f"< ${_MIN_SHOWN_COST}"
     if not row.unpriced_calls:
         return known
     return f"{known} + unknown" if row.cost else "unknown"

@@ -40,7 +40,7 @@ _MISSING_ARGUMENT = {
     "remove": "the NAME of a skill",
     "new": "a NAME",
 }
-_MOST_SHOWN = 40
+_MAX_SHOWN = 40
 _VALIDITY_LABELS = {
     (True, True): "valid",
     (True, False): "valid, but not usable here",
@@ -214,8 +214,8 @@ def _format_preview(preview: InstallPreview, changes: SkillChanges | None) -> li
     for title, items in parts.items():
         if items:
             lines.append(f"  {title}:")
-            lines += [f"    {one_line(item)}" for item in items[:_MOST_SHOWN]]
-            lines += [f"    and {len(items) - _MOST_SHOWN} more"] if len(items) > _MOST_SHOWN else []
+            lines += [f"    {one_line(item)}" for item in items[:_MAX_SHOWN]]
+            lines += [f"    and {len(items) - _MAX_SHOWN} more"] if len(items) > _MAX_SHOWN else []
     lines += [f"  missing: {each.text}" for each in preview.lacking]
     lines += [f"  warning: {text}" for text in preview.warnings]
     if changes is not None:
@@ -225,7 +225,7 @@ def _format_preview(preview: InstallPreview, changes: SkillChanges | None) -> li
             else "  replaces an existing skill with the same files"
         )
         for mark, names in (("+", changes.added), ("-", changes.removed), ("~", changes.changed)):
-            lines += [f"    {mark} {one_line(name)}" for name in names[:_MOST_SHOWN]]
+            lines += [f"    {mark} {one_line(name)}" for name in names[:_MAX_SHOWN]]
         lines += [f"    {line}" for line in changes.instructions.splitlines()]
     return lines
 

@@ -36,7 +36,7 @@ CONTAINER = "mainspring-telemetry"
 PORT = 4318
 """Default port of OpenTelemetry exporters."""
 
-Choice = Literal["auto", "viewer", "aspire"]
+DashboardChoice = Literal["auto", "viewer", "aspire"]
 
 _ANSWER_SECONDS = 3.0
 _START_SECONDS = 15.0
@@ -84,7 +84,7 @@ class Status(Struct, frozen=True, kw_only=True, rename="camel"):
 def start_dashboard(
     place: WorkspaceOptions,
     *,
-    choice: Choice = "auto",
+    choice: DashboardChoice = "auto",
     port: int | None = None,
     on_message: Callable[[str], None] = lambda _: None,
     environ: Mapping[str, str] = os.environ,
@@ -277,7 +277,7 @@ def _is_free(port: int) -> bool:
 # --- the container --------------------------------------------------------------------------------------------------------
 
 
-def _find_container_engine(choice: Choice, on_message: Callable[[str], None]) -> str:
+def _find_container_engine(choice: DashboardChoice, on_message: Callable[[str], None]) -> str:
     try:
         return find_engine()
     except ConfigError as error:
@@ -289,7 +289,7 @@ def _find_container_engine(choice: Choice, on_message: Callable[[str], None]) ->
 
 
 def _container_or_none(
-    engine: str, choice: Choice, port: int | None, on_message: Callable[[str], None], place: WorkspaceOptions
+    engine: str, choice: DashboardChoice, port: int | None, on_message: Callable[[str], None], place: WorkspaceOptions
 ) -> Dashboard | None:
     """Start the container. Return ``None`` if it does not start and was not explicitly requested."""
     try:

@@ -12,7 +12,7 @@ from mainspring.errors import ConfigError
 from mainspring.policies.structured.schema import OUTPUT_TOOL as OUTPUT_TOOL
 from mainspring.policies.structured.schema import OutputSchema
 
-_LARGEST = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 def load_output_schema(given: str) -> dict[str, Any]:
@@ -42,9 +42,9 @@ def _read(name: str) -> str:
     path = Path(os.path.expanduser(name))
     try:
         with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
+            data = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"--schema {name}: {error.strerror or error}") from None
-    if len(data) > _LARGEST:
+    if len(data) > _MAX_BYTES:
         raise ConfigError(f"--schema {name}: The file is larger than 1 MiB.")
     return data.decode("utf-8-sig", "replace")

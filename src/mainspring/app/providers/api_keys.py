@@ -19,7 +19,7 @@ SERVICE = "mainspring"
 """Service name in the keyring; the entry name is the setting, by default the provider's name."""
 
 _COMMAND_SECONDS = 60.0
-_LARGEST = 64 << 10
+_MAX_BYTES = 64 << 10
 
 
 class _Keyring(Protocol):
@@ -108,7 +108,7 @@ def read_key_from_file(name: str) -> str:
         raise ConfigError(f"apiKeyFile is {name!r}. Use an absolute path, or a path that starts with ~/.")
     try:
         found = path.stat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST:
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_BYTES:
             raise ConfigError(f"apiKeyFile {path} is not a file that contains a key.")
         if os.name == "posix" and found.st_mode & 0o077:
             raise ConfigError(f"Other users can read apiKeyFile {path}. Run `chmod 600 {path}`.")

@@ -59,7 +59,7 @@ class Deny(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Request to deny a tool call."""
 
     call_id: Annotated[str, Meta(min_length=1, max_length=500)]
-    reason: Annotated[str, Meta(max_length=10_000, description="Reason for the model.")] = "the user said no"
+    reason: Annotated[str, Meta(max_length=10_000, description="Reason for the model.")] = "the user denied it"
     stop: Annotated[bool, Meta(description="Whether to end the run as well.")] = False
 
 

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.app.workspace.custom_commands.definition import (
-    COMMANDS,
+    COMMANDS_FOLDER,
     command_files,
     command_name,
     parse_command,
@@ -83,7 +83,7 @@ def _acts_in(folder: Path) -> Iterator[ActiveContent]:
         for file in sorted((folder / part).rglob("*.py")):
             if "scripts" not in file.relative_to(folder / part).parts and (data := _read(file)) is not None:
                 yield ActiveContent(file, _fingerprint(data), (f"Python code that is loaded, {len(data)} bytes",))
-    yield from _commands(own / COMMANDS)
+    yield from _commands(own / COMMANDS_FOLDER)
     yield from _definitions(folder)
     yield from _instructions(folder)
     for file in (folder / SHARED_SERVERS, own / SERVERS, own / SETTINGS_FILE):

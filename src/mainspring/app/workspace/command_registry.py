@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from mainspring.app.run.events import Notice, RunEventHandler
 from mainspring.app.run.options import LaunchOptions, WorkspaceOptions
 from mainspring.app.workspace.custom_commands.definition import (
-    COMMANDS,
-    MAX_FILES,
+    COMMANDS_FOLDER,
+    MAX_COMMAND_FILES,
     CommandScope,
     CustomCommand,
     command_files,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mainspring.policies.plan_mode import PlanMode
 
 _SECONDS = 30.0
-_LONGEST_OUTPUT = 64 << 10
+_MAX_OUTPUT_CHARS = 64 << 10
 _NAME = lazy_re(r"[A-Za-z0-9][\w.:-]*")
 _LINE = lazy_re(r"/((?:user:|project:)?[A-Za-z0-9][\w.:-]*)(?:\s+(.*))?", re.DOTALL)
 
@@ -118,8 +118,8 @@ class CommandInvocation(Struct, frozen=True):
             raise PermissionDeniedError(f"/{self.command.name} runs `{script}`, which is denied: {decision.reason}")
         done = await env.run(script, env=decision.environment, timeout=_SECONDS)
         output = (done.stdout.text + done.stderr.text).rstrip()
-        if len(output) > _LONGEST_OUTPUT:
-            output = f"{output[:_LONGEST_OUTPUT]}\n[cut here: {len(output)} characters]"
+        if len(output) > _MAX_OUTPUT_CHARS:
+            output = f"{output[:_MAX_OUTPUT_CHARS]}\n[cut here: {len(output)} characters]"
         if done.timed_out:
             output += f"\n[ended after {_SECONDS:g} seconds]"
         elif done.exit_code:
@@ -159,17 +159,17 @@ class CustomCommands:
         """
         found: list[CustomCommand] = []
         skipped: list[SkippedCommand] = []
-        root = find_project_root(cwd, COMMANDS, home)
+        root = find_project_root(cwd, COMMANDS_FOLDER, home)
         places: list[tuple[Path, CommandScope, bool]] = []
         if home is not None:
-            places.append((home.root / COMMANDS, "user", True))
+            places.append((home.root / COMMANDS_FOLDER, "user", True))
         if root is not None:
-            places.append((root / PROJECT_FOLDER / COMMANDS, "project", trusted))
+            places.append((root / PROJECT_FOLDER / COMMANDS_FOLDER, "project", trusted))
         for folder, scope, usable in places:
             files = command_files(folder)
-            if len(files) > MAX_FILES:
-                skipped.append(SkippedCommand(str(folder), f"only {MAX_FILES} files are read"))
-            for path in files[:MAX_FILES]:
+            if len(files) > MAX_COMMAND_FILES:
+                skipped.append(SkippedCommand(str(folder), f"only {MAX_COMMAND_FILES} files are read"))
+            for path in files[:MAX_COMMAND_FILES]:
                 name = command_name(path, folder)
                 if not usable:
                     skipped.append(SkippedCommand(str(path), "the folder is not trusted. Run `mainspring trust`", name))
@@ -234,7 +234,7 @@ def is_command_line(line: str) -> bool:
 
 def commands_root(cwd: str, home: UserPaths | None) -> Path:
     """Return the folder of the project whose commands can be used in a folder. Its commands require trust."""
-    return find_project_root(cwd, COMMANDS, home) or Path(cwd)
+    return find_project_root(cwd, COMMANDS_FOLDER, home) or Path(cwd)
 
 
 class CommandList(Struct, frozen=True):

@@ -40,7 +40,7 @@ MAX_IMPORT_DEPTH = 5
 """Maximum depth of imports."""
 
 
-_LARGEST = 1 << 20
+_MAX_BYTES = 1 << 20
 _FENCE = lazy_re(r"^\s*(```|~~~)")
 _CODE = lazy_re(r"(`+)[^`\n]*?\1")
 _IMPORT = lazy_re(r"(?:(?<=\s)|^)@((?:~/|\./|\.\./|/)?[\w.][\w./-]*[\w])")
@@ -211,12 +211,12 @@ class _LoadedFile(Struct, frozen=True):
 
 def _read(path: Path, real: Path, origin: Origin) -> tuple[str, _LoadedFile | None]:
     try:
-        data = read_local_file(str(real), 0, _LARGEST + 1)
+        data = read_local_file(str(real), 0, _MAX_BYTES + 1)
     except OSError as error:
         return error.strerror or str(error), None
     if b"\0" in data:
         return "not a text file", None
-    if len(data) > _LARGEST:
+    if len(data) > _MAX_BYTES:
         return "larger than 1 MiB", None
     text = data.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n").strip()
     return "", _LoadedFile(str(path), str(real), origin, text) if text else None

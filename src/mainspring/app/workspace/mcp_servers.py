@@ -35,7 +35,7 @@ SHARED_FILE = ".mcp.json"
 """File name in the project folder, which other programs read, too."""
 UNATTENDED_CONNECT_SECONDS = 10.0
 """Seconds that the only prompt of a run waits for servers, because it may fail without their tools."""
-_LARGEST = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 class McpDiscovery(Struct, frozen=True):
@@ -140,7 +140,7 @@ def _root(file: Path) -> Path:
 def _read(file: Path, sources: list[tuple[str, Any]], notices: list[str]) -> None:
     """Read a file of servers; an invalid file results in a notice, and does not affect others."""
     try:
-        if file.stat().st_size > _LARGEST:
+        if file.stat().st_size > _MAX_BYTES:
             raise OSError("larger than 1 MiB")
         text = file.read_text("utf-8-sig")
         sources.append((str(file), parse_jsonc(text).to_python() if text.strip() else None))

@@ -24,7 +24,7 @@ from mainspring.locks import LockTimeoutError, lock_directory
 from mainspring.permissions import RuleSet, RuleSource, SpecRule, is_portable, parse_rule, relative_program
 from mainspring.state_files import write_text_atomically
 
-MEMORY_FILE_NAME = "grants.json"
+GRANTS_FILE_NAME = "grants.json"
 
 
 GrantEffect = Literal["allow", "deny"]
@@ -78,7 +78,7 @@ class GrantStore:
     """
 
     def __init__(self, home: UserPaths | None) -> None:
-        self.file = home.root / MEMORY_FILE_NAME if home else None
+        self.file = home.root / GRANTS_FILE_NAME if home else None
 
     def list(self) -> tuple[Project, ...]:
         """Return all projects that have rules, by path.

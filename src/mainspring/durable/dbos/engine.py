@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from mainspring.durable.attempt import RunAttempt
 from mainspring.durable.dbos.log import DbosLog, Poller
-from mainspring.durable.dbos.tables import RUN_TOOL, FinishedRunFilter, Tables
+from mainspring.durable.dbos.tables import RUN_WORKFLOW, FinishedRunFilter, Tables
 from mainspring.durable.engine import (
     FINAL_STATES,
     RunFunction,
@@ -155,7 +155,7 @@ class DbosEngine:
         async def attempt(agent: str, input: str) -> str:  # DBOS requires a function.
             return await self._attempt(agent, input)
 
-        DBOS.workflow(name=RUN_TOOL, max_recovery_attempts=_UNLIMITED_ATTEMPTS)(attempt)
+        DBOS.workflow(name=RUN_WORKFLOW, max_recovery_attempts=_UNLIMITED_ATTEMPTS)(attempt)
         DBOS.listen_queues(queues)
         for queue in queues:
             await self.run_in_thread(
@@ -261,7 +261,7 @@ class DbosEngine:
         if await self.info(run_id) is not None:
             return False
         options: Any = {
-            "workflow_name": RUN_TOOL,
+            "workflow_name": RUN_WORKFLOW,
             "queue_name": _queue(agent),
             "workflow_id": run_id,
             "app_version": self.version,
@@ -310,7 +310,7 @@ class DbosEngine:
         requested: Any = _statuses(state) if state else None
         found = await self.run_in_thread(
             client.list_workflows,
-            name=RUN_TOOL,
+            name=RUN_WORKFLOW,
             status=requested,
             sort_desc=True,
             limit=limit,

@@ -97,7 +97,7 @@ class RunRetention:
         return len(deleted)
 
 
-RUN_TOOL = "mainspring.run"
+RUN_WORKFLOW = "mainspring.run"
 """The DBOS name of the workflow that executes runs."""
 
 
@@ -154,7 +154,7 @@ class Tables:
         self._children = sa.Table("mainspring_children", data, root, run_id())
         self.signs = WorkerTable(database)
         tables = (self._messages, self._feed, self._steps, self._published, self._claims)
-        self.old = RunRetention(database, RUN_TOOL, tables, self._children)
+        self.old = RunRetention(database, RUN_WORKFLOW, tables, self._children)
 
     def make(self) -> None:
         """Create missing tables."""

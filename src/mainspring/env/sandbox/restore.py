@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from mainspring.env.beneath import Folder
 from mainspring.env.paths import is_inside
-from mainspring.env.sandbox.git_folder import HOOKS, make_readable
+from mainspring.env.sandbox.git_folder import HOOKS_FOLDER, make_readable
 from mainspring.env.sandbox.guarded import GuardedTree, is_harmless
 from mainspring.env.sandbox.journal import Journal, JournalRecord, Mark
 from mainspring.env.types import ProcessResult, StreamName
@@ -299,7 +299,7 @@ def _copy_back(copy: str, folder: Folder, name: str) -> None:
 def _is_setting(path: str, settings: set[str]) -> bool:
     """Return True for settings of repositories, and for files directly in their hooks folders."""
     folder = os.path.dirname(path)
-    return path in settings or (os.path.basename(folder) == HOOKS and folder in settings)
+    return path in settings or (os.path.basename(folder) == HOOKS_FOLDER and folder in settings)
 
 
 def _is_later(path: str, until: int | None) -> bool:

@@ -40,7 +40,7 @@ DEPTH = "MAINSPRING_HOOK_DEPTH"
 """Environment variable with the nesting depth of hooks."""
 
 DEFAULT_SECONDS = 60.0
-"""Default timeout in seconds; the same as in other programs with such hooks."""
+"""Default timeout in seconds; like other programs with such hooks."""
 
 _ALL = ("", "*")
 

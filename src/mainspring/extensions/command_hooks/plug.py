@@ -133,7 +133,7 @@ class ToolCallHooks:
         for verdict in verdicts:
             if verdict.ask is not None and not await self._ui.confirm(f"{hook.name}: {verdict.ask}", str(hook.input)):
                 reason = (
-                    "the user said no" if self._ui.is_attended else "it needs confirmation, and no user is available"
+                    "the user denied it" if self._ui.is_attended else "it needs confirmation, and no user is available"
                 )
                 hook.deny(f"{reason} ({verdict.ask})")
                 return

@@ -46,8 +46,8 @@ EMPTY_RESULT_TEXT = "(no output)"
 """Text of an empty result: hosts require some text."""
 
 _ILLEGAL = lazy_re(r"[^a-zA-Z0-9_-]")
-_LONGEST_ID = 40
-_LONGEST_NAME = 128
+_MAX_ID_CHARS = 40
+_MAX_NAME_CHARS = 128
 
 EMPTY_PROMPT_TEXT = "Begin."
 """User prompt of a conversation without any content that can be sent: hosts reject empty conversations."""
@@ -148,7 +148,7 @@ def prepare_message(
     *,
     vision: bool,
     unreadable: frozenset[int] = frozenset(),
-    max_id_length: int = _LONGEST_ID,
+    max_id_length: int = _MAX_ID_CHARS,
     keep_generated_images: bool = False,
 ) -> Message | None:
     """Return one message in a form that its receiver accepts.
@@ -193,7 +193,7 @@ class _Target:
         if self.is_generated:
             return TextBlock(f"\n[{block.media_type} image that was made here]")  # The text of a message is joined.
         if not block.data:
-            return TextBlock(f"[{block.media_type} image left out: there is nothing in it]")
+            return TextBlock(f"[{block.media_type} image left out: it is empty]")
         if not self.vision:
             return TextBlock(image_placeholder(block))
         if self.unreadable and image_hash(block) in self.unreadable:
@@ -242,12 +242,12 @@ def _prepare_result(block: ToolResultBlock, receiver: _Target) -> ToolResultBloc
 
 def sanitize_tool_name(name: str) -> str:
     """Return a tool name that every host accepts in a call: models invent names and may receive them in the history."""
-    if len(name) <= _LONGEST_NAME and name and not _ILLEGAL.search(name):
+    if len(name) <= _MAX_NAME_CHARS and name and not _ILLEGAL.search(name):
         return name
-    return _ILLEGAL.sub("_", name)[:_LONGEST_NAME] or "unnamed"
+    return _ILLEGAL.sub("_", name)[:_MAX_NAME_CHARS] or "unnamed"
 
 
-def sanitize_call_id(id: str, max_length: int = _LONGEST_ID) -> str:
+def sanitize_call_id(id: str, max_length: int = _MAX_ID_CHARS) -> str:
     """Return a stable, unique ID of letters, digits, ``_``, and ``-``, at most ``max_length`` characters long."""
     if len(id) <= max_length and not _ILLEGAL.search(id) and id and id[-1] not in "_-":
         return id

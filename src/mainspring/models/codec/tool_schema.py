@@ -13,7 +13,7 @@ from typing import Any
 
 from mainspring.models.json_values import as_dict, as_dicts, as_list, as_number
 
-_DEEPEST = 40
+_MAX_DEPTH = 40
 _MAX_NODES = 3000
 """Maximum number of schemas in a schema; beyond that, references are no longer inlined."""
 _MAX_GROWTH = 4000
@@ -146,7 +146,7 @@ class _SchemaSimplifier:
         """Convert one schema; ``open_refs`` contains the references that lead to it."""
         self._remaining_nodes -= 1
         fields = as_dict(node)
-        if fields is None or depth > _DEEPEST:
+        if fields is None or depth > _MAX_DEPTH:
             return {}
         reference = fields.get("$ref")
         if isinstance(reference, str):
@@ -231,7 +231,7 @@ class _SchemaSimplifier:
 def _flatten_root(root: dict[str, Any], target: Callable[[str], Any], depth: int = 0) -> dict[str, Any]:
     """Return the top-level schema without reference or unions: with the properties of all branches; required if all require them."""
     reference = root.get("$ref")
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         return {}
     if isinstance(reference, str):
         beside = {k: v for k, v in root.items() if k != "$ref"}

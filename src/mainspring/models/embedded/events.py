@@ -14,7 +14,7 @@ from mainspring.errors import InvalidResponseError
 from mainspring.events import Done, StreamEvent, StreamStart, TextDelta
 from mainspring.lazy import lazy_re
 from mainspring.messages import Cost, Message, StopReason, Usage
-from mainspring.models.embedded.grammar import AnswerText, ArgumentsDelta, CallStart, Piece, TurnParser
+from mainspring.models.embedded.grammar import AnswerDelta, ArgumentsDelta, CallStart, Piece, TurnParser
 from mainspring.models.embedded.prompt import TurnRules
 from mainspring.models.message_builder import MessageBuilder
 
@@ -127,7 +127,7 @@ class TurnEventStream:
             case ArgumentsDelta(text) if self._call:
                 self._text.append(text)
                 return [] if self._held or self._index is None else [draft.arguments(self._index, text)]
-            case AnswerText(text) if not self._call:
+            case AnswerDelta(text) if not self._call:
                 events: list[StreamEvent] = []
                 if self._index is None:
                     opened = draft.open_text()

@@ -20,7 +20,7 @@ from mainspring.models.embedded.download import download_weights, is_downloaded
 from mainspring.models.embedded.events import TurnEventStream
 from mainspring.models.embedded.prompt import rules_for_next_turn, without_calls
 from mainspring.models.embedded.server import LlamaServer, borrow, give_back
-from mainspring.models.embedded.sources import ProgressCallback
+from mainspring.models.embedded.sources import DownloadCallback
 from mainspring.models.embedded.weights import DEFAULT, ModelWeights, download_command, find_weights, models_dir
 from mainspring.models.http_model import HttpModel
 from mainspring.models.port import ModelInfo, ModelRequest, ModelResponse, collect
@@ -96,7 +96,7 @@ class EmbeddedModel:
 
     async def download(
         self,
-        progress: ProgressCallback | None = None,
+        progress: DownloadCallback | None = None,
         signal: CancelToken | None = None,
         *,
         offline: bool = False,

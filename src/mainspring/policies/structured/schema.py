@@ -126,7 +126,7 @@ def _rebase_refs(node: Any) -> Any:
 
 _FENCE = lazy_re(r"```[ \t]*(?:json[c5]?|javascript|js)?[ \t]*\r?\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _DECODER = json.JSONDecoder()
-_MOST_STARTS = 200
+_MAX_STARTS = 200
 """Maximum number of positions tried in a long text; each costs at most one pass over text that resembles JSON."""
 
 
@@ -158,7 +158,7 @@ def _value(text: str) -> Any:
 
 def _iter_json_in_prose(text: str) -> Iterator[Any]:
     at = 0
-    for _ in range(_MOST_STARTS):
+    for _ in range(_MAX_STARTS):
         starts = [i for i in (text.find("{", at), text.find("[", at)) if i >= 0]
         if not starts:
             return

@@ -355,7 +355,7 @@ async def _image(ctx: ToolContext, file: ResolvedFile, head: bytes) -> ToolResul
         install = await asyncio.to_thread(install_command, "images")
         reason = (
             f"an image of more than {MAX_IMAGE_BYTES} bytes or {MAX_IMAGE_EDGE} pixels, or of another kind than PNG, JPEG, GIF and "
-            "WebP, cannot be shown as it is, and Pillow, which would change it, is missing. The user can install it with: "
+            "WebP, cannot be shown, and Pillow, which would convert it, is missing. The user can install it with: "
             f"{install}"
         )
         return _unsupported_result(file, head, reason, "not shown")
@@ -381,7 +381,7 @@ def _unsupported_result(file: ResolvedFile, head: bytes, reason: str, title: str
 def _binary(file: ResolvedFile, head: bytes) -> ToolResult:
     text = (
         f"[binary file: {file.name}, {file.stat.size} bytes, {describe_file_type(head)}; not shown. "
-        "Look at it with a program in the shell, such as xxd.]"
+        "Inspect it with a program in the shell, such as xxd.]"
     )
     metadata = {"path": str(file.path), "bytes": file.stat.size, "binary": True}
     return ToolResult(output=text, title=f"{file.name}: binary", metadata=metadata)

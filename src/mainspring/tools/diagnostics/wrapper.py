@@ -19,8 +19,8 @@ from mainspring.tools.tool import Tool, ToolContext, ToolResult, to_tool_result
 WAIT_SECONDS = 3.0
 """Seconds that a result waits for the servers; later diagnostics are reported with the next change."""
 MAX_REPORTED = 10
-_MOST_BYTES = 1 << 20
-_LONGEST_MESSAGE = 300
+_MAX_BYTES = 1 << 20
+_MAX_MESSAGE_CHARS = 300
 _KEY = "language-servers"
 
 
@@ -84,10 +84,10 @@ async def _affected_files(
 
 async def _text(ctx: ToolContext, path: str) -> str | None:
     try:
-        data = await ctx.env.read_bytes(RealPath(path), limit=_MOST_BYTES + 1)
+        data = await ctx.env.read_bytes(RealPath(path), limit=_MAX_BYTES + 1)
     except OSError:
         return None
-    document = await asyncio.to_thread(decode_text, data) if len(data) <= _MOST_BYTES else None
+    document = await asyncio.to_thread(decode_text, data) if len(data) <= _MAX_BYTES else None
     return None if document is None else replace_surrogates(document.text)
 
 
@@ -187,5 +187,5 @@ def _format_note(watch: _ServerState, name: str, new: Sequence[Diagnostic], fixe
 
 def _format_diagnostic(diagnostic: Diagnostic) -> str:
     text = " ".join(diagnostic.message.split())
-    text = text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "…"
+    text = text if len(text) <= _MAX_MESSAGE_CHARS else text[:_MAX_MESSAGE_CHARS] + "…"
     return f"{text} ({diagnostic.code})" if diagnostic.code else text

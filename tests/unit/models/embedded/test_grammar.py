@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.models.embedded.grammar import (
-    AnswerText,
+    AnswerDelta,
     ArgumentsDelta,
     CallStart,
     Piece,
@@ -47,8 +47,8 @@ def read(text: str, cuts: list[int] | None = None) -> list[Piece]:
     joined: list[Piece] = []
     for piece in found:
         last = joined[-1] if joined else None
-        if isinstance(last, AnswerText) and isinstance(piece, AnswerText):
-            joined[-1] = AnswerText(last.text + piece.text)
+        if isinstance(last, AnswerDelta) and isinstance(piece, AnswerDelta):
+            joined[-1] = AnswerDelta(last.text + piece.text)
         elif isinstance(last, ArgumentsDelta) and isinstance(piece, ArgumentsDelta):
             joined[-1] = ArgumentsDelta(last.text + piece.text)
         else:
@@ -59,7 +59,7 @@ def read(text: str, cuts: list[int] | None = None) -> list[Piece]:
 @given(answers)
 def test_an_answer_comes_out_decoded(case: tuple[str, str]) -> None:
     text, written = case
-    assert "".join(p.text for p in read(written) if isinstance(p, AnswerText)) == text
+    assert "".join(p.text for p in read(written) if isinstance(p, AnswerDelta)) == text
 
 
 @given(calls)
@@ -87,23 +87,23 @@ def test_nothing_a_model_writes_breaks_it(text: str) -> None:
 
 def test_text_comes_out_as_soon_as_it_is_certain() -> None:
     reader = TurnParser()
-    assert reader.feed('{"answer": "He') == [AnswerText("He")]
-    assert reader.feed("llo\\") == [AnswerText("llo")]
-    assert reader.feed("n\\ud83d") == [AnswerText("\n")]
-    assert reader.feed('\\ude00!"}') == [AnswerText("\U0001f600!")]
+    assert reader.feed('{"answer": "He') == [AnswerDelta("He")]
+    assert reader.feed("llo\\") == [AnswerDelta("llo")]
+    assert reader.feed("n\\ud83d") == [AnswerDelta("\n")]
+    assert reader.feed('\\ude00!"}') == [AnswerDelta("\U0001f600!")]
 
 
 def test_prose_is_an_answer_and_other_keys_are_skipped() -> None:
-    assert read(" Hello {") == [AnswerText("Hello {")]
-    assert read('{"why": {"a": ["}"]}, "answer": "x"}') == [AnswerText("x")]
+    assert read(" Hello {") == [AnswerDelta("Hello {")]
+    assert read('{"why": {"a": ["}"]}, "answer": "x"}') == [AnswerDelta("x")]
 
 
 def test_a_structured_answer_is_passed_on_as_json() -> None:
-    assert read('{"answer": {"a": [1, "}"]}}') == [AnswerText('{"a": [1, "}"]}')]
+    assert read('{"answer": {"a": [1, "}"]}}') == [AnswerDelta('{"a": [1, "}"]}')]
 
 
 def test_a_lone_surrogate_becomes_a_replacement_character() -> None:
-    assert read('{"answer": "\\ud800 x"}') == [AnswerText("\ufffd x")]
+    assert read('{"answer": "\\ud800 x"}') == [AnswerDelta("\ufffd x")]
 
 
 PATH = {"type": "object", "properties": {"path": {"type": "string", "minLength": 1}}, "required": ["path"]}

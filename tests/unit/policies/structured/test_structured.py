@@ -97,7 +97,7 @@ async def test_an_answer_in_words_is_asked_for_again_as_a_forced_call() -> None:
     assert result.output == Person("Ann", 4)
     assert requests(one)[1].tool_choice == OUTPUT_TOOL
     nudge = requests(one)[1].messages[-1].text
-    assert "no JSON value that fits the schema" in nudge
+    assert "no JSON value that matches the schema" in nudge
     assert '"required":["name","age"]' in nudge
 
 

@@ -76,7 +76,7 @@ async def test_with_nobody_to_ask_it_says_so_at_once() -> None:
     ctx = ToolContext(env=MemoryEnv())
     for result in (await ask_user(ctx, question="?"), await present_plan(ctx, plan="x")):
         assert result.code == ToolErrorCode.CONFIG_ERROR
-        assert "Nobody can answer" in result.text
+        assert "No user can answer" in result.text
 
 
 async def test_nothing_is_not_asked() -> None:

@@ -167,7 +167,7 @@ async def test_a_wrong_pattern_is_told_by_both(
     for ctx in both:
         result = await grep(ctx, **arguments)
         assert result.code is ToolErrorCode.VALIDATION_ERROR
-        assert result.text.startswith("pattern is no valid regular expression: ")
+        assert result.text.startswith("pattern is not a valid regular expression: ")
         assert "literal=true" in result.text
         assert "\n" not in result.text
 
@@ -247,7 +247,7 @@ async def test_what_is_no_glob_is_told(both: tuple[ToolContext, ToolContext], pa
 
 async def test_a_folder_that_is_not_there_is_told(both: tuple[ToolContext, ToolContext]) -> None:
     result = await same(both, glob, pattern="nope/*.py")
-    assert (result.code, result.text) == (ToolErrorCode.NOT_FOUND, "No files match nope/*.py: there is no folder nope.")
+    assert (result.code, result.text) == (ToolErrorCode.NOT_FOUND, "No files match nope/*.py: nope does not exist.")
 
 
 async def test_rules_of_a_folder_above_the_project_do_not_empty_it(
@@ -302,7 +302,7 @@ async def test_names_that_a_policy_guards_are_withheld(both: tuple[ToolContext, 
         ctx.env.path_filter = lambda path: not path.endswith(("/src/a.py", "/src/sub", "x.log"))
     found = await same(both, glob, pattern="src/*.py")
     assert found.text == (
-        "No files match src/*.py.\n(not looked at: ignored files and .git; include_ignored=true adds ignored files)\n"
+        "No files match src/*.py.\n(not searched: ignored files and .git; include_ignored=true adds ignored files)\n"
         "(1 name withheld by the permission rules)"
     )
     assert found.metadata["withheld"] == 1

@@ -51,7 +51,7 @@ _PROVIDER_DEFAULT = "default"
 _HIDDEN_COMMANDS = frozenset({"quit", "clear", "copy"})
 """Slash commands that only make sense in a terminal."""
 _TIMEOUT_SECONDS = 3.0
-_MOST = 100
+_MAX_MODELS = 100
 
 
 class SessionConfig:
@@ -71,7 +71,7 @@ class SessionConfig:
                 found = await chat.completions("/model ")
         except TimeoutError:
             found = ()
-        self.models = {candidate.text: candidate.detail for candidate in found[:_MOST]}
+        self.models = {candidate.text: candidate.detail for candidate in found[:_MAX_MODELS]}
 
     def modes(self, status: Status) -> schema.SessionModeState:
         """Return the modes and the current one."""

@@ -15,11 +15,11 @@ from mainspring.app.chat.types import FileDiff
 from mainspring.app.servers.markdown import fence
 from mainspring.text import pluralize
 
-Kind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
+ToolKind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
 ToolCallContent = schema.ContentToolCallContent | schema.FileEditToolCallContent | schema.TerminalToolCallContent
 
 
-_KINDS: dict[str, Kind] = {
+_KINDS: dict[str, ToolKind] = {
     "read_file": "read",
     "list_files": "search",
     "glob": "search",
@@ -47,7 +47,7 @@ MAX_TEXT_CHARS = 16_000
 """Maximum number of characters of an argument before it is shortened."""
 
 
-def tool_kind(tool: str) -> Kind:
+def tool_kind(tool: str) -> ToolKind:
     """Return the protocol's kind of a tool."""
     return _KINDS.get(tool, "other")
 

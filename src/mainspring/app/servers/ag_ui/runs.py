@@ -107,7 +107,7 @@ class AgUiRunStarter:
             after = items[-1].number
             for item in items:
                 translator.encode(item.event)
-        # The client must also return the results of its own tools, in addition to approvals.
+        # The client must also return the results of the client's tools, in addition to approvals.
         for known, own in translator.last_calls.items():
             if (result := conversation.answers.get(known)) is not None:
                 await self._service.engine.send(run_id, answer_topic(own), encode(result))
@@ -117,7 +117,7 @@ class AgUiRunStarter:
             if verdict.approved:
                 await self._service.approve(tenant, run_id, Approve(call_id=call_id, input=verdict.input))
             else:
-                reason = verdict.reason or "the user said no"
+                reason = verdict.reason or "the user denied it"
                 await self._service.deny(tenant, run_id, Deny(call_id=call_id, reason=reason))
         names = ClientRunIds(thread=run_input.threadId, run=run_input.runId, answered=frozenset(answered))
         return AgUiRun(id=run_id, names=names, after=after, warnings=conversation.warnings)

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mainspring import __version__
 from mainspring.app.run_service.schemas import RunId
 from mainspring.app.run_service.service import RunService, ServiceError
-from mainspring.app.servers.http.auth import AuthMiddleware, OriginPolicy, Tokens
+from mainspring.app.servers.http.auth import AuthMiddleware, OriginPolicy, TenantTokens
 from mainspring.app.servers.http.responses import Problem, error_response, service_error_response
 from mainspring.app.servers.http.routes import OPERATIONS, ApiRequest, Operation
 from mainspring.app.servers.http.server import MAX_JSON_DEPTH, is_json_too_deep
@@ -204,7 +204,7 @@ class _BodyTooLargeError(Exception):
 
 def create_app(
     service: RunService,
-    tokens: Tokens,
+    tokens: TenantTokens,
     *,
     doors: OriginPolicy | None = None,
     limits: Limits | None = None,
@@ -214,7 +214,7 @@ def create_app(
 
     Args:
         service: The run service; the caller enters and exits it.
-        tokens: Tokens of the tenants.
+        tokens: TenantTokens of the tenants.
         doors: Allowed hosts and origins.
         limits: Limits for each tenant.
         timeouts: Time limits of streams.

@@ -20,7 +20,7 @@ from mainspring.app.run_service.service import Factory, RunService, ServiceOptio
 from mainspring.app.servers.http.auth import (
     DEFAULT_TENANT,
     TOKEN_VARIABLE,
-    Tokens,
+    TenantTokens,
     new_token,
     pop_token_from_env,
     read_tokens,
@@ -83,18 +83,18 @@ async def _serve(options: argparse.Namespace, console: Console) -> int:
     return OK
 
 
-def _tokens(options: argparse.Namespace) -> tuple[Tokens, str]:
+def _tokens(options: argparse.Namespace) -> tuple[TenantTokens, str]:
     """Return the tokens, and the token that was generated if none was provided."""
     own = pop_token_from_env(os.environ)
     if options.token_file:
         found = read_tokens(Path(options.token_file))
         if own:
             raise ConfigError(f"Use only one of --token-file and ${TOKEN_VARIABLE}.")
-        return Tokens(found), ""
+        return TenantTokens(found), ""
     if own:
-        return Tokens({own: DEFAULT_TENANT}), ""
+        return TenantTokens({own: DEFAULT_TENANT}), ""
     generated = new_token()
-    return Tokens({generated: DEFAULT_TENANT}), generated
+    return TenantTokens({generated: DEFAULT_TENANT}), generated
 
 
 async def _agents(options: argparse.Namespace, console: Console) -> dict[str, Factory]:

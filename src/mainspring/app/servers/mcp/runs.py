@@ -28,7 +28,7 @@ from mainspring.app.servers.markdown import format_diff
 from mainspring.app.servers.stdio import ChatRegistry
 
 PendingQuestion = ApprovalAsked | QuestionAsked
-_LONGEST = 6_000
+_MAX_CHARS = 6_000
 _DECISION, _CHOICE, _WORDS = "decision", "choice", "words"
 
 
@@ -57,7 +57,7 @@ def elicitation_form(question: PendingQuestion) -> types.ElicitRequestFormParams
     required = [] if len(properties) > 1 else list(properties)
     message = "\n\n".join(part for part in (question.title, question.text) if part) or title
     return types.ElicitRequestFormParams(
-        message=message[:_LONGEST],
+        message=message[:_MAX_CHARS],
         requested_schema={"type": "object", "properties": properties, "required": required},
     )
 
@@ -107,7 +107,7 @@ def _describe_call(request: ApprovalAsked) -> str:
     parts += [format_diff(diff) for diff in request.diffs]
     if len(request.suggestions) > 1:
         parts.append(f"Rules: {', '.join(request.suggestions)}")
-    return "\n\n".join(part for part in parts if part)[:_LONGEST]
+    return "\n\n".join(part for part in parts if part)[:_MAX_CHARS]
 
 
 def _label(label: str, description: str) -> str:
@@ -122,7 +122,7 @@ MAX_INPUT_ROUNDS = 10
 """Maximum number of rounds of questions in one call: clients of the official SDKs stop after that many. Later questions are declined."""
 
 
-ProgressCallback = Callable[[str], Awaitable[None]]
+TextProgressCallback = Callable[[str], Awaitable[None]]
 """Callback for progress of a run."""
 
 
@@ -198,7 +198,7 @@ class ToolRun:
                 await self._settle(request, given[id])
 
     async def advance(
-        self, progress: ProgressCallback, ask: Ask | None, *, can_ask_later: bool = False
+        self, progress: TextProgressCallback, ask: Ask | None, *, can_ask_later: bool = False
     ) -> RunFinished | InputRequired | None:
         """Wait until the run ends, or until it needs answers that only another request can deliver.
 

@@ -58,17 +58,17 @@ class BadRequestError(Exception):
         self.status = status
 
 
-Handler = Callable[[ViewerRequest], Awaitable[Response]]
+RequestHandler = Callable[[ViewerRequest], Awaitable[Response]]
 
 
 class Server:
     """HTTP server on the loopback address.
 
     Args:
-        handler: Handler of requests. Must not raise.
+        handler: RequestHandler of requests. Must not raise.
     """
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: RequestHandler) -> None:
         self._handler = handler
         self._open: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None

@@ -80,7 +80,7 @@ def env_float(environ: Mapping[str, str], name: str) -> float | None:
     return number
 
 
-_LARGEST = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 ENVIRONMENT: dict[str, tuple[SettingKey, Callable[[Mapping[str, str], str], Any]]] = {
@@ -231,7 +231,7 @@ def _text(file: Path) -> str:
     found = file.stat()
     if not stat.S_ISREG(found.st_mode):
         raise ConfigError(f"{file} is not a regular file.")
-    if found.st_size > _LARGEST:
+    if found.st_size > _MAX_BYTES:
         raise ConfigError(f"{file} is larger than 1 MiB.")
     data = file.read_bytes()
     try:

@@ -12,8 +12,8 @@ from typing import Protocol
 from mainspring.errors import NetworkError
 from mainspring.models.transport.errors import connection_lost_error, host_and_port
 
-_LONGEST_LINE = 1 << 14
-_MOST_TRAILERS = 1 << 16
+_MAX_LINE_BYTES = 1 << 14
+_MAX_TRAILERS = 1 << 16
 _TRAILER = re.compile(rb"[-!#$%&'*+.^_`|~0-9a-zA-Z]+:[^\0\v\f]*")
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 
@@ -147,7 +147,7 @@ class ChunkedBody:
 
     def _line(self, line: bytes) -> None:
         """Return the line before a chunk, or a trailer."""
-        if len(line) > _LONGEST_LINE or b"\n" in line or b"\r" in line:  # Other parsers may see two lines here.
+        if len(line) > _MAX_LINE_BYTES or b"\n" in line or b"\r" in line:  # Other parsers may see two lines here.
             raise BodyFramingError("a line is invalid or too long")
         if self._ended:
             self._trailer(line)
@@ -164,14 +164,14 @@ class ChunkedBody:
     def _trailer(self, line: bytes) -> None:
         """Check a trailer. Its value is ignored, but an invalid trailer means that the body is corrupt."""
         self._trailers += len(line)
-        if self._trailers > _MOST_TRAILERS or (line and not _TRAILER.fullmatch(line)):
+        if self._trailers > _MAX_TRAILERS or (line and not _TRAILER.fullmatch(line)):
             raise BodyFramingError("the line after the last chunk is not a trailer")
         self.done = not line
 
     def _keep(self, rest: bytes) -> None:
         if self.done:
             self.trailing_data += rest
-        elif not self._remaining and len(rest) > _LONGEST_LINE:
+        elif not self._remaining and len(rest) > _MAX_LINE_BYTES:
             raise BodyFramingError("a line is too long")
         else:
             self._held = rest

@@ -203,7 +203,7 @@ _BUDGETS = {"minimal": 512, "low": 2048, "medium": 8192, "high": 24576, "xhigh":
 """Thinking tokens of each level, for models with budgets; clamped to the supported range."""
 
 
-_MOST_STOPS = 5  # documented
+_MAX_STOPS = 5  # documented
 _ANSWER = 1024  # tokens to leave for a response after the thinking
 
 
@@ -219,7 +219,7 @@ def _request_options(request: ModelRequest, profile: ModelProfile) -> dict[str, 
     if request.temperature is not None and dialect.temperature:
         settings["temperature"] = request.temperature
     if request.stop and dialect.stop:
-        settings["stopSequences"] = list(request.stop)[:_MOST_STOPS]
+        settings["stopSequences"] = list(request.stop)[:_MAX_STOPS]
     if thinking:
         settings["thinkingConfig"] = thinking
     if request.schema is not None and dialect.json_schema and (dialect.schema_with_tools or not request.tools):

@@ -34,10 +34,10 @@ else:
     ErrorBody = lazy_function("mainspring.models.errors", "ErrorBody")
 
 
-Kind = Literal["message", "reasoning", "call"]
+ItemKind = Literal["message", "reasoning", "call"]
 
 
-_KINDS: dict[str, Kind] = {
+_KINDS: dict[str, ItemKind] = {
     "message": "message",
     "reasoning": "reasoning",
     "function_call": "call",
@@ -46,7 +46,7 @@ _KINDS: dict[str, Kind] = {
 """Types of items that become blocks; all others are server-side items."""
 
 
-_TYPES: dict[Kind, str] = {kind: type for type, kind in reversed(_KINDS.items())}
+_TYPES: dict[ItemKind, str] = {kind: type for type, kind in reversed(_KINDS.items())}
 
 
 class OpenItem:
@@ -78,8 +78,8 @@ class OpenItem:
         "pieces",
     )
 
-    def __init__(self, kind: Kind, id: str | None, block: int) -> None:
-        self.kind: Kind = kind
+    def __init__(self, kind: ItemKind, id: str | None, block: int) -> None:
+        self.kind: ItemKind = kind
         self.id = id
         self.block = block
         self.pieces: list[str] = []
@@ -212,7 +212,7 @@ class OutputItemAssembler:
             if not item.done:
                 self._close(item, None, out)
 
-    def _open(self, kind: Kind, item: OutputItem, place: int | None, out: list[StreamEvent]) -> OpenItem:
+    def _open(self, kind: ItemKind, item: OutputItem, place: int | None, out: list[StreamEvent]) -> OpenItem:
         draft = self._draft
         if kind == "call":
             call_id = item.call_id or item.id or ""
@@ -237,12 +237,12 @@ class OutputItemAssembler:
             self._by_place[place] = opened
         return opened
 
-    def _named(self, item: OutputItem, kind: Kind) -> OpenItem | None:
+    def _named(self, item: OutputItem, kind: ItemKind) -> OpenItem | None:
         """Return the item of this type with this ID."""
         known = self._by_id.get(item.id)
         return known if known is not None and known.kind == kind else None
 
-    def _open_item(self, kind: Kind, event: Event, out: list[StreamEvent]) -> OpenItem | None:
+    def _open_item(self, kind: ItemKind, event: Event, out: list[StreamEvent]) -> OpenItem | None:
         """Return the item of a delta, even if its start was not sent; ``None`` for deltas after its end."""
         item = self.find(event)
         if item is None and event.item_id is None and event.output_index is None:
@@ -353,7 +353,7 @@ class OutputItemAssembler:
             self._draft.update_call(known.block, known.call_id, known.name)
 
 
-def _could_be_same(known: OpenItem, kind: Kind, item: OutputItem) -> bool:
+def _could_be_same(known: OpenItem, kind: ItemKind, item: OutputItem) -> bool:
     """Return True if an open item may be an item of the final response with another ID."""
     return known.kind == kind and (
         kind != "call" or not (known.has_provider_id and item.call_id) or known.call_id == item.call_id

@@ -152,7 +152,7 @@ def _changed(profile: ModelProfile, change: dict[str, Any]) -> ModelProfile:
 
 
 _SLOT = "responses"
-_LONGEST_ID = 64  # of a call or an item; some hosts create longer IDs and then reject them
+_MAX_ID_CHARS = 64  # of a call or an item; some hosts create longer IDs and then reject them
 
 
 _EMPTY = b"," + to_json({"type": "message", "role": "user", "content": EMPTY_PROMPT_TEXT})
@@ -191,7 +191,7 @@ def encode_message(message: Message, profile: ModelProfile) -> bytes:
         profile.model,
         vision=profile.info.vision,
         unreadable=profile.unreadable,
-        max_id_length=_LONGEST_ID,
+        max_id_length=_MAX_ID_CHARS,
     )
     if cleaned is None:
         return b""
@@ -310,7 +310,7 @@ def _reasoning(
 
 def _id(mark: dict[str, Any]) -> dict[str, Any]:
     id = mark.get("id")
-    return {"id": id} if isinstance(id, str) and 0 < len(id) <= _LONGEST_ID else {}
+    return {"id": id} if isinstance(id, str) and 0 < len(id) <= _MAX_ID_CHARS else {}
 
 
 def _text(block: TextBlock, mark: dict[str, Any]) -> dict[str, Any]:

@@ -55,14 +55,14 @@ async def _apply_locked(ctx: ToolContext, file: ResolvedFile, edits: Sequence[Ed
 def _compute(before: bytes, edits: Sequence[Edit], name: str) -> _EditResult | ToolResult:
     document = decode_text(before)
     if document is None:
-        text = f"Cannot edit {name}: it is binary, or in an encoding that cannot be written back as it was."
+        text = f"Cannot edit {name}: it is binary, or in an encoding that cannot be restored."
         return failure(ToolErrorCode.VALIDATION_ERROR, text)
     text = document.text
     changes: list[EditChange] = []
     if any(replace_surrogates(edit.new) != edit.new for edit in edits):
         return failure(
             ToolErrorCode.VALIDATION_ERROR,
-            "new_string has half a surrogate pair, which no file can hold. Send it without.",
+            "new_string has half a surrogate pair, which no file can contain. Remove it.",
         )
     for i, edit in enumerate(edits):
         change = compute_edit(text, _without_bom(edit, document))

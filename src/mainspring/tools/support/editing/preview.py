@@ -21,7 +21,7 @@ PREVIEWABLE_TOOLS = frozenset({"write_file", "edit", "multi_edit", "apply_patch"
 """Tools whose calls can be previewed."""
 
 
-_MOST = 16 << 20
+_MAX_BYTES = 16 << 20
 
 
 class FileChange(Struct, frozen=True, kw_only=True):
@@ -202,13 +202,13 @@ class _OverlayEnv:
             stat = await self._env.stat(real_path)
             if stat.kind != "file":
                 raise IsADirectoryError(21, f"it is a {stat.kind}", real_path)
-            self.was[real_path] = await self._env.read_bytes(real_path) if stat.size <= _MOST else None
+            self.was[real_path] = await self._env.read_bytes(real_path) if stat.size <= _MAX_BYTES else None
         except FileNotFoundError:
             self.was[real_path] = None
 
 
 MAX_DIFF_BYTES = 16_384
-_MOST_LINES = 2_000
+_MAX_LINES = 2_000
 _CONTEXT = 3
 
 
@@ -235,7 +235,7 @@ def diff(before: str, after: str, path: str) -> Diff:
     first = max(0, head - _CONTEXT)
     last_old, last_new = len(old) - max(0, tail - _CONTEXT), len(new) - max(0, tail - _CONTEXT)
     a, b = old[first:last_old], new[first:last_new]
-    if max(len(a), len(b)) > _MOST_LINES:
+    if max(len(a), len(b)) > _MAX_LINES:
         removed, added = len(old) - head - tail, len(new) - head - tail
         return Diff(
             f"--- a/{path}\n+++ b/{path}\n(lines {head + 1} to {len(old) - tail} replaced by {added} lines)\n",

@@ -106,7 +106,7 @@ TIME_LIMIT = 30.0
 
 
 _LIMITS = OutputLimits(head=64 << 20, tail=0, cap=64 << 20)
-_MOST_FILES = 500_000
+_MAX_FILES = 500_000
 _UNREADABLE = lazy_re(r"^rg: (.+?): (.+?)(?: \(os error \d+\))?$", re.MULTILINE)
 
 
@@ -180,7 +180,7 @@ def _parts(path: str) -> list[str]:
 
 
 async def _list_by_walking(ctx: ToolContext, root: RealPath, include_ignored: bool, depth: int | None) -> FileList:
-    walk = await ctx.env.walk(root, include_ignored=include_ignored, depth=depth, limit=_MOST_FILES, signal=ctx.signal)
+    walk = await ctx.env.walk(root, include_ignored=include_ignored, depth=depth, limit=_MAX_FILES, signal=ctx.signal)
     problems = [f"{u}" for u in walk.unreadable]
     if walk.truncated:
         problems.append("cancelled" if ctx.is_aborted else "too many files")

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from mainspring.app.servers.http.auth import Tokens, watch_token_file
+from mainspring.app.servers.http.auth import TenantTokens, watch_token_file
 from mainspring.app.servers.http.routes import OPERATIONS
 from mainspring.app.servers.http.server import MAX_JSON_DEPTH, is_json_too_deep
 from mainspring.app.servers.http.sse import StreamTimeouts
@@ -238,7 +238,7 @@ async def test_figures_have_few_labels_whatever_is_asked():
 async def test_a_token_that_is_taken_out_of_the_file_is_refused(tmp_path: Path):
     file, said = tmp_path / "tokens", asyncio.Queue[str]()
     file.write_text(f"ann {ANN}\nben {BEN}\n")
-    tokens = Tokens({ANN: "ann", BEN: "ben"})
+    tokens = TenantTokens({ANN: "ann", BEN: "ben"})
     keeping = asyncio.ensure_future(watch_token_file(file, tokens, said.put_nowait, interval_seconds=0.01))
     try:
         await asyncio.wait([keeping], timeout=0.03)
