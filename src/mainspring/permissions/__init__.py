@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__, __getattr__ = lazy_exports(
     __name__,
     {
-        "decisions": "PermissionDecision RecoveredObject PermissionRequest Reply SessionGrant Verdict",
+        "decisions": "PermissionDecision PermissionOutcome PermissionRequest Reply SessionGrant Verdict",
         "engine": "ToolCall PermissionEngine",
         "path_checker": "PermissionMode",
         "portable": "is_portable relative_program",

@@ -11,8 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from mainspring.errors import ConfigError, SessionError
-from mainspring.loop import Plugin
-from mainspring.loop import UnfinishedCalls as LoopPendingCalls
+from mainspring.loop import PendingCalls, Plugin
 from mainspring.loop.hooks import (
     BeforeToolRun,
     ContextCompacted,
@@ -406,12 +405,12 @@ class Session(AbstractContextManager["Session"]):
         return tuple(self.journal.history.messages)
 
     @property
-    def pending(self) -> LoopPendingCalls | None:
+    def pending(self) -> PendingCalls | None:
         """The calls of a paused run that wait for an answer."""
         for calls in reversed(self.journal.history.open.values()):
             if calls.reasons is not None:
                 results = {call: block for call, (_, block) in calls.results.items()}
-                return LoopPendingCalls(calls.message, results, dict(calls.reasons))
+                return PendingCalls(calls.message, results, dict(calls.reasons))
         return None
 
     @property

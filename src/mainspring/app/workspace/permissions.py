@@ -18,7 +18,7 @@ from mainspring.app.workspace.settings import Settings
 from mainspring.app.workspace.trust import TRUST_FILE as TRUST
 from mainspring.env import LocalEnv
 from mainspring.errors import ConfigError
-from mainspring.permissions import PermissionDecision, Permissions, RuleSet, RuleSource, SpecRule
+from mainspring.permissions import PermissionDecision, PermissionRule, Permissions, RuleSet, RuleSource
 from mainspring.tools import Tool
 from mainspring.tools.builtin import COMMON_ALIASES, builtin_tools
 
@@ -193,11 +193,11 @@ def _explanation(decision: PermissionDecision) -> CallExplanation:
     )
 
 
-def _view_or_none(rule: SpecRule | None) -> RuleView | None:
+def _view_or_none(rule: PermissionRule | None) -> RuleView | None:
     return None if rule is None else _view(rule)
 
 
-def _view(rule: SpecRule) -> RuleView:
+def _view(rule: PermissionRule) -> RuleView:
     counts = rule.effect != "allow" or rule.origin.trusted
     return RuleView(effect=rule.effect, rule=rule.text, origin=str(rule.origin), counts=counts)
 

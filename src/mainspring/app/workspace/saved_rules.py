@@ -21,7 +21,7 @@ from mainspring.app.workspace.settings import parse_settings
 from mainspring.app.workspace.settings.jsonc import JsonError, edit_jsonc
 from mainspring.errors import ConfigError
 from mainspring.locks import LockTimeoutError, lock_directory
-from mainspring.permissions import RuleSet, RuleSource, SpecRule, is_portable, parse_rule, relative_program
+from mainspring.permissions import PermissionRule, RuleSet, RuleSource, is_portable, parse_rule, relative_program
 from mainspring.state_files import write_text_atomically
 
 GRANTS_FILE_NAME = "grants.json"
@@ -172,7 +172,7 @@ class GrantStore:
         return self.file
 
 
-def _parse(grants: tuple[Grant, ...], place: str) -> tuple[SpecRule, ...]:
+def _parse(grants: tuple[Grant, ...], place: str) -> tuple[PermissionRule, ...]:
     return tuple([parse_rule(grant.rule, grant.effect, RuleSource("user", place)) for grant in grants])
 
 
@@ -198,7 +198,7 @@ class RuleFiles(Struct, frozen=True):
     home: UserPaths | None
     folder: str
 
-    def parse(self, reach: Reach, effect: GrantEffect, texts: tuple[str, ...]) -> tuple[SpecRule, ...]:
+    def parse(self, reach: Reach, effect: GrantEffect, texts: tuple[str, ...]) -> tuple[PermissionRule, ...]:
         """Return rules as they apply once they are saved.
 
         Raises:
@@ -228,7 +228,7 @@ class RuleFiles(Struct, frozen=True):
             return GrantStore(self.home).add(self.folder, effect, texts)
         return self._change_settings(effect, lambda known: list(dict.fromkeys([*known, *texts])))
 
-    def reach_of(self, rule: SpecRule) -> Reach | None:
+    def reach_of(self, rule: PermissionRule) -> Reach | None:
         """Return where a rule in force applies, or None if it is not one that `save` saves: of a flag, or of the project's settings."""
         if rule.effect == "ask" or self.home is None or rule.origin.kind != "user":
             return None
@@ -236,13 +236,13 @@ class RuleFiles(Struct, frozen=True):
             return "project"
         return "everywhere" if rule.origin.place.startswith(f"{self.home.settings}: ") else None
 
-    def file(self, rule: SpecRule) -> Path | None:
+    def file(self, rule: PermissionRule) -> Path | None:
         """Return the file that stores a saved rule."""
         if self.home is None:
             return None
         return GrantStore(self.home).file if self.reach_of(rule) == "project" else self.home.settings
 
-    def remove(self, rule: SpecRule) -> Path:
+    def remove(self, rule: PermissionRule) -> Path:
         """Remove a saved rule from its file, and return the file. Blocks.
 
         Raises:
@@ -255,7 +255,7 @@ class RuleFiles(Struct, frozen=True):
             return GrantStore(self.home).remove(self.folder, rule.effect, rule.text)
         return self._change_settings(rule.effect, lambda known: [text for text in known if text != rule.text])
 
-    def named(self, rules: Iterable[SpecRule], name: str) -> SpecRule:
+    def named(self, rules: Iterable[PermissionRule], name: str) -> PermissionRule:
         """Return the saved rule of a number, counted from 1 in `saved`, or of a text.
 
         Raises:
@@ -264,12 +264,12 @@ class RuleFiles(Struct, frozen=True):
         saved = self.saved(rules)
         return pick(name, [rule.text for rule in saved], saved)
 
-    def saved(self, rules: Iterable[SpecRule]) -> list[SpecRule]:
+    def saved(self, rules: Iterable[PermissionRule]) -> list[PermissionRule]:
         """Return the saved ones of some rules: those for every project, then those for this one."""
         known = {(self.reach_of(rule), rule.effect, rule.text): rule for rule in rules}
         return [rule for reach in REACHES for (found, _, _), rule in known.items() if found == reach]
 
-    def same(self, rule: SpecRule, rules: Iterable[SpecRule]) -> list[SpecRule]:
+    def same(self, rule: PermissionRule, rules: Iterable[PermissionRule]) -> list[PermissionRule]:
         """Return those of some rules that equal a rule, and apply in the same projects."""
         requested = (self.reach_of(rule), rule.effect, rule.text)
         return [each for each in rules if (self.reach_of(each), each.effect, each.text) == requested]
