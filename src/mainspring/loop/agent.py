@@ -110,7 +110,7 @@ Prompt = str | AgentMessage | Sequence[AgentMessage | ContentBlock]
 """Text, blocks of text and images, or messages."""
 
 
-HookT = TypeVar("H", bound=Hook)
+HookT = TypeVar("HookT", bound=Hook)
 
 
 class CoreAgent:

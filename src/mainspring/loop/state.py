@@ -40,7 +40,7 @@ from mainspring.messages import (
 from mainspring.models import EncodingCache, ModelProvider
 from mainspring.tools import ToolRegistry
 
-HookT = TypeVar("H", bound=Hook)
+HookT = TypeVar("HookT", bound=Hook)
 
 MessageConverter = Callable[[Sequence[AgentMessage]], "Sequence[Message] | Awaitable[Sequence[Message]]"]
 """Converts the history to messages for the model; maps or drops application messages. Sync or async."""
