@@ -96,7 +96,7 @@ def test_a_folder_a_file_and_many_are_looked_at(tmp_path: Path) -> None:
     assert check_skills(tmp_path / "good" / "SKILL.md") == (verdicts["good"],)
     [none] = check_skills(write(tmp_path / "empty", "x", "README.md"))
     assert [f.rule for f in none.faults] == ["file-missing"]
-    with pytest.raises(SkillError, match="there is no"):
+    with pytest.raises(SkillError, match="does not exist"):
         check_skills(tmp_path / "nowhere")
 
 

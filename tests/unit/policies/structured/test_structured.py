@@ -165,7 +165,7 @@ async def test_the_first_answer_that_fits_counts_and_calls_beside_it_still_run()
 async def test_several_values_in_a_text_are_no_answer() -> None:
     one = agent('{"name": "Ann", "age": 4} or {"name": "Bob", "age": 5}', give(ANN))
     assert (await one.run("go")).output == Person("Ann", 4)
-    assert "2 values that fit" in requests(one)[1].messages[-1].text
+    assert "2 values that match" in requests(one)[1].messages[-1].text
 
 
 @pytest.mark.covers("BYD-15")
