@@ -171,8 +171,8 @@ INVALID_RESULT_TEXTS = {
     "session/request_permission": "denied",
     "fs/read_text_file": "on the disk",
     "terminal/create": "ours",
-    "terminal/output": "The editor does not tell",
-    "terminal/wait_for_exit": "The editor does not tell",
+    "terminal/output": "The editor does not report",
+    "terminal/wait_for_exit": "The editor does not report",
     "elicitation/create": "gave no answer",
 }
 """The tool result after an invalid client result: a denial, the file on disk, or a local command; never a guess."""

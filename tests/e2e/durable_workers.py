@@ -131,7 +131,7 @@ async def run_worker(options: dict[str, Any]) -> None:
         poll=options.get("poll", 0.05),
         heartbeat=options.get("heartbeat", 0.1),
         dead_after=options.get("dead_after", 0.8),
-        max_deaths=options.get("max_deaths", 20),
+        max_crashes=options.get("max_crashes", 20),
     )
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)

@@ -36,7 +36,7 @@ from mainspring.sessions import (
     SessionStore,
     SqliteSessionStore,
 )
-from mainspring.sessions.history import INTERRUPTED, NOT_STARTED
+from mainspring.sessions.history import INTERRUPTED_TEXT, NOT_STARTED
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, tool
 
@@ -210,13 +210,13 @@ def check_session(kind: str, folder: Path) -> Counter[str]:
     assert not ran or max(ran.values()) == 1
     for key in ran:
         block = results[f"call-{key}"]
-        assert block.text.startswith(f"did {key}") or block.text == INTERRUPTED, block.text[:200]
+        assert block.text.startswith(f"did {key}") or block.text == INTERRUPTED_TEXT, block.text[:200]
     for text in recorded["result"]:
         assert results[f"call-{text.removeprefix('did ')}"].text.startswith(text)
     for call in request - {f"call-{key}" for key in ran}:
-        assert results[call].text in {NOT_STARTED, INTERRUPTED}
+        assert results[call].text in {NOT_STARTED, INTERRUPTED_TEXT}
     counted = Counter(
-        "interrupted" if b.text == INTERRUPTED else "not started" if b.text == NOT_STARTED else "result"
+        "interrupted" if b.text == INTERRUPTED_TEXT else "not started" if b.text == NOT_STARTED else "result"
         for b in results.values()
     )
     return counted + Counter(answers=len(recorded["answer"]), ended=sum(isinstance(e, RunEndEntry) for e in entries))

@@ -75,7 +75,7 @@ def test_no_file_or_command_output_contains_a_secret(command: Command) -> None:
     done = None
     for source, (prompt, script) in runs.items():
         if source == "provider error":  # the last one: every run tries to start all servers
-            command.settings({"mcp": {"servers": servers()}})
+            command.settings({"mcp": {"servers": broken_servers()}})
         command.server.script[:] = script
         done = command.run("-p", prompt, *rules, *(("--continue",) if source != "prompt" else ()))
         assert (done.code == 0) == (source != "provider error"), done.err

@@ -208,10 +208,10 @@ async def test_worker_finishes_its_steps_on_sigterm(workers: Workers, client: Du
 async def test_run_that_crashes_workers_fails_and_can_be_retried(workers: Workers, client: DurableClient) -> None:
     run = await client.start("deadly", "r", run_id="r")
     for death in range(3):
-        pid = workers.start("same", max_deaths=3)
+        pid = workers.start("same", max_crashes=3)
         assert await asyncio.to_thread(ended, pid, 40), f"{death}"
     assert len(workers.lines("died")) == 3
-    last_worker = workers.start("same", max_deaths=3)
+    last_worker = workers.start("same", max_crashes=3)
     with pytest.raises(DurableError, match="3 workers crashed with this run.*'model scripted:scripted-1'"):
         await run.result(timeout=40)
     assert "mainspring runs retry r" in (await run.info()).error

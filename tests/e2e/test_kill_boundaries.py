@@ -29,7 +29,7 @@ from mainspring.loop.hooks import (
 )
 from mainspring.messages import Message
 from mainspring.sessions import PairEntry, Session, SessionPlug
-from mainspring.sessions.history import INTERRUPTED, NOT_STARTED
+from mainspring.sessions.history import INTERRUPTED_TEXT, NOT_STARTED
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import Tool, tool
 
@@ -140,7 +140,7 @@ def expected_results(boundary: str, mode: str, did: Counter[str]) -> dict[str, s
         if at >= order.index("before the pair"):
             owed[key] = f"did {key}"
         elif key == "b" and order.index("after the start") <= at < order.index("after the result"):
-            owed[key] = INTERRUPTED
+            owed[key] = INTERRUPTED_TEXT
         elif not did[key]:
             owed[key] = NOT_STARTED
         else:
@@ -171,8 +171,8 @@ def test_killed_run_resumes_with_a_new_prompt(boundary: str, mode: str, tmp_path
         assert found[call] == text
     for call, text in found.items():  # a call that ran is never reported as not started, and the other way around
         key = call.removeprefix("call-")
-        assert text in ({f"did {key}", INTERRUPTED} if did[key] else {NOT_STARTED, INTERRUPTED})
-        if text == INTERRUPTED:
+        assert text in ({f"did {key}", INTERRUPTED_TEXT} if did[key] else {NOT_STARTED, INTERRUPTED_TEXT})
+        if text == INTERRUPTED_TEXT:
             assert boundary not in {"after the intent", "while calls are judged", "after the pair"}
     assert session.was_interrupted == (boundary not in {"after the end", "before the prompt"})
 
@@ -211,7 +211,7 @@ def test_reader_changes_nothing_after_a_kill(tmp_path: Path) -> None:
     path = next((tmp_path / "home").rglob("*.jsonl"))
     before = path.read_bytes()
     with Session.open(path, write=False) as reader:
-        assert INTERRUPTED in tool_results(reader).values()
+        assert INTERRUPTED_TEXT in tool_results(reader).values()
         with Session.open(path) as writer:
             assert writer.writable
     assert path.read_bytes() == before

@@ -398,7 +398,7 @@ class Memory:
             del ctx
             section, where = arguments.get("section", "Context"), arguments.get("where", "project")
             try:
-                said = await self.remember(arguments["note"], section=section, where=where)
+                answer = await self.remember(arguments["note"], section=section, where=where)
             except ValueError as error:
                 return ToolResult(output=f"Not remembered: {error}", is_error=True, code=ToolErrorCode.VALIDATION_ERROR)
             except PermissionError as error:
@@ -407,7 +407,7 @@ class Memory:
                 )
             except MainspringError as error:
                 return ToolResult(output=f"Not remembered: {error}", is_error=True, code=ToolErrorCode.IO_ERROR)
-            return ToolResult(output=said, title=arguments["note"][:80])
+            return ToolResult(output=answer, title=arguments["note"][:80])
 
         return define_tool(
             "remember",

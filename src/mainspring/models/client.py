@@ -384,8 +384,8 @@ class LLMClient:
         source = self._current()
         if not isinstance(source, ProviderConfig):
             return source.model
-        made = self._models.cached(source)
-        return made.model if made is not None else source.model or ""
+        cached = self._models.cached(source)
+        return cached.model if cached is not None else source.model or ""
 
     async def invoke(
         self, prompt: Prompt, *, signal: CancelToken | None = None, **options: Any
@@ -455,9 +455,9 @@ class LLMClient:
         self, prompt: Prompt, signal: CancelToken | None, options: Mapping[str, Any]
     ) -> tuple[AsyncGenerator[StreamEvent, None], str, str]:
         """Return the stream of a call, the name of the provider, and the model ID."""
-        asked, settings = split_options(options)
+        request_fields, settings = split_options(options)
         model = await self._models.get(self._current(), settings)
-        request = ModelRequest(convert_to_llm(to_messages(adapt_prompt(prompt))), **asked)
+        request = ModelRequest(convert_to_llm(to_messages(adapt_prompt(prompt))), **request_fields)
         events = retry_stream(
             lambda: model.stream(request),
             self._retry,

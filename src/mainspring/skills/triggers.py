@@ -15,7 +15,7 @@ MAX_PROMPT_CHARS = 20_000
 """Maximum characters of a prompt that are searched."""
 
 
-_LONGEST_PATTERN = 500
+_MAX_PATTERN_CHARS = 500
 _LIST_REQUEST = lazy_re(
     r"(?<!\w)(?:what (?:can|could) you do|what are you able to do|(?:list|show)(?: me)?(?: all| your| the| available)* skills"
     r"|(?:which|what) skills|what are your (?:skills|capabilities))(?!\w)",
@@ -60,7 +60,7 @@ class TriggerMatcher:
         words = tuple(dict.fromkeys(w for t in (*given.keywords, *given.verbs) if (w := " ".join(t.split()))))
         patterns: list[tuple[re.Pattern[str], int]] = []
         for text in given.patterns:
-            limit = max_safe_length(text) if len(text) <= _LONGEST_PATTERN else -1
+            limit = max_safe_length(text) if len(text) <= _MAX_PATTERN_CHARS else -1
             if limit < 0:
                 self.problems.append(f"{skill.name}: the trigger pattern {text[:80]!r} is invalid or takes too long")
                 continue
@@ -74,7 +74,7 @@ class TriggerMatcher:
         """Return the skills that a prompt triggers, in their original order.
 
         Keywords and verbs match at word boundaries, ignoring case; a phrase may contain a line break. A skill without triggers matches only
-        its name: as ``/name`` or ``$name``, as "the name skill", or, for a name of several words, as it is.
+        its name: as ``/name`` or ``$name``, as "the name skill", or, for a name of several words, unchanged.
         """
         text = prompt[:MAX_PROMPT_CHARS]
         hits: list[TriggerMatch] = []

@@ -1,4 +1,4 @@
-"""JSON Schema keywords that apply to a single value: enums, limits, sizes, patterns, and formats."""
+"""JSON JsonSchema keywords that apply to a single value: enums, limits, sizes, patterns, and formats."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -117,7 +117,7 @@ Paths are relative to the value.
 """
 
 
-Schema = Mapping[str, Any]
+JsonSchema = Mapping[str, Any]
 
 
 class NotPlainError(Exception):
@@ -125,14 +125,14 @@ class NotPlainError(Exception):
 
 
 def is_integer(value: Any) -> bool:
-    """Return True if a value is an integer in JSON Schema: `5` and `5.0` are, `true` is not."""
+    """Return True if a value is an integer in JSON JsonSchema: `5` and `5.0` are, `true` is not."""
     return (isinstance(value, int) and value is not True and value is not False) or (
         isinstance(value, float) and value.is_integer()
     )
 
 
 def is_number(value: Any) -> bool:
-    """Return True if a value is a number in JSON Schema; `true` is not."""
+    """Return True if a value is a number in JSON JsonSchema; `true` is not."""
     return isinstance(value, (int, float)) and value is not True and value is not False
 
 
@@ -164,7 +164,7 @@ def require_list(value: Any, at_least: int = 0) -> list[Any]:
     return value
 
 
-Maker = Callable[[Any, Schema], Check]
+Maker = Callable[[Any, JsonSchema], Check]
 
 
 def _asserting(
@@ -182,7 +182,7 @@ def _always(value: Any) -> bool:
     return True
 
 
-def _make_enum(allowed: Any, schema: Schema) -> Check:
+def _make_enum(allowed: Any, schema: JsonSchema) -> Check:
     values = require_list(allowed)
     if schema.get("nullable") is True:
         values = [*values, None]
@@ -201,7 +201,7 @@ def _make_enum(allowed: Any, schema: Schema) -> Check:
     )
 
 
-def _make_const(only: Any, schema: Schema) -> Check:
+def _make_const(only: Any, schema: JsonSchema) -> Check:
     requested = canonical_arguments(only)
     return _asserting(
         _always,
@@ -212,7 +212,7 @@ def _make_const(only: Any, schema: Schema) -> Check:
 
 
 def _make_limit(keyword: str, is_valid: Callable[[Any, Any], bool], says: str) -> Maker:
-    def make(limit: Any, schema: Schema) -> Check:
+    def make(limit: Any, schema: JsonSchema) -> Check:
         if not is_number(limit):
             raise NotPlainError(limit)
         return _asserting(
@@ -228,7 +228,7 @@ def _make_limit(keyword: str, is_valid: Callable[[Any, Any], bool], says: str) -
 def _make_size(keyword: str, kind: str, is_valid: Callable[[int, int], bool], says: str) -> Maker:
     applies = TYPE_CHECKS[kind]
 
-    def make(limit: Any, schema: Schema) -> Check:
+    def make(limit: Any, schema: JsonSchema) -> Check:
         if not is_integer(limit) or limit < 0:
             raise NotPlainError(limit)
         return _asserting(
@@ -241,7 +241,7 @@ def _make_size(keyword: str, kind: str, is_valid: Callable[[int, int], bool], sa
     return make
 
 
-def _make_multiple(step: Any, schema: Schema) -> Check:
+def _make_multiple(step: Any, schema: JsonSchema) -> Check:
     if not isinstance(step, int) or step <= 0 or isinstance(step, bool):
         raise NotPlainError(step)
     return _asserting(
@@ -249,7 +249,7 @@ def _make_multiple(step: Any, schema: Schema) -> Check:
     )
 
 
-def _make_unique(expected: Any, schema: Schema) -> Check:
+def _make_unique(expected: Any, schema: JsonSchema) -> Check:
     def has_unique_items(value: list[Any]) -> bool:
         return len({canonical_arguments(each) for each in value}) == len(value)
 
@@ -260,7 +260,7 @@ def _make_unique(expected: Any, schema: Schema) -> Check:
     )
 
 
-def _make_pattern(pattern: Any, schema: Schema) -> Check:
+def _make_pattern(pattern: Any, schema: JsonSchema) -> Check:
     try:
         search = compile_pattern(pattern)
     except (BadPatternError, TypeError) as problem:
@@ -273,7 +273,7 @@ def _make_pattern(pattern: Any, schema: Schema) -> Check:
     )
 
 
-def _make_format(name: Any, schema: Schema) -> Check:
+def _make_format(name: Any, schema: JsonSchema) -> Check:
     test = SUPPORTED_FORMATS.get(name) if isinstance(name, str) else None
     if test is None:
         return accept

@@ -40,7 +40,7 @@ def compile_plain(schema: Any) -> "PlainSchema | None":
     """Compile the checks of a schema. Return `None` if the schema is not plain or not valid."""
     try:
         plain = PlainSchema(schema)
-        plain.whole = plain.compile(schema)
+        plain.root_check = plain.compile(schema)
     except (NotPlainError, RecursionError):
         return None
     return plain
@@ -49,7 +49,7 @@ def compile_plain(schema: Any) -> "PlainSchema | None":
 class PlainSchema:
     """A schema and the checks compiled from it and from its parts."""
 
-    __slots__ = ("_draft", "_made", "_root", "whole")
+    __slots__ = ("_draft", "_compiled", "_root", "root_check")
 
     def __init__(self, root: Any) -> None:
         named = root.get("$schema") if is_dict(root) else None
@@ -58,8 +58,8 @@ class PlainSchema:
             raise NotPlainError(named)
         self._root: Any = root
         self._draft = draft
-        self._made: dict[int, Check | None] = {}
-        self.whole: Check = accept
+        self._compiled: dict[int, Check | None] = {}
+        self.root_check: Check = accept
 
     def compile(self, schema: Any) -> Check:
         """Compile the check of a part of the schema.
@@ -74,19 +74,19 @@ class PlainSchema:
         if not is_dict(schema):
             raise NotPlainError(schema)
         key = id(schema)
-        if key in self._made:
-            return self._made[key] or self._enqueue(key)
-        self._made[key] = None
+        if key in self._compiled:
+            return self._compiled[key] or self._enqueue(key)
+        self._compiled[key] = None
         check = _all_of(list(self._checks(schema)))
-        self._made[key] = check
+        self._compiled[key] = check
         return check
 
     def _enqueue(self, key: int) -> Check:
         """Return the check of a schema whose compilation is in progress (a recursive schema)."""
-        made = self._made
+        compiled = self._compiled
 
         def check(value: Any) -> list[Problem] | None:
-            found = made[key]
+            found = compiled[key]
             return found(value) if found else None
 
         return check
@@ -292,7 +292,7 @@ def _object(children: dict[str, Check], required: tuple[str, ...], other: Check 
                 found += names(name) or ()
         return found
 
-    whole = bool(required) or names is not None
+    needs_count = bool(required) or names is not None
 
     def check(value: Any) -> list[Problem] | None:
         if not isinstance(value, dict):
@@ -307,7 +307,7 @@ def _object(children: dict[str, Check], required: tuple[str, ...], other: Check 
                     problems += prefix_path(name, found)
             elif stray is not None:
                 problems += stray(name, item)
-        if whole:
+        if needs_count:
             problems += check_names(entries)
         return problems
 

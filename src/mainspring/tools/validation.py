@@ -50,7 +50,7 @@ class SchemaValidator:
         self._check: Check
         self._compile: Callable[[Any], Check]
         if plain is not None:
-            self._check, self._compile = plain.whole, plain.compile
+            self._check, self._compile = plain.root_check, plain.compile
         else:
             full = _FullSchema(schema)
             self._check, self._compile = full.check, full.compile
@@ -87,21 +87,21 @@ class SchemaValidator:
 class _Memo:
     """Cache of compiled schemas by schema object; a full cache removes the oldest entries."""
 
-    __slots__ = ("_made",)
+    __slots__ = ("_cache",)
 
     def __init__(self) -> None:
-        self._made: dict[int, SchemaValidator] = {}
+        self._cache: dict[int, SchemaValidator] = {}
 
     def get(self, schema: Any) -> SchemaValidator:
-        found = self._made.get(id(schema))
+        found = self._cache.get(id(schema))
         if found is not None and found.schema is schema:
             return found
-        made = SchemaValidator(schema)
-        if len(self._made) >= _CACHED_SCHEMAS:
-            for oldest in list(self._made)[: _CACHED_SCHEMAS // 8]:
-                self._made.pop(oldest, None)
-        self._made[id(schema)] = made
-        return made
+        validator = SchemaValidator(schema)
+        if len(self._cache) >= _CACHED_SCHEMAS:
+            for oldest in list(self._cache)[: _CACHED_SCHEMAS // 8]:
+                self._cache.pop(oldest, None)
+        self._cache[id(schema)] = validator
+        return validator
 
 
 get_validator: Callable[[Any], SchemaValidator] = _Memo().get
@@ -246,10 +246,10 @@ KeywordRule = Callable[[Any, Any, Any, Any], Iterator[Any]]
 def _saying(rule: KeywordRule) -> KeywordRule:
     """Convert a rule that yields texts to a rule that yields errors; errors from `jsonschema` are passed through."""
 
-    def check(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
+    def check(validator: Any, expected: Any, value: Any, schema: Any) -> Iterator[Any]:
         from jsonschema.exceptions import ValidationError
 
-        for found in rule(validator, wanted, value, schema):
+        for found in rule(validator, expected, value, schema):
             yield ValidationError(found) if isinstance(found, str) else found
 
     return check
@@ -318,9 +318,9 @@ def _unique(validator: Any, expected: Any, value: Any, schema: Any) -> Iterator[
 def _unevaluated(inherited: KeywordRule, max_length: int) -> KeywordRule:
     """Check `unevaluatedProperties`, except for names so long that the sibling patterns could take unbounded time."""
 
-    def check(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
+    def check(validator: Any, expected: Any, value: Any, schema: Any) -> Iterator[Any]:
         if validator.is_type(value, "object") and all(len(name) <= max_length for name in value):
-            yield from inherited(validator, wanted, value, schema)
+            yield from inherited(validator, expected, value, schema)
 
     return check
 

@@ -53,12 +53,12 @@ async def test_error_outputs_are_redacted() -> None:
 
 
 async def test_debug_log_is_redacted(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logging(wanted=True)
+    configure_logging(verbose=True)
     try:
         for sample in TEXTS:
             logging.getLogger("mainspring.models").warning("refused: %s", sample.text)
     finally:
-        configure_logging(wanted=False)
+        configure_logging(verbose=False)
     text = capsys.readouterr().err
     assert text.count("refused") == len(TEXTS)
     assert find_leaks(text) == []

@@ -27,7 +27,7 @@ from mainspring.loop.hooks import (
 )
 from mainspring.messages import AgentMessage, Message, TextBlock, ToolResultBlock, ToolUseBlock, Usage
 from mainspring.sessions import JsonlStore, Session, SessionPlug
-from mainspring.sessions.history import INTERRUPTED, NOT_STARTED
+from mainspring.sessions.history import INTERRUPTED_TEXT, NOT_STARTED
 from mainspring.sessions.loader import apply_entries, history_at, read_from_end, read_path, read_tree
 from mainspring.testing.scripted_model import ScriptedModel
 from tests.unit.sessions.harness import QUICK, check_paired, encode_all
@@ -182,7 +182,7 @@ def matches_state(state: ExpectedState, loaded: list[bytes], messages: tuple[Age
         if expected is not None:
             if block != expected:
                 return False
-        elif block.text not in {INTERRUPTED if call.id in state.started else NOT_STARTED, "no", "settled"}:
+        elif block.text not in {INTERRUPTED_TEXT if call.id in state.started else NOT_STARTED, "no", "settled"}:
             return False
     return pair[0].id == state.calls.id
 

@@ -25,7 +25,7 @@ from mainspring.sessions import (
     SessionEntry,
     encode_entry,
 )
-from mainspring.sessions.history import INTERRUPTED, NOT_STARTED, RECORD_LOST, repair_pairs
+from mainspring.sessions.history import INTERRUPTED_TEXT, NOT_STARTED, RECORD_LOST, repair_pairs
 from tests.unit.sessions.harness import QUICK, check_paired, describe
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -87,7 +87,7 @@ def test_calls_of_a_killed_process_get_fitting_results(open_lines: OpenLines) ->
         result_entry("6", "5", "2", "c"),
     )
     assert describe(session.messages) == [
-        "user: 1", "assistant: a? b? c? d?", f"user: a=of a b={INTERRUPTED} c=of c d={NOT_STARTED}",
+        "user: 1", "assistant: a? b? c? d?", f"user: a=of a b={INTERRUPTED_TEXT} c=of c d={NOT_STARTED}",
     ]  # fmt: skip
     blocks = session.messages[-1].tool_results
     assert [b.is_error for b in blocks] == [False, True, False, True]

@@ -54,7 +54,7 @@ from mainspring.sessions import (
     list_sessions,
     turns_to_messages,
 )
-from mainspring.sessions.history import INTERRUPTED, NOT_STARTED
+from mainspring.sessions.history import INTERRUPTED_TEXT, NOT_STARTED
 from mainspring.sessions.journal import FsyncMode
 from mainspring.sessions.paths import project_folder_name, resolve_session_folder, user_home
 from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
@@ -808,7 +808,7 @@ async def test_paused_calls_that_started_again_are_not_pending() -> None:
     again.save()
     last = reopen(again)
     assert last.pending is None
-    assert describe(last.messages)[-1] == f"user: a={INTERRUPTED} b={NOT_STARTED}"
+    assert describe(last.messages)[-1] == f"user: a={INTERRUPTED_TEXT} b={NOT_STARTED}"
 
 
 async def test_run_paused_fires_once() -> None:

@@ -341,6 +341,6 @@ def test_many_skills_use_little_memory(tmp_path: Path) -> None:  # K-10
 def test_number_of_found_skills_is_limited(tmp_path: Path) -> None:
     for number in range(5):
         put_skill(tmp_path / f"s{number}")
-    places = scan_folder(tmp_path, most=3)
+    places = scan_folder(tmp_path, max_skills=3)
     assert len(places.found) == 3
     assert "the rest is skipped" in places.problems[0].reason

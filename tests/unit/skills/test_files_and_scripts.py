@@ -117,7 +117,7 @@ async def test_files_are_readable_while_the_skill_is_active(tmp_path: Path) -> N
     assert len(long.text) < 30_000
     assert end.text == "line\n"
     assert [r.is_error for r in (binary, missing, outside)] == [True, True, True]
-    assert binary.text == "data.bin is no text file"
+    assert binary.text == "data.bin is not a text file"
 
 
 @pytest.mark.covers("SKL-31", "SEC-14")

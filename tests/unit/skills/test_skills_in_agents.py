@@ -121,7 +121,7 @@ async def test_number_of_active_skills_is_limited(tmp_path: Path) -> None:
 
     third, again = results(agent)[2:]
     assert third.is_error
-    assert third.text == "The skill c was not taken up: 2 skills are active (a, b), which is the maximum"
+    assert third.text == "The skill c was not activated: 2 skills are active (a, b), which is the maximum"
     assert not again.is_error
 
 
@@ -497,6 +497,6 @@ async def test_deleted_skill_is_an_error_on_activation(tmp_path: Path) -> None:
     await agent.run("go")
 
     assert results(agent)[0].is_error
-    assert "was not taken up" in results(agent)[0].text
+    assert "was not activated" in results(agent)[0].text
     assert isinstance(agent.messages[0], Message)
     assert skills.active.names == ()

@@ -98,7 +98,7 @@ def test_check_skills_accepts_folders_and_files(tmp_path: Path) -> None:
     assert check_skills(tmp_path / "good" / "SKILL.md") == (verdicts["good"],)
     [none] = check_skills(write_file(tmp_path / "empty", "x", "README.md"))
     assert [f.rule for f in none.faults] == ["file-missing"]
-    with pytest.raises(SkillError, match="there is no"):
+    with pytest.raises(SkillError, match="does not exist"):
         check_skills(tmp_path / "nowhere")
 
 
@@ -114,7 +114,7 @@ def test_other_problems_are_reported(tmp_path: Path) -> None:
     [verdict] = check_skills(
         write_file(tmp_path / "bare", "---\nname: bare\ndescription: d\nrequires: [no-such-program-x]\n---\n")
     )
-    assert verdict.warnings[0] == "it has no instructions behind its head"
+    assert verdict.warnings[0] == "it has no instructions after its front matter"
     assert "no-such-program-x is not on PATH" in verdict.warnings[1]
 
     [verdict] = check_skills(write_file(tmp_path / "long", "---\nname: long\ndescription: d\n---\n" + "x\n" * 600))

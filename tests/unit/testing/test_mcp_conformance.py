@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mainspring.testing.mcp_conformance import USAGE, main, run, sample_arguments
+from mainspring.testing.mcp_conformance import USAGE_TEXT, main, run, sample_arguments
 from tests.unit.mcp.http_server import HttpServer
 
 
@@ -50,7 +50,7 @@ async def test_unreachable_server_is_an_error(capsys: pytest.CaptureFixture[str]
 
 def test_missing_address_prints_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
-    assert USAGE in capsys.readouterr().err
+    assert USAGE_TEXT in capsys.readouterr().err
     done = subprocess.run(
         [sys.executable, "-m", "mainspring.testing.mcp_conformance"],
         capture_output=True,
@@ -58,4 +58,4 @@ def test_missing_address_prints_the_usage(capsys: pytest.CaptureFixture[str]) ->
         check=False,
         timeout=60,
     )
-    assert (done.returncode, USAGE in done.stderr) == (2, True)
+    assert (done.returncode, USAGE_TEXT in done.stderr) == (2, True)

@@ -1,4 +1,4 @@
-"""Transport based on aiohttp: a C parser and a connection pool that is fast with many connections. Preferred behind a proxy."""
+"""Transport based on aiohttp: a C parser and a connection pool that is fast with many connections. Preferred with a proxy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mainspring.models.transport.loop_local import LoopLocal
 from mainspring.models.transport.port import Timeouts, TransportResponse, sanitize_headers
 
 _KEEP_ALIVE = 15.0
-"""Seconds after which an idle connection is closed; short, because a stale connection looks alive until it is written to."""
+"""Seconds after which an idle connection is closed; short, because a stale connection seems alive until it is written to."""
 
 
 class AiohttpResponse:
@@ -99,7 +99,7 @@ class AiohttpTransport:
 
     def __init__(self) -> None:
         self._sessions: LoopLocal[aiohttp.ClientSession] = LoopLocal(_create_session, lambda session: session.close())
-        self._context_tokens: dict[
+        self._last_used: dict[
             str, float
         ] = {}  # Time of the last response of each host: only after one can a pooled connection be stale.
 
@@ -153,12 +153,12 @@ class AiohttpTransport:
                 raise
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError):
                 # The last attempt: the server has just closed the connection and the pool does not know it yet.
-                if loop.time() - self._context_tokens.pop(host, -_KEEP_ALIVE) >= _KEEP_ALIVE:
+                if loop.time() - self._last_used.pop(host, -_KEEP_ALIVE) >= _KEEP_ALIVE:
                     raise
                 response = await session.request(method, url, **options)  # The pooled connection was stale.
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _map_error(url, error, timeouts) from error
-        self._context_tokens[host] = loop.time()
+        self._last_used[host] = loop.time()
         return response
 
     async def aclose(self) -> None:

@@ -13,13 +13,13 @@ from mainspring.models.transport.port import Timeouts, Transport, TransportRespo
 
 
 class DefaultTransport:
-    """See `Transport`. Connects directly; behind a proxy of the environment, uses a library that supports proxies."""
+    """See `Transport`. Connects directly; with a proxy of the environment, uses a library that supports proxies."""
 
     def __init__(self) -> None:
         from mainspring.models.transport.http1.client import Http1Transport as DirectTransport
 
         self._direct = DirectTransport()
-        self._connect_via_proxy: Transport | None = None
+        self._proxied: Transport | None = None
 
     def open(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
@@ -30,15 +30,15 @@ class DefaultTransport:
         return chosen.open(method, url, headers, body, timeouts)
 
     def _get_proxy_transport(self) -> Transport:
-        if self._connect_via_proxy is None:
-            self._connect_via_proxy = _proxy_transport()
-        return self._connect_via_proxy
+        if self._proxied is None:
+            self._proxied = _proxy_transport()
+        return self._proxied
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
         await self._direct.aclose()
-        if self._connect_via_proxy is not None:
-            await self._connect_via_proxy.aclose()
+        if self._proxied is not None:
+            await self._proxied.aclose()
 
 
 def _proxy_transport() -> Transport:

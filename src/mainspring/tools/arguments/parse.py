@@ -54,7 +54,7 @@ def recover_object(text: str, level: int = 0) -> RecoveredObject:
         return RecoveredObject({})
     start = find_json_start(text)
     if start < 0:
-        return RecoveredObject({}, problem="there is no JSON object in them")
+        return RecoveredObject({}, problem="they contain no JSON object")
     return _read_top_level_values(text, start, level)
 
 
@@ -143,7 +143,7 @@ def _select_object(roots: list[Any], level: int) -> RecoveredObject:
         return RecoveredObject({}, problem=f"they are {_kind(roots[0])}, not a JSON object")
     if any(each.value != filled[0].value for each in filled):
         return RecoveredObject(
-            filled[0].value, problem=f"they hold {len(filled)} different JSON objects; make one call for each"
+            filled[0].value, problem=f"they contain {len(filled)} different JSON objects; make one call for each"
         )
     return filled[0] if filled else found[0]
 
@@ -424,10 +424,10 @@ def _find_duplicate_key(text: str) -> str:
     repeated: list[str] = []
 
     def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) < len(pairs):
-            repeated.extend(key for key, value in pairs if value != made[key])
-        return made
+        collected = dict(pairs)
+        if len(collected) < len(pairs):
+            repeated.extend(key for key, value in pairs if value != collected[key])
+        return collected
 
     json.loads(text, object_pairs_hook=collect)
     return f"the key {repeated[0][:80]!r} is there twice, with different values" if repeated else ""

@@ -125,7 +125,7 @@ async def test_unreadable_file_is_a_conflict(project: Project) -> None:
 async def test_file_over_the_size_limit_is_a_conflict_and_never_lost(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state, "MAX_FILE_BYTES", 10)
+    monkeypatch.setattr(state, "MAX_SNAPSHOT_BYTES", 10)
     start = await project.do(write("a.txt", "one\n"), write("big.txt", "x" * 20))
     await project.do(write("a.txt", "two\n"), write("big.txt", "y" * 20))
     (project.folder / "a.txt").write_text("z" * 20, encoding="utf-8")  # too large for a snapshot

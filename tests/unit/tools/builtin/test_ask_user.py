@@ -76,7 +76,7 @@ async def test_missing_user_is_an_error() -> None:
     ctx = ToolContext(env=MemoryEnv())
     for result in (await ask_user(ctx, question="?"), await present_plan(ctx, plan="x")):
         assert result.code == ToolErrorCode.CONFIG_ERROR
-        assert "Nobody can answer" in result.text
+        assert "No user can answer" in result.text
 
 
 async def test_empty_question_or_plan_is_not_shown() -> None:

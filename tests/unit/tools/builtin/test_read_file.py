@@ -205,7 +205,7 @@ async def test_missing_file_has_suggestions() -> None:
     ctx = memory_context({"src/app/main.py": "", "src/utils.py": "", "README.md": ""})
     result = await read_file(ctx, path="main.py")
     assert result.code is ToolErrorCode.NOT_FOUND
-    assert result.text == "main.py does not exist (looked for /project/main.py). Did you mean: src/app/main.py?"
+    assert result.text == "main.py does not exist (resolved path: /project/main.py). Did you mean: src/app/main.py?"
     assert "src/utils.py?" in (await read_file(ctx, path="src/util.py")).text
     assert "glob finds files" in (await read_file(ctx, path="zzz")).text
 

@@ -169,7 +169,7 @@ async def test_invalid_pattern_is_an_error_in_both(
     for ctx in both_contexts:
         result = await grep(ctx, **arguments)
         assert result.code is ToolErrorCode.VALIDATION_ERROR
-        assert result.text.startswith("pattern is no valid regular expression: ")
+        assert result.text.startswith("pattern is not a valid regular expression: ")
         assert "literal=true" in result.text
         assert "\n" not in result.text
 
@@ -249,7 +249,7 @@ async def test_invalid_glob_is_an_error(both_contexts: tuple[ToolContext, ToolCo
 
 async def test_missing_folder_is_an_error(both_contexts: tuple[ToolContext, ToolContext]) -> None:
     result = await run_on_both(both_contexts, glob, pattern="nope/*.py")
-    assert (result.code, result.text) == (ToolErrorCode.NOT_FOUND, "No files match nope/*.py: there is no folder nope.")
+    assert (result.code, result.text) == (ToolErrorCode.NOT_FOUND, "No files match nope/*.py: nope does not exist.")
 
 
 async def test_ignore_file_above_the_project_is_not_applied(
@@ -308,7 +308,7 @@ async def test_names_blocked_by_permission_rules_are_withheld(
         ctx.env.path_filter = lambda path: not path.endswith(("/src/a.py", "/src/sub", "x.log"))
     found = await run_on_both(both_contexts, glob, pattern="src/*.py")
     assert found.text == (
-        "No files match src/*.py.\n(not looked at: ignored files and .git; include_ignored=true adds ignored files)\n"
+        "No files match src/*.py.\n(not searched: ignored files and .git; include_ignored=true adds ignored files)\n"
         "(1 name withheld by the permission rules)"
     )
     assert found.metadata["withheld"] == 1

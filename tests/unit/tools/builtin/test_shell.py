@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mainspring.env import CapturedOutput, LocalEnv, MemoryEnv, ProcessResult
 from mainspring.tools import ToolContext, ToolErrorCode
 from mainspring.tools.builtin import shell
-from mainspring.tools.support.background import Screen, TailBuffer, split_limit, strip_partial_character
+from mainspring.tools.support.background import TailBuffer, TerminalText, split_limit, strip_partial_character
 
 
 @pytest.mark.covers("TOL-08")
@@ -82,9 +82,9 @@ def test_tail_buffer_returns_valid_text(text: str, limit: int, cuts: list[int]) 
 @given(st.text(st.characters(codec="utf-8")), st.lists(st.integers(0, 200), max_size=8))
 def test_screen_accepts_output_in_any_chunks(text: str, cuts: list[int]) -> None:
     data = text.encode()
-    whole = Screen()
+    whole = TerminalText()
     expected = whole.feed(data) + whole.finish()
-    screen = Screen()
+    screen = TerminalText()
     places = sorted({0, len(data), *[c for c in cuts if c < len(data)]})
     pieces = [screen.feed(data[a:b]) for a, b in zip(places, places[1:], strict=False)]
     assert "".join(pieces) + screen.finish() == expected
@@ -107,18 +107,18 @@ def test_screen_accepts_output_in_any_chunks(text: str, cuts: list[int]) -> None
     ],
 )
 def test_output_is_rendered_as_on_a_terminal(written: bytes, seen: str) -> None:
-    screen = Screen()
+    screen = TerminalText()
     assert screen.feed(written) + screen.finish() == seen
 
 
 def test_progress_bar_is_reduced_to_its_last_state() -> None:
-    screen = Screen()
+    screen = TerminalText()
     fed = "".join([screen.feed(b"\r%06d" % i) for i in range(50_000)])
     assert fed + screen.finish() == "049999"
 
 
 def test_long_line_is_passed_on_in_pieces() -> None:
-    screen = Screen()
+    screen = TerminalText()
     assert len(screen.feed(b"x" * 100_000)) > 30_000
 
 

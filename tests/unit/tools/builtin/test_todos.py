@@ -49,4 +49,4 @@ async def test_todo_file_errors_are_reported_without_failing_reads(local_env: Lo
     ctx = ToolContext(env=MemoryEnv(), extra={TODO_STORE_KEY: EnvTodoStore(local_env, "blocked/todos")})
     result = await todo_write(ctx, todos=LIST)
     assert result.code == ToolErrorCode.IO_ERROR
-    assert "Go on without it" in result.text
+    assert "Continue without it" in result.text

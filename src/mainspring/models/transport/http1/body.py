@@ -12,8 +12,8 @@ from typing import Protocol
 from mainspring.errors import NetworkError
 from mainspring.models.transport.errors import connection_lost_error, host_and_port
 
-_LONGEST_LINE = 1 << 14
-_MOST_TRAILERS = 1 << 16
+_MAX_LINE_BYTES = 1 << 14
+_MAX_TRAILERS = 1 << 16
 _TRAILER = re.compile(rb"[-!#$%&'*+.^_`|~0-9a-zA-Z]+:[^\0\v\f]*")
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 
@@ -55,29 +55,29 @@ class BodyFraming(Protocol):
 class ContentLengthBody:
     """A body of known length."""
 
-    __slots__ = ("_left", "trailing_data")
+    __slots__ = ("_remaining", "trailing_data")
 
     def __init__(self, length: int) -> None:
-        self._left = length
+        self._remaining = length
         self.trailing_data = b""
 
     @property
     def done(self) -> bool:
         """Return True at the end of the body."""
-        return not self._left
+        return not self._remaining
 
     def feed(self, data: bytes) -> bytes:
         """Parse received bytes; return body bytes."""
-        if len(data) > self._left:
-            self.trailing_data += data[self._left :]
-            data = data[: self._left]
-        self._left -= len(data)
+        if len(data) > self._remaining:
+            self.trailing_data += data[self._remaining :]
+            data = data[: self._remaining]
+        self._remaining -= len(data)
         return data
 
     def close(self) -> None:
         """Handle the end of the connection."""
-        if self._left:
-            raise BodyFramingError(f"{self._left} bytes are missing")
+        if self._remaining:
+            raise BodyFramingError(f"{self._remaining} bytes are missing")
 
 
 class CloseDelimitedBody:
@@ -101,13 +101,13 @@ class CloseDelimitedBody:
 class ChunkedBody:
     """A body in chunks, each preceded by its length."""
 
-    __slots__ = ("_ended", "_held", "_left", "_trailers", "done", "trailing_data")
+    __slots__ = ("_ended", "_held", "_remaining", "_trailers", "done", "trailing_data")
 
     def __init__(self) -> None:
         self.done = False
         self.trailing_data = b""
         self._held = b""
-        self._left = 0  # remaining bytes of the current chunk, including its line end
+        self._remaining = 0  # remaining bytes of the current chunk, including its line end
         self._ended = False  # the chunk of length zero was read; trailers follow
         self._trailers = 0
 
@@ -119,9 +119,9 @@ class ChunkedBody:
         found: list[bytes] = []
         at = 0
         while not self.done:
-            if self._left:
+            if self._remaining:
                 at = self._content(data, at, found)
-                if self._left:
+                if self._remaining:
                     break
             else:
                 end = data.find(b"\r\n", at)
@@ -134,20 +134,20 @@ class ChunkedBody:
 
     def _content(self, data: bytes, at: int, found: list[bytes]) -> int:
         """Copy the bytes of a chunk; return the next position."""
-        end = at + self._left
+        end = at + self._remaining
         if content := data[at : end - 2]:
             found.append(content)
         if len(data) >= end:
             if data[end - 2 : end] != b"\r\n":
                 raise BodyFramingError("a chunk is longer than its length")
-            self._left = 0
+            self._remaining = 0
             return end
-        self._left -= len(content)
+        self._remaining -= len(content)
         return at + len(content)
 
     def _line(self, line: bytes) -> None:
         """Return the line before a chunk, or a trailer."""
-        if len(line) > _LONGEST_LINE or b"\n" in line or b"\r" in line:  # Other parsers may see two lines here.
+        if len(line) > _MAX_LINE_BYTES or b"\n" in line or b"\r" in line:  # Other parsers may see two lines here.
             raise BodyFramingError("a line is invalid or too long")
         if self._ended:
             self._trailer(line)
@@ -157,24 +157,24 @@ class ChunkedBody:
             raise BodyFramingError("the length of a chunk is not a number")
         length = int(size, 16)
         if length:
-            self._left = length + 2
+            self._remaining = length + 2
         else:
             self._ended = True
 
     def _trailer(self, line: bytes) -> None:
         """Check a trailer. Its value is ignored, but an invalid trailer means that the body is corrupt."""
         self._trailers += len(line)
-        if self._trailers > _MOST_TRAILERS or (line and not _TRAILER.fullmatch(line)):
+        if self._trailers > _MAX_TRAILERS or (line and not _TRAILER.fullmatch(line)):
             raise BodyFramingError("the line after the last chunk is not a trailer")
         self.done = not line
 
-    def _keep(self, left: bytes) -> None:
+    def _keep(self, rest: bytes) -> None:
         if self.done:
-            self.trailing_data += left
-        elif not self._left and len(left) > _LONGEST_LINE:
+            self.trailing_data += rest
+        elif not self._remaining and len(rest) > _MAX_LINE_BYTES:
             raise BodyFramingError("a line is too long")
         else:
-            self._held = left
+            self._held = rest
 
     def close(self) -> None:
         """Handle the end of the connection."""
@@ -232,7 +232,7 @@ class _CompressedBody:
 
     def __init__(self, packing: str, host: str) -> None:
         self._packing = packing
-        self._check_host = host
+        self._host = host
         self._repeats = packing in ("gzip", "x-gzip")
         self._unpack: _Decompressor | None = None
         self._is_finished = False
@@ -276,7 +276,7 @@ class _CompressedBody:
                 return zlib.decompressobj(zlib.MAX_WBITS if chunk[0] & 15 == 8 else -zlib.MAX_WBITS)
             case _:
                 raise NetworkError(
-                    f"{self._check_host} sent an unsupported Content-Encoding, {self._packing[:40]!r}. A proxy or gateway may be "
+                    f"{self._host} sent an unsupported Content-Encoding, {self._packing[:40]!r}. A proxy or gateway may be "
                     "compressing responses; turn that off.",
                     reason="packed",
                     retryable=False,

@@ -43,7 +43,7 @@ else:  # Hosts on this machine do not need compression, and few compress their r
     decompress = lazy_function("mainspring.models.transport.http1.body", "decompress")
 
 KEEP_ALIVE = 15.0
-"""Seconds after which an idle connection is closed; short, because a stale connection looks alive until it is written to."""
+"""Seconds after which an idle connection is closed; short, because a stale connection seems alive until it is written to."""
 
 _READ_BUFFER_LIMIT = 1 << 18
 """Number of unread bytes after which reading from the host is paused."""
@@ -147,7 +147,7 @@ class _Connection(asyncio.Protocol):
             OSError: The connection was lost.
             h11.RemoteProtocolError: The response is not HTTP.
         """
-        taken = 0
+        received = 0
         while not isinstance(event := self._http.next_event(), h11.Response):
             if isinstance(event, h11.InformationalResponse):
                 continue
@@ -155,10 +155,10 @@ class _Connection(asyncio.Protocol):
                 raise h11.RemoteProtocolError("it switched to another protocol")
             if not self._unread and not self._closed:
                 await self._wait(limit)
-            if taken > _MAX_INFORMATIONAL_BYTES:
+            if received > _MAX_INFORMATIONAL_BYTES:
                 raise h11.RemoteProtocolError("too many informational responses")
             if data := self._take():
-                taken += len(data)
+                received += len(data)
                 self._http.receive_data(data)
             elif self._error is not None:
                 raise self._error
