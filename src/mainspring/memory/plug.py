@@ -75,7 +75,7 @@ def validate_note(text: str) -> str:
         raise ValueError(f"The note contains the invisible character {code_point(odd)}. Remove it.")
     if redact_environment(note) != note:
         raise ValueError(
-            "The note looks like it contains a key or password. Memory is plain text, so store it elsewhere."
+            "The note seems to contain a key or password. Memory is plain text, so store it elsewhere."
         )
     return note
 
