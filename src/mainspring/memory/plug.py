@@ -74,9 +74,7 @@ def validate_note(text: str) -> str:
     if odd is not None:
         raise ValueError(f"The note contains the invisible character {code_point(odd)}. Remove it.")
     if redact_environment(note) != note:
-        raise ValueError(
-            "The note seems to contain a key or password. Memory is plain text, so store it elsewhere."
-        )
+        raise ValueError("The note seems to contain a key or password. Memory is plain text, so store it elsewhere.")
     return note
 
 
