@@ -278,7 +278,7 @@ def hook_class(event: type[_H] | str) -> type[_H]:
             raise ConfigError(f"Unknown hook: {event!r}. {hint}")
         return found  # pyright: ignore[reportReturnType]
     if HOOKS.get(getattr(event, "event", "")) is not event:
-        raise ConfigError(f"{event!r} is not a hook. Use a class of mainspring.events, or its name.")
+        raise ConfigError(f"{event!r} is not a hook. Use a hook class, or its name.")
     return event
 
 
