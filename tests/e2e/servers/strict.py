@@ -34,7 +34,7 @@ class StrictServer:
     faults: list[str] = field(default_factory=list[str])
     requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     summaries: int = 0
-    http_model: int = 0
+    calls_made: int = 0
     url: str = ""
 
     def model(self) -> HttpModel:

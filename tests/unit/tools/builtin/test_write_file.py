@@ -46,7 +46,7 @@ async def test_legacy_encoding_is_preserved_or_rejected() -> None:
     assert rejected.is_error
     assert "cp1252, which has no '日'" in rejected.text
     assert env.files["x"] == old
-    assert "cp1252 kept" in (await write_file(ctx, path="x", content="größte\n")).text
+    assert "cp1252 preserved" in (await write_file(ctx, path="x", content="größte\n")).text
     assert env.files["x"] == "größte\n".encode("cp1252")
 
 
