@@ -72,7 +72,7 @@ def test_a_run_in_print_mode_loads_no_screen_and_nothing_that_it_does_not_use(tm
     # pathspec is loaded at the start; it belongs here as well.
     heavy = {
         "rich", "pygments", "markdown_it", "prompt_toolkit", "wcwidth", "jsonschema",
-        "referencing", "json_repair", "charset_normalizer", "mcp", "opentelemetry", "PIL", "pypdf",
+        "jsonschema_rs", "json_repair", "charset_normalizer", "mcp", "opentelemetry", "PIL", "pypdf",
         "xllamacpp", "pydantic", "langchain_core", "keyring", "yaml", "numpy", "requests", "openai", "anthropic",
     }  # fmt: skip
     assert foreign(names) & heavy == set()
