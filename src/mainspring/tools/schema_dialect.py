@@ -53,11 +53,11 @@ class PreparedSchema:
         self._local_only = local_only
         self._parts: list[dict[str, Any]] = []
         self.patterns: dict[str, str] = {}
-        self.schema: Any = self._visit(root)
+        self.schema: Any = self._prepare(root)
 
-    def _visit(self, node: Any) -> Any:
+    def _prepare(self, node: Any) -> Any:
         if is_list(node):
-            return [self._visit(each) for each in node]
+            return [self._prepare(each) for each in node]
         if not is_dict(node):
             return node
         if self._local_only and "$ref" in node:
@@ -65,7 +65,7 @@ class PreparedSchema:
                 resolve_local_ref(self._root, node["$ref"])
             except LookupError:
                 return {"not": {"$comment": f"{UNRESOLVED}{node['$ref']}"}}
-        made = {key: self._keyword(key, value) for key, value in node.items() if key not in _IGNORED}
+        made = {key: self._prepare_keyword(key, value) for key, value in node.items() if key not in _IGNORED}
         if node.get("nullable") is True:
             _allow_null(made)
         for key, is_valid in _CHECKED.items():
@@ -74,26 +74,26 @@ class PreparedSchema:
         self._parts.append(made)
         return made
 
-    def _keyword(self, key: str, value: Any) -> Any:
+    def _prepare_keyword(self, key: str, value: Any) -> Any:
         if key in _DATA:
             return value
         if key == "pattern" and isinstance(value, str):
-            return self._pattern(value)
+            return self._prepare_pattern(value)
         if key in _NAMED and is_dict(value):
-            names = map(self._name_pattern, value) if key == "patternProperties" else value
-            return {name: self._visit(each) for name, each in zip(names, value.values(), strict=True)}
-        return self._visit(value)
+            names = map(self._prepare_name_pattern, value) if key == "patternProperties" else value
+            return {name: self._prepare(each) for name, each in zip(names, value.values(), strict=True)}
+        return self._prepare(value)
 
-    def _pattern(self, pattern: str) -> str:
+    def _prepare_pattern(self, pattern: str) -> str:
         """Return a pattern that the engine accepts; one that matches nothing replaces a pattern that is not valid."""
         try:
-            return self._name_pattern(pattern)
+            return self._prepare_name_pattern(pattern)
         except BadPatternError:
             changed = f"{_NEVER}{{{len(self.patterns) + 1}}}"
             self.patterns[changed] = pattern
             return changed
 
-    def _name_pattern(self, pattern: str) -> str:
+    def _prepare_name_pattern(self, pattern: str) -> str:
         changed = _translate(pattern)
         if changed is None:  # matches everything; several names must differ
             changed = f"(?:){{{len(self.patterns) + 1}}}"
@@ -101,7 +101,7 @@ class PreparedSchema:
             self.patterns[changed] = pattern
         return changed
 
-    def max_depth(self, budget: int) -> int | None:
+    def get_max_depth(self, budget: int) -> int | None:
         """Return the maximum depth of a value that can be checked within a number of nested steps.
 
         A reference can lead back to its own schema, so the depth of the value limits the use of the stack. The value is
@@ -117,9 +117,10 @@ class PreparedSchema:
             return 0
         except LookupError:
             pass
+        has_embedded = any("$id" in part or "id" in part for part in self._parts[:-1])
         try:
-            longest = max(map(chains.measure, self._parts))
-        except (LookupError, RecursionError):  # an anchor, an embedded schema, or a part that refers to itself
+            longest = len(self._parts) if has_embedded else max(map(chains.measure, self._parts))
+        except (LookupError, RecursionError):  # an anchor, or a part that refers to itself
             longest = len(self._parts)
         return budget // longest
 
@@ -141,11 +142,11 @@ class _ChainLengths:
                 raise RecursionError
             return known
         self._lengths[key] = None
-        length = 1 + max(map(self.measure, self._same_value(part)), default=0)
+        length = 1 + max(map(self.measure, self._iter_same_value(part)), default=0)
         self._lengths[key] = length
         return length
 
-    def _same_value(self, part: dict[str, Any]) -> Iterator[Any]:
+    def _iter_same_value(self, part: dict[str, Any]) -> Iterator[Any]:
         if "$dynamicRef" in part or "$recursiveRef" in part:
             raise LookupError
         if "$ref" in part:
@@ -199,7 +200,7 @@ def resolve_local_ref(root: Any, reference: Any) -> Any:
     return at
 
 
-def pattern_options() -> Any:
+def create_pattern_options() -> Any:
     """Return the options of the regular expression engine.
 
     A pattern can come from an untrusted server. The engine needs linear time, except for look-around and references to
@@ -222,7 +223,7 @@ def _translate(pattern: str) -> str | None:
     changed = _CLASS.sub(lambda match: _EMPTY_CLASSES.get(match[0], match[0]), pattern)
     if _is_readable(changed, RegexOptions()):
         return changed
-    if _is_readable(changed, pattern_options()):
+    if _is_readable(changed, create_pattern_options()):
         return f"{_LONG_TEXT}|(?:{changed})"
     try:
         re.compile(changed)
@@ -246,7 +247,7 @@ def _is_readable(pattern: str, options: Any) -> bool:
 def _search(pattern: str) -> Callable[[str], bool]:
     from jsonschema_rs import validator_for
 
-    return validator_for({"pattern": pattern}, pattern_options=pattern_options()).is_valid
+    return validator_for({"pattern": pattern}, pattern_options=create_pattern_options()).is_valid
 
 
 def matches_pattern(pattern: str, text: str) -> bool:
@@ -262,7 +263,7 @@ def matches_pattern(pattern: str, text: str) -> bool:
         return False
 
 
-def unreadable_pattern(pattern: str) -> str:
+def explain_bad_pattern(pattern: str) -> str:
     """Return why a pattern is not valid; empty if it is."""
     try:
         _translate(pattern)
@@ -275,11 +276,11 @@ def exceeds_depth(value: Any, limit: int) -> bool:
     """Return True if a value is nested deeper than a number of levels."""
     level: list[Any] = [value]
     for _ in range(limit):
-        level = [inner for each in level for inner in _items(each) if is_dict(inner) or is_list(inner)]
+        level = [inner for each in level for inner in _get_items(each) if is_dict(inner) or is_list(inner)]
         if not level:
             return False
     return True
 
 
-def _items(value: Any) -> Iterable[Any]:
+def _get_items(value: Any) -> Iterable[Any]:
     return value.values() if is_dict(value) else value if is_list(value) else ()

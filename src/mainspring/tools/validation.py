@@ -9,7 +9,7 @@ A schema is compiled once. Do not change it afterward.
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, cast
 
@@ -29,16 +29,16 @@ from mainspring.tools.schema_dialect import (
     UNRESOLVED,
     BadPatternError,
     PreparedSchema,
+    create_pattern_options,
     exceeds_depth,
-    pattern_options,
-    unreadable_pattern,
+    explain_bad_pattern,
 )
 
 _CACHED_SCHEMAS = 512
 _MAX_PROBLEMS = 200
 _MAX_MESSAGE = 300
-_MAX_NESTED_STEPS = 1_000
-"""Maximum number of parts of a schema that apply one inside another; about a quarter of the stack of a thread."""
+_MAX_NESTED_STEPS = 800
+"""Maximum number of parts of a schema that apply one inside another; the engine needs less than 2KB of the stack for each."""
 
 _TYPE_KEYWORDS = frozenset({"type", "anyOf"})
 _SURROGATE = lazy_re("[\ud800-\udfff]")
@@ -85,7 +85,7 @@ class SchemaValidator:
                     self.invalid = f"the schema of this tool is not valid: {str(problem)[:_MAX_MESSAGE]}"
                     return
                 source = _to_json(self.schema, None)
-        self._max_depth = self._prepared.max_depth(_MAX_NESTED_STEPS)
+        self._max_depth = self._prepared.get_max_depth(_MAX_NESTED_STEPS)
 
     def _describe(self, error: Any) -> str:
         metaschema = PreparedSchema(True)  # errors of a schema do not refer to parts of the schema
@@ -99,7 +99,7 @@ class SchemaValidator:
         if isinstance(schema, str):  # the library would read it as JSON
             raise ValueError(f"{format_value(schema)} is not of type 'object' or 'boolean'")
         return getattr(jsonschema_rs, function)(
-            schema, offline=True, validate_formats=True, pattern_options=pattern_options()
+            schema, offline=True, validate_formats=True, pattern_options=create_pattern_options()
         )
 
     def problems(self, value: Any) -> list[Problem]:
@@ -144,20 +144,20 @@ class SchemaValidator:
             return part is True
         if self._parts is None:
             self._parts = self._create("validator_map_for")
-            self._pointers = dict(_pointers(self.schema, "#"))
+            self._pointers = dict(_iter_pointers(self.schema, "#"))
         engine = self._parts.get(self._pointers.get(id(part), ""))
         return engine is not None and not self._check(engine, value)
 
 
-def _pointers(node: Any, pointer: str) -> Iterable[tuple[int, str]]:
+def _iter_pointers(node: Any, pointer: str) -> Iterator[tuple[int, str]]:
     """Return the JSON pointer of every part of a schema by the ID of the part."""
     if is_dict(node):
         yield id(node), pointer
         for key, inner in node.items():
-            yield from _pointers(inner, f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}")
+            yield from _iter_pointers(inner, f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}")
     elif is_list(node):
         for index, inner in enumerate(node):
-            yield from _pointers(inner, f"{pointer}/{index}")
+            yield from _iter_pointers(inner, f"{pointer}/{index}")
 
 
 def _to_json(value: Any, placeholder: float | None, *, keep: bool = False) -> Any:
@@ -264,7 +264,7 @@ class _ErrorConverter:
         Raises:
             _BrokenSchemaError: The schema has a reference or a pattern that cannot be used.
         """
-        remaining = _without_consequences(list(errors))
+        remaining = _drop_consequences(list(errors))
         found = dict.fromkeys(problem for error in remaining for problem in self._convert(error))
         return sorted(found, key=self._position)
 
@@ -272,7 +272,10 @@ class _ErrorConverter:
         position: list[float] = []
         at: Any = self._value
         for step in self._places.get(problem, problem.path):
-            position.append(list(at).index(str(step)) if is_dict(at) else cast("int", step))
+            if is_dict(at):
+                position.append(next((index for index, name in enumerate(at) if name == step), 0))
+            else:
+                position.append(step if isinstance(step, int) else 0)
             _, at = _find(at, [step])
         return [*position, math.inf, problem.keyword == "required"]
 
@@ -287,7 +290,7 @@ class _ErrorConverter:
                 Problem(path, each.keyword, each.text)
                 for each in _ErrorConverter(self.prepared, name_of).convert([error.kind.error])
             ]
-        keyword = _keyword(error)
+        keyword = _get_keyword(error)
         if name in _UNCHECKED or (name == "Type" and _is_special_number(value, error.kind.types)):
             return []
         if name == "AdditionalProperties" or (name == "FalseSchema" and keyword == "additionalProperties"):
@@ -319,9 +322,9 @@ class _ErrorConverter:
         return part if is_dict(part) else {}
 
 
-def _without_consequences(errors: list[Any]) -> list[Any]:
+def _drop_consequences(errors: list[Any]) -> list[Any]:
     """Return the errors without those of other keywords of a part whose `type` does not allow the value."""
-    wrong = [(each.evaluation_path[:-1], each.instance_path) for each in errors if _keyword(each) == "type"]
+    wrong = [(each.evaluation_path[:-1], each.instance_path) for each in errors if _get_keyword(each) == "type"]
 
     def follows(error: Any, part: list[Any], at: list[Any]) -> bool:
         path = error.evaluation_path
@@ -332,11 +335,13 @@ def _without_consequences(errors: list[Any]) -> list[Any]:
         )
 
     return [
-        each for each in errors if _keyword(each) == "type" or not any(follows(each, part, at) for part, at in wrong)
+        each
+        for each in errors
+        if _get_keyword(each) == "type" or not any(follows(each, part, at) for part, at in wrong)
     ]
 
 
-def _keyword(error: Any) -> str:
+def _get_keyword(error: Any) -> str:
     return str(error.schema_path[-1]) if error.schema_path else ""
 
 
@@ -351,7 +356,7 @@ def _type_text(converter: _ErrorConverter, error: Any, value: Any) -> str:
 def _pattern_text(converter: _ErrorConverter, error: Any, value: Any) -> str:
     found: str = error.kind.pattern
     pattern = converter.prepared.patterns.get(found, found)
-    if problem := unreadable_pattern(pattern):
+    if problem := explain_bad_pattern(pattern):
         raise _BrokenSchemaError(f"the schema of this tool is not valid: {problem}")
     return f"{format_value(value)} does not match the pattern {format_value(pattern)}"
 
@@ -382,18 +387,18 @@ def _contains_text(converter: _ErrorConverter, error: Any, value: Any) -> str:
     part = converter.part(error)
     if keyword == "maxContains":
         low = part.get("minContains", 1)
-        return f"expected at least {low} and at most {part.get(keyword)} items that match the given schema"
+        return f"Expected at least {low} and at most {part.get(keyword)} items that match the given schema"
     if keyword == "minContains":
         return f"Too few items match the given schema (expected at least {part.get(keyword)})"
     return f"{value!r} does not contain items matching the given schema"
 
 
 def _additional_items_text(converter: _ErrorConverter, error: Any, value: Any) -> str:
-    return f"Additional items are not allowed ({_unexpected(value[error.kind.limit :])})"
+    return f"Additional items are not allowed ({_format_unexpected(value[error.kind.limit :])})"
 
 
 def _unevaluated_items_text(converter: _ErrorConverter, error: Any, value: Any) -> str:
-    return f"Unevaluated items are not allowed ({_unexpected(map(json.loads, error.kind.unexpected))})"
+    return f"Unevaluated items are not allowed ({_format_unexpected(map(json.loads, error.kind.unexpected))})"
 
 
 def _unevaluated_text(converter: _ErrorConverter, error: Any, value: Any) -> str:
@@ -402,10 +407,10 @@ def _unevaluated_text(converter: _ErrorConverter, error: Any, value: Any) -> str
         listed = ", ".join(map(repr, names))
         verb = "was" if len(names) == 1 else "were"
         return f"Unevaluated properties are not valid under the given schema ({listed} {verb} unevaluated and invalid)"
-    return f"Unevaluated properties are not allowed ({_unexpected(names)})"
+    return f"Unevaluated properties are not allowed ({_format_unexpected(names)})"
 
 
-def _unexpected(values: Iterable[Any]) -> str:
+def _format_unexpected(values: Iterable[Any]) -> str:
     listed = [repr(each) for each in values]
     return f"{', '.join(listed)} {'was' if len(listed) == 1 else 'were'} unexpected"
 
