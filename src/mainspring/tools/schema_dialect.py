@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from mainspring.lazy import lazy_re
-from mainspring.tools.problems import is_dict, is_list
+from mainspring.tools.problems import format_value, is_dict, is_list
 
 SUPPORTED_FORMATS = frozenset({"date", "date-time", "email", "ipv4", "ipv6", "time", "uri", "uuid"})
 """Formats that are checked; a value of another format is accepted."""
@@ -18,6 +18,7 @@ UNRESOLVED = "unresolved $ref: "
 """Start of the comment that replaces a reference that cannot be resolved."""
 
 _DIALECT = lazy_re(r"https?://json-schema\.org/(?:draft-0[467]|draft/20(?:19-09|20-12))/schema#?")
+_LEGACY = lazy_re(r"https?://json-schema\.org/draft-0[467]/schema#?")
 _URI = lazy_re(r"(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")
 _NEVER = r"[^\s\S]"
 _ONLY_JAVASCRIPT = lazy_re(r"\\[pPuc]|\(\?<|\(\?-?[a-z]")
@@ -46,6 +47,7 @@ class PreparedSchema:
     Attributes:
         schema: The prepared copy.
         patterns: Original of each changed pattern.
+        is_legacy: Whether the dialect is draft 4, 6, or 7.
     """
 
     def __init__(self, root: Any, *, local_only: bool = False) -> None:
@@ -53,6 +55,9 @@ class PreparedSchema:
         self._local_only = local_only
         self._parts: list[dict[str, Any]] = []
         self.patterns: dict[str, str] = {}
+        named: Any = root.get("$schema") if is_dict(root) else None
+        self.is_legacy = isinstance(named, str) and _LEGACY.fullmatch(named) is not None
+        self._ignored = _IGNORED if self.is_legacy else _IGNORED | {"dependencies"}
         self.schema: Any = self._prepare(root)
 
     def _prepare(self, node: Any) -> Any:
@@ -65,7 +70,7 @@ class PreparedSchema:
                 resolve_local_ref(self._root, node["$ref"])
             except LookupError:
                 return {"not": {"$comment": f"{UNRESOLVED}{node['$ref']}"}}
-        made = {key: self._prepare_keyword(key, value) for key, value in node.items() if key not in _IGNORED}
+        made = {key: self._prepare_keyword(key, value) for key, value in node.items() if key not in self._ignored}
         if node.get("nullable") is True:
             _allow_null(made)
         for key, is_valid in _CHECKED.items():
@@ -200,7 +205,33 @@ def resolve_local_ref(root: Any, reference: Any) -> Any:
     return at
 
 
-def create_pattern_options() -> Any:
+def compile_schema(prepared: PreparedSchema, function: str = "validator_for") -> Any:
+    """Compile a prepared schema with a function of `jsonschema_rs`.
+
+    Raises:
+        ValueError: The schema is not valid.
+    """
+    import jsonschema_rs
+
+    if isinstance(prepared.schema, str):  # the library would parse the text
+        raise ValueError(f"{format_value(prepared.schema)} is not of type 'object' or 'boolean'")
+    return getattr(jsonschema_rs, function)(
+        prepared.schema,
+        offline=True,
+        formats=_create_formats() if prepared.is_legacy else None,
+        validate_formats=True,
+        email_options=_create_email_options(),
+        pattern_options=_create_pattern_options(),
+    )
+
+
+def _create_email_options() -> Any:
+    from jsonschema_rs import EmailOptions
+
+    return EmailOptions(allow_display_text=False)
+
+
+def _create_pattern_options() -> Any:
     """Return the options of the regular expression engine.
 
     A pattern can come from an untrusted server. The engine needs linear time, except for look-around and references to
@@ -209,6 +240,18 @@ def create_pattern_options() -> Any:
     from jsonschema_rs import FancyRegexOptions
 
     return FancyRegexOptions(backtrack_limit=_BACKTRACK_LIMIT)
+
+
+@lru_cache(maxsize=1)
+def _create_formats() -> dict[str, Callable[[str], bool]]:
+    """Return a test for each supported format; a legacy dialect does not define all of them."""
+    from jsonschema_rs import validator_for
+
+    email = _create_email_options()
+    return {
+        name: validator_for({"format": name}, validate_formats=True, email_options=email).is_valid
+        for name in SUPPORTED_FORMATS
+    }
 
 
 @lru_cache(maxsize=512)
@@ -223,7 +266,7 @@ def _translate(pattern: str) -> str | None:
     changed = _CLASS.sub(lambda match: _EMPTY_CLASSES.get(match[0], match[0]), pattern)
     if _is_readable(changed, RegexOptions()):
         return changed
-    if _is_readable(changed, create_pattern_options()):
+    if _is_readable(changed, _create_pattern_options()):
         return f"{_LONG_TEXT}|(?:{changed})"
     try:
         re.compile(changed)
@@ -247,7 +290,7 @@ def _is_readable(pattern: str, options: Any) -> bool:
 def _search(pattern: str) -> Callable[[str], bool]:
     from jsonschema_rs import validator_for
 
-    return validator_for({"pattern": pattern}, pattern_options=create_pattern_options()).is_valid
+    return validator_for({"pattern": pattern}, pattern_options=_create_pattern_options()).is_valid
 
 
 def matches_pattern(pattern: str, text: str) -> bool:

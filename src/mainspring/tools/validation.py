@@ -29,7 +29,7 @@ from mainspring.tools.schema_dialect import (
     UNRESOLVED,
     BadPatternError,
     PreparedSchema,
-    create_pattern_options,
+    compile_schema,
     exceeds_depth,
     explain_bad_pattern,
 )
@@ -74,7 +74,7 @@ class SchemaValidator:
         while self._engine is None:
             try:
                 self._prepared = PreparedSchema(source, local_only=local_only)
-                self._engine = self._create("validator_for")
+                self._engine = compile_schema(self._prepared)
             except ValidationError as error:
                 if local_only or not type(error.kind).__name__.endswith("Referencing"):
                     self.invalid = f"the schema of this tool is not valid at {self._describe(error)}"
@@ -91,16 +91,6 @@ class SchemaValidator:
         metaschema = PreparedSchema(True)  # errors of a schema do not refer to parts of the schema
         found = _ErrorConverter(metaschema, self._prepared.schema).convert([error])
         return str(found[0]) if found else f"$: {error.message[:_MAX_MESSAGE]}"
-
-    def _create(self, function: str) -> Any:
-        import jsonschema_rs
-
-        schema = self._prepared.schema
-        if isinstance(schema, str):  # the library would read it as JSON
-            raise ValueError(f"{format_value(schema)} is not of type 'object' or 'boolean'")
-        return getattr(jsonschema_rs, function)(
-            schema, offline=True, validate_formats=True, pattern_options=create_pattern_options()
-        )
 
     def problems(self, value: Any) -> list[Problem]:
         """Return the problems of the value; empty if it fits."""
@@ -143,7 +133,7 @@ class SchemaValidator:
         if isinstance(part, bool) or self.invalid is not None:
             return part is True
         if self._parts is None:
-            self._parts = self._create("validator_map_for")
+            self._parts = compile_schema(self._prepared, "validator_map_for")
             self._pointers = dict(_iter_pointers(self.schema, "#"))
         engine = self._parts.get(self._pointers.get(id(part), ""))
         return engine is not None and not self._check(engine, value)

@@ -64,6 +64,7 @@ def test_missing_and_null_fail_where_required(value: Any, problem: str):
     ("name", "good", "bad"),
     [
         ("email", "ada@example.org", "ada at example.org"),
+        ("email", "ada@example.org", "Ada <ada@example.org>"),
         ("uri", "https://example.org/a?b#c", "example.org/a b"),
         ("date-time", "2026-03-01T12:00:00Z", "2026-02-30T12:00:00Z"),
         ("date", "2024-02-29", "2023-02-29"),
