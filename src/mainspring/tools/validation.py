@@ -35,7 +35,7 @@ from mainspring.tools.schema_dialect import (
 )
 
 _CACHED_SCHEMAS = 512
-_MAX_PROBLEMS = 200
+_MAX_PROBLEMS = 500
 _MAX_MESSAGE = 300
 _MAX_NESTED_STEPS = 800
 """Maximum number of parts of a schema that apply one inside another; the engine needs less than 2KB of the stack for each."""
@@ -247,6 +247,7 @@ class _ErrorConverter:
         self.prepared = prepared
         self._value = value
         self._places: dict[Problem, Path] = {}  # where an unknown property is
+        self._indexes: dict[int, dict[str, int]] = {}
 
     def convert(self, errors: Iterable[Any]) -> list[Problem]:
         """Return the problems in the order of the value, those of a part before those of the whole, without duplicates.
@@ -263,7 +264,9 @@ class _ErrorConverter:
         at: Any = self._value
         for step in self._places.get(problem, problem.path):
             if is_dict(at):
-                position.append(next((index for index, name in enumerate(at) if name == step), 0))
+                if id(at) not in self._indexes:
+                    self._indexes[id(at)] = {name: index for index, name in enumerate(at)}
+                position.append(self._indexes[id(at)].get(str(step), 0))
             else:
                 position.append(step if isinstance(step, int) else 0)
             _, at = _find(at, [step])
