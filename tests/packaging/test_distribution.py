@@ -28,6 +28,7 @@ MODULES: dict[str, str | None] = {
     "langchain-core": "langchain_core",
     "pillow": "PIL",
     "pyyaml": "yaml",
+    "jsonschema-rs": "jsonschema_rs",
 }
 
 

@@ -72,7 +72,7 @@ def test_print_mode_loads_no_tui_and_no_unused_package(tmp_path: Path) -> None:
     # pathspec is loaded at startup and should be listed here as well
     heavy = {
         "rich", "pygments", "markdown_it", "prompt_toolkit", "wcwidth", "jsonschema",
-        "referencing", "json_repair", "charset_normalizer", "mcp", "opentelemetry", "PIL", "pypdf",
+        "jsonschema_rs", "json_repair", "charset_normalizer", "mcp", "opentelemetry", "PIL", "pypdf",
         "xllamacpp", "pydantic", "langchain_core", "keyring", "yaml", "numpy", "requests", "openai", "anthropic",
     }  # fmt: skip
     assert third_party(names) & heavy == set()

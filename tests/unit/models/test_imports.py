@@ -10,7 +10,7 @@ HEAVY = (
     "h11",
     "httpx2",
     "aiohttp",
-    "jsonschema",
+    "jsonschema_rs",
     "pydantic",
     "requests",
     "xllamacpp",

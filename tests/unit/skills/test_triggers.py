@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mainspring.skills.skill import Skill
 from mainspring.skills.skill import TriggerWords as Given
-from mainspring.skills.triggers import TriggerMatcher, asks_for_skills, sort_matches
+from mainspring.skills.triggers import TriggerMatcher, asks_for_skills, max_safe_length, sort_matches
 
 
 def make_skill(name: str, *keywords: str, verbs: tuple[str, ...] = (), patterns: tuple[str, ...] = ()) -> Skill:
@@ -124,3 +124,8 @@ def test_arbitrary_prompts_and_keywords_do_not_crash(prompt: str, words: list[st
     for word in words:
         if word.strip():
             assert triggers.find(f"a {word} b") or not word.strip()
+
+
+@pytest.mark.parametrize(("pattern", "low", "high"), [("(", -1, -1), ("^[a-z]{3}$", 10_000, 2**20), ("^(a+)+$", 1, 64)])
+def test_a_pattern_is_searched_up_to_a_safe_length(pattern: str, low: int, high: int):
+    assert low <= max_safe_length(pattern) <= high

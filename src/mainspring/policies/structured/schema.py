@@ -16,7 +16,7 @@ from mainspring.errors import ConfigError
 from mainspring.lazy import lazy_re
 from mainspring.tools import parse_arguments
 from mainspring.tools.schema.function import schema_from_type
-from mainspring.tools.validation import get_validator, schema_error
+from mainspring.tools.validation import get_validator
 
 OUTPUT_TOOL = "__output__"
 """Name of the tool for the final answer. It exists only in requests, not in a registry."""
@@ -60,7 +60,7 @@ class OutputSchema:
         self._decode: Callable[[Any], Any] | None = None
         if isinstance(expected, Mapping):
             self.schema = dict(cast("Mapping[str, Any]", expected))
-            problem = None if get_validator(self.schema).is_plain else schema_error(self.schema)
+            problem = get_validator(self.schema).invalid
             if problem is not None:
                 raise ConfigError(f"behavior.schema cannot be used: {problem.replace('the schema of this tool', 'it')}")
         else:

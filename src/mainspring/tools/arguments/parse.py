@@ -18,6 +18,7 @@ from mainspring.lazy import lazy_re
 from mainspring.tools.arguments.coerce import Coercion, coerce
 from mainspring.tools.arguments.json_parser import MAX_DEPTH, ParseResult, parse_value
 from mainspring.tools.problems import format_issues, format_value, is_dict, is_list
+from mainspring.tools.schema_dialect import exceeds_depth
 from mainspring.tools.validation import get_validator
 
 _FENCED = lazy_re(r"```[\w-]*\s*(?=[{\[])")
@@ -397,25 +398,11 @@ def _find_strict_error(raw: str | bytes | bytearray, value: dict[str, Any]) -> s
         colons, opened = raw.count(":"), raw.count("[") + raw.count("{")
     else:
         colons, opened = raw.count(b":"), raw.count(b"[") + raw.count(b"{")
-    if opened > MAX_DEPTH and _exceeds_depth(value, MAX_DEPTH):
+    if opened > MAX_DEPTH and exceeds_depth(value, MAX_DEPTH):
         return f"nested deeper than {MAX_DEPTH} levels"
     if colons == len(value):
         return ""  # one colon for each top-level key, so no nested keys exist
     return _find_duplicate_key(_text(raw))
-
-
-def _exceeds_depth(value: Any, limit: int) -> bool:
-    level: list[Any] = [value]
-    for _ in range(limit):
-        level = [
-            inner
-            for each in level
-            for inner in (each.values() if is_dict(each) else each)
-            if is_dict(inner) or is_list(inner)
-        ]
-        if not level:
-            return False
-    return True
 
 
 def _find_duplicate_key(text: str) -> str:

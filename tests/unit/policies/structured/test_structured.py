@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import jsonschema  # loaded here, as it reads files
+import jsonschema_rs  # loaded here, as it reads files
 import msgspec
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ from mainspring.testing.scripted_model import Reply, ScriptedCall, ScriptedModel
 from mainspring.tools import tool
 from tests.unit.loop.harness import assert_results_follow_calls
 
-assert jsonschema
+assert jsonschema_rs
 pytestmark = pytest.mark.usefixtures("no_blocking")
 
 
