@@ -119,6 +119,7 @@ class LocalEnv:
         self._max_processes = max_processes
         self._reachable = tuple(reachable)
         self._running: set[RunningProcess | StdioConnection] = set()
+        self._starting: set[asyncio.Task[StdioConnection]] = set()
         self._spools = _SpoolDirectory()
         weakref.finalize(self, _finalize, self._running, self._spools, self._watcher)
 
@@ -260,9 +261,19 @@ class LocalEnv:
         """Start a program and connect to it. See `ExecutionEnv.connect`."""
         _check_arguments(command)
         launch = await self._launch(command, await self.realpath(cwd or "."), env or {})
-        connection = await open_connection(launch.arguments, launch.cwd, launch.variables)
-        self._running.add(connection)
-        return connection
+        starting = asyncio.ensure_future(open_connection(launch.arguments, launch.cwd, launch.variables))
+        self._starting.add(starting)
+        starting.add_done_callback(self._add_started)
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(_kill_started)
+            raise
+
+    def _add_started(self, starting: asyncio.Task[StdioConnection]) -> None:
+        self._starting.discard(starting)
+        if not starting.cancelled() and starting.exception() is None:
+            self._running.add(starting.result())
 
     async def fetch(self, url: str, *, timeout: float, max_bytes: int, accept: str = "*/*") -> HttpResponse:
         """Send a request to a web server. See `ExecutionEnv.fetch`. A proxy of the user's variables is used."""
@@ -304,6 +315,8 @@ class LocalEnv:
 
     async def _end_programs(self) -> None:
         await self.jobs.aclose()
+        # If the event loop ends during a start, asyncio cancels both the start and the task that it waits for, and hangs.
+        await asyncio.gather(*self._starting, return_exceptions=True)
         remaining = list(self._running)
         self._running.clear()  # the set itself remains, since the finalizer references it
         await asyncio.gather(*[_terminate(running) for running in remaining])
@@ -363,6 +376,11 @@ async def _terminate(running: RunningProcess | StdioConnection) -> None:
         return
     await running.end(0.5)
     running.close()
+
+
+def _kill_started(starting: asyncio.Task[StdioConnection]) -> None:
+    if not starting.cancelled() and starting.exception() is None:
+        starting.result().kill()
 
 
 def _check_arguments(command: Sequence[str]) -> None:
