@@ -16,6 +16,7 @@ import pytest
 from mainspring.cancellation import CancelToken
 from mainspring.env import LocalEnv, OutputLimits
 from mainspring.env.local import is_shell
+from tests.helpers.processes import ended
 from tests.requires import on_linux
 
 
@@ -314,3 +315,22 @@ def test_background_jobs_end_with_the_program_without_aclose(tmp_path: Path) -> 
     )
     process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=15)
     assert not is_running(int(process.stdout))
+
+
+async def test_cancelled_start_leaves_no_program(tmp_path: Path) -> None:
+    env = LocalEnv(str(tmp_path))
+    connecting = asyncio.ensure_future(env.connect(["sh", "-c", "echo $$ > pid; exec sleep 60"]))
+    for _ in range(100_000):
+        if env._starting:
+            break
+        await asyncio.sleep(0)
+    connecting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await connecting
+
+    await env.aclose()
+
+    pid = tmp_path / "pid"
+    assert not env._starting
+    written = await asyncio.to_thread(lambda: pid.read_text() if pid.exists() else "")
+    assert not written or await asyncio.to_thread(ended, int(written))
