@@ -70,7 +70,7 @@ def source_kb(names: list[str]) -> int:
 
 
 def third_party(loaded: set[str]) -> set[str]:
-    return {m.split(".")[0] for m in loaded} & {"msgspec", "h11", "jsonschema", "asyncio", "ssl", *NEVER}
+    return {m.split(".")[0] for m in loaded} & {"msgspec", "httptools", "jsonschema", "asyncio", "ssl", *NEVER}
 
 
 def test_version_and_help_load_next_to_nothing(command: Command) -> None:
@@ -105,7 +105,7 @@ def test_a_run_loads_what_it_needs(command: Command) -> None:
 
 @pytest.mark.parametrize("arguments", [("config", "show"), ("trust", "--list"), ("sessions",), ("completion", "bash")])
 def test_small_commands_load_no_http(command: Command, arguments: tuple[str, ...]) -> None:
-    assert not {m.split(".")[0] for m in modules(command, *arguments)} & {"h11", *NEVER}
+    assert not {m.split(".")[0] for m in modules(command, *arguments)} & {"httptools", *NEVER}
 
 
 def signalled_at(command: Command, number: int, signal_number: int) -> tuple[int, str, bool]:
