@@ -23,16 +23,14 @@ from mainspring.models.transport.errors import (
     timeout_error,
 )
 from mainspring.models.transport.http1.connect import open_connection
-from mainspring.models.transport.http1.response import InvalidResponseError, ResponseParser
+from mainspring.models.transport.http1.response import MalformedResponseError, ResponseParser, decompress
 from mainspring.models.transport.loop_local import LoopLocal
 from mainspring.models.transport.port import Timeouts, TransportResponse, sanitize_headers
 
 if TYPE_CHECKING:
     from mainspring.models.transport.environment import tls_context
-    from mainspring.models.transport.http1.compression import decompress
-else:  # Hosts on this machine do not need compression, and few compress their responses.
+else:  # Hosts on this machine do not need TLS.
     tls_context = lazy_function("mainspring.models.transport.environment", "tls_context")
-    decompress = lazy_function("mainspring.models.transport.http1.compression", "decompress")
 
 KEEP_ALIVE = 15.0
 """Seconds after which an idle connection is closed; short, because a stale connection looks alive until it is written to."""
@@ -141,7 +139,7 @@ class _Connection(asyncio.Protocol):
         Raises:
             _IdleTimeoutError: The host sent nothing within ``limit`` seconds.
             OSError: The connection was lost.
-            InvalidResponseError: The response is not HTTP.
+            MalformedResponseError: The response is not HTTP.
         """
         response = self._response
         taken = 0
@@ -149,7 +147,7 @@ class _Connection(asyncio.Protocol):
             if not self._unread and not self._closed:
                 await self._wait(limit)
             if taken > _MAX_INFORMATIONAL_BYTES:
-                raise InvalidResponseError("too many informational responses")
+                raise MalformedResponseError("too many informational responses")
             if data := self._take():
                 taken += len(data)
                 response.feed(data)
@@ -163,7 +161,7 @@ class _Connection(asyncio.Protocol):
         Raises:
             _IdleTimeoutError: The host sent nothing within ``limit`` seconds.
             OSError: The connection was lost.
-            InvalidResponseError: The body is invalid or incomplete.
+            MalformedResponseError: The body is invalid or incomplete.
         """
         response = self._response
         while True:
@@ -178,7 +176,7 @@ class _Connection(asyncio.Protocol):
                     raise self._error
                 response.close()
                 if self._closed_without_tls_shutdown:
-                    raise InvalidResponseError("the connection closed without close_notify")
+                    raise MalformedResponseError("the connection closed without close_notify")
                 return b""
             await self._wait(limit)
 
@@ -352,7 +350,7 @@ async def _chunks(connection: _Connection, url: str, timeouts: Timeouts) -> Asyn
             yield piece
     except _IdleTimeoutError as error:
         raise timeout_error(url, "idle", timeouts) from error
-    except (InvalidResponseError, OSError) as error:
+    except (MalformedResponseError, OSError) as error:
         raise connection_lost_error(url, error, response_started=True) from error
 
 
@@ -426,7 +424,7 @@ async def _exchange(connection: _Connection, request: _Request, url: str, timeou
         return await connection.read_head(timeouts.first_byte)
     except _IdleTimeoutError as error:
         raise timeout_error(url, "first_byte", timeouts) from error
-    except (InvalidResponseError, OSError) as error:
+    except (MalformedResponseError, OSError) as error:
         raise connection_lost_error(url, error, response_started=False) from error
 
 

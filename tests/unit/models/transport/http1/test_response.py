@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.models.transport.http1.response import InvalidResponseError, ResponseParser
+from mainspring.models.transport.http1.response import MalformedResponseError, ResponseParser
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
@@ -34,7 +34,7 @@ def read_all(parts: list[bytes], *, closed: bool = True) -> tuple[int, bytes] | 
         body = read(response, parts)
         if closed and response.status and not response.is_complete:
             response.close()
-    except InvalidResponseError:
+    except MalformedResponseError:
         return None
     return (response.status, body) if response.is_complete else None
 
@@ -162,7 +162,7 @@ def test_invalid_chunked_body_is_a_body_or_an_error(noise: bytes, at: list[int])
 def test_invalid_chunk_is_an_error(sent: bytes, size: int) -> None:
     response = ResponseParser(expects_body=True)
     response.feed(CHUNKED)
-    with pytest.raises(InvalidResponseError):
+    with pytest.raises(MalformedResponseError):
         read(response, [sent[n : n + size] for n in range(0, len(sent), size)])
     assert not response.is_complete
 
@@ -173,7 +173,7 @@ def test_valid_part_of_an_invalid_body_is_returned_first() -> None:
 
     assert response.status == 200
     assert response.take_body() == b"ok"
-    with pytest.raises(InvalidResponseError, match="chunk size"):
+    with pytest.raises(MalformedResponseError, match="chunk size"):
         response.take_body()
 
 
@@ -184,7 +184,7 @@ def test_early_end_is_an_error(sent: bytes) -> None:
     response = ResponseParser(expects_body=True)
     read(response, [sent])
     assert not response.is_complete
-    with pytest.raises(InvalidResponseError, match="missing"):
+    with pytest.raises(MalformedResponseError, match="missing"):
         response.close()
 
 
@@ -206,7 +206,7 @@ def test_body_without_a_length_ends_with_the_connection() -> None:
 @pytest.mark.parametrize("size", [1000, 1 << 20])
 def test_invalid_head_is_an_error(sent: bytes, size: int) -> None:
     response = ResponseParser(expects_body=True)
-    with pytest.raises(InvalidResponseError):
+    with pytest.raises(MalformedResponseError):
         read(response, [sent[n : n + size] for n in range(0, len(sent), size)])
 
 
