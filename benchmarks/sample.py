@@ -12,7 +12,6 @@ from importlib import import_module
 TRANSPORTS = {
     "direct": ("http1.client", "Http1Transport"),
     "httpx2": ("httpx_transport", "HttpxTransport"),
-    "aiohttp": ("aiohttp_transport", "AiohttpTransport"),
 }
 """By value of the variable TRANSPORT; without it, the default transport is measured."""
 

@@ -95,7 +95,7 @@ def test_a_run_loads_what_it_needs(command: Command) -> None:
               "callbacks.plug", "extensions.command_hooks.plug", "sessions.import_export", "sessions.transcript", "env.http_fetch",
               "tools.builtin.samples", "tools.support.editing.patch", "tools.support.editing.replacement", "sessions.rewind.restore",
               "shell_analysis.commands", "policies.structured.plug", "models.transport.httpx_transport",
-              "models.transport.aiohttp_transport", "policies.audit_log", "app.tui", "app.export", "durable",
+              "policies.audit_log", "app.tui", "app.export", "durable",
               "shell_analysis.programs", "models.errors", "models.embedded.download", "models.providers.azure", "models.auth.oauth",
               "models.langchain.model", "mcp.tools", "app.providers.availability")  # fmt: skip
     assert [m for m in own(loaded) for part in unused if m.startswith(f"mainspring.{part}")] == []

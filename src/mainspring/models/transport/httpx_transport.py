@@ -1,4 +1,4 @@
-"""Transport based on httpx2: for proxies if aiohttp is not installed. Pure Python."""
+"""Transport based on httpx2, for proxies."""
 
 from __future__ import annotations
 
