@@ -201,6 +201,8 @@ def test_body_without_a_length_ends_with_the_connection() -> None:
         b"HTTP/1.1 099 Low\r\n\r\n",
         b"HTTP/1.1 150 Informational\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n\r\n",
         OK + b"x: " + b"y" * 300_000,
+        OK + b"transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        OK + b"transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
     ],
 )
 @pytest.mark.parametrize("size", [1000, 1 << 20])
@@ -220,6 +222,23 @@ def test_head_and_framing_have_limits_of_their_own() -> None:
     for _ in range(3):
         response.feed(b"1;" + b"a" * 60_000)
         assert read(response, [b"\r\nx\r\n"]) == b"x"
+
+
+def test_headers_of_informational_responses_are_dropped_and_lines_may_end_with_a_line_feed() -> None:
+    response = ResponseParser(expects_body=True)
+    response.feed(b"HTTP/1.1 103 Early\nlink: x\n\nHTTP/1.1 200 OK\nx: y\ncontent-length: 0\n\n")
+
+    assert response.headers == [(b"x", b"y"), (b"content-length", b"0")]
+    assert response.is_complete
+
+
+def test_connection_with_an_unread_body_is_not_kept() -> None:
+    response = ResponseParser(expects_body=True)
+    response.feed(OK + b"content-length: 2\r\n\r\nok")
+
+    assert not response.can_keep_alive
+    assert response.take_body() == b"ok"
+    assert response.can_keep_alive
 
 
 @pytest.mark.parametrize("extra", [b"", b"ok"])
